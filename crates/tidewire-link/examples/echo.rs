@@ -5,8 +5,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use tidewire_link::{
-    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime,
-    Sending, Waiting,
+    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, ReplyWaiter,
+    Runtime, Sending,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -27,7 +27,7 @@ impl Handler for Echo {
 
 struct Answers(SyncSender<Result<usize, u16>>);
 
-impl Waiting for Answers {
+impl ReplyWaiter for Answers {
     fn replied(&self, reply: Message) {
         let _ = self.0.send(Ok(reply.payload().len()));
     }

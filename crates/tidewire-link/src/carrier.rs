@@ -4,15 +4,15 @@ use std::io::{self, Read, Write};
 
 use tokio::net::TcpStream;
 
-use crate::direct::Direct;
-use crate::secured::Secured;
+use crate::tcp::TcpIo;
+use crate::tls_stream::TlsIo;
 
 /// What carries a WebSocket.
 pub enum Carrier {
     /// TCP.
-    Direct(Direct),
+    Direct(TcpIo),
     /// TLS over TCP.
-    Secured(Box<Secured>),
+    Secured(Box<TlsIo>),
 }
 
 impl Carrier {

@@ -1,13 +1,13 @@
 //! A hub: its handle, and what its links have in common.
 
-mod greetings;
-mod guest;
+mod flush;
 mod idle;
-mod listening;
-mod local;
+mod in_process;
+mod listeners;
 mod log;
-mod serving;
-mod settling;
+mod pending_joins;
+mod serve_link;
+mod single_peer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,36 +22,36 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::clock::{instant, now_us};
 use crate::idle::Idle;
-use crate::memory::OfThisMachine;
-use crate::plain::Plain;
+use crate::raw_stream::RawStream;
+use crate::read_owner::ReadOwner;
 use crate::runtime::Runtime;
+use crate::shared_memory::SameHostProbe;
 use crate::socket::Socket;
-use crate::turn::Turn;
-use crate::writing::Writing;
+use crate::writer::SharedWriter;
 
-use greetings::Greetings;
 use log::Log;
+use pending_joins::PendingJoins;
 
-pub use listening::{ListenError, Listening};
-pub(crate) use local::Place;
-pub use local::{Feed, LocalEnd};
+pub(crate) use in_process::InProcessHub;
+pub use in_process::{LocalEnd, LocalFrameSink};
+pub use listeners::{ListenError, Listening};
 
 enum Peer {
     Remote {
         socket: Socket,
-        writing: Writing,
+        writing: SharedWriter,
         end: Notify,
     },
     /// As remote, but an event loop of this process may read it.
     Guest {
-        plain: Plain,
-        writing: Writing,
+        plain: RawStream,
+        writing: SharedWriter,
         end: Notify,
-        turn: Arc<Turn>,
+        turn: Arc<ReadOwner>,
     },
     Local {
-        feed: Weak<dyn Feed>,
-        writing: Writing,
+        feed: Weak<dyn LocalFrameSink>,
+        writing: SharedWriter,
     },
 }
 
@@ -69,7 +69,7 @@ struct Shared {
     hub: Mutex<Hub>,
     peers: RwLock<Vec<Option<Arc<Peer>>>>,
     batch: Batch,
-    greetings: Arc<Greetings>,
+    greetings: Arc<PendingJoins>,
     greeting_time: Duration,
     hello_bytes: usize,
     heartbeat_ms: u64,
@@ -95,9 +95,9 @@ struct Shared {
 impl HubHandle {
     /// A hub on a thread of links. `log` is given one line for each link that ends for a reason.
     pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        let options = HubOptions { memory: Some(Arc::new(OfThisMachine)), ..options };
+        let options = HubOptions { memory: Some(Arc::new(SameHostProbe)), ..options };
         let (batch, greeting_time) = (options.batch, Duration::from_millis(options.greeting_ms));
-        let (greetings, heartbeat_ms) = (Greetings::new(options.greetings), options.heartbeat_ms);
+        let (greetings, heartbeat_ms) = (PendingJoins::new(options.greetings), options.heartbeat_ms);
         let hello_bytes = options.hello_bytes;
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
@@ -150,7 +150,7 @@ impl HubHandle {
 
     /// Attaches a link that stands for the node of another hub, which has this number there: what the hub has for that node goes to `feed`,
     /// and [`LocalEnd::write`] says what the node says, HELLO first.
-    pub fn attach_remote(&self, number: u32, feed: Weak<dyn Feed>) -> LocalEnd {
+    pub fn attach_remote(&self, number: u32, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
         let at = self.shared.hub.lock().connected_remote(number, secret(), now_us());
         self.shared.attached(at, feed)
     }

@@ -6,42 +6,45 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod async_stream;
 #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
 mod carrier;
 #[cfg(feature = "tls")]
 mod certificates;
 mod clock;
-#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
-mod direct;
-mod freed;
+mod frame_reader;
 mod hub;
 mod idle;
-mod layered;
-#[cfg(target_os = "linux")]
-mod making_way;
-#[cfg_attr(not(target_os = "linux"), path = "no_memory.rs")]
-mod memory;
+mod layered_stream;
+mod malloc_tuning;
 mod node;
-mod plain;
-mod reading;
+mod raw_stream;
+mod read_owner;
 mod runtime;
+#[cfg_attr(not(target_os = "linux"), path = "shared_memory_disabled.rs")]
+mod shared_memory;
+mod socket;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+mod tcp;
+mod tls;
 #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
-mod secured;
-mod socket;
-mod tls;
-mod turn;
+mod tls_stream;
 #[cfg(feature = "websocket")]
 mod upgrade;
-mod watched;
-mod writing;
 #[cfg_attr(not(feature = "websocket"), path = "no_websocket.rs")]
-mod ws;
+mod websocket;
+mod writer;
+#[cfg(target_os = "linux")]
+mod yield_core;
 
 pub use address::{Address, AddressError};
-pub use freed::keep_freed;
-pub use hub::{Feed, HubHandle, ListenError, Listening, LocalEnd};
-pub use node::{Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, Subscription, Waiting};
+pub use hub::{HubHandle, ListenError, Listening, LocalEnd, LocalFrameSink};
+pub use malloc_tuning::keep_freed;
+pub use node::{
+    Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, ReplyWaiter, Subscription,
+};
+pub use read_owner::{OffLoopWaiter, Reader};
 pub use runtime::Runtime;
 pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
@@ -51,4 +54,3 @@ pub use tidewire_core::link::outbox::PayloadParts;
 pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
 pub use tidewire_core::tree::SubscriptionId as InterestKey;
 pub use tls::{Tls, TlsError};
-pub use turn::{Elsewhere, Reader};

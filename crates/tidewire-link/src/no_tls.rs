@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use crate::direct::Direct;
+use crate::tcp::TcpIo;
 use crate::tls::{Tls, TlsError};
 
 /// What a side would join with, and what it would listen with.
@@ -14,7 +14,7 @@ pub type ClientSide = Infallible;
 pub type ServerSide = Infallible;
 
 /// There is none.
-pub enum Secured {}
+pub enum TlsIo {}
 
 impl Tls {
     pub(crate) fn client(&self, _: &[u8]) -> Result<ClientSide, TlsError> {
@@ -26,7 +26,7 @@ impl Tls {
     }
 }
 
-impl Secured {
+impl TlsIo {
     pub async fn join(_: Arc<TcpStream>, _: &str, config: ClientSide) -> io::Result<Self> {
         match config {}
     }
@@ -39,7 +39,7 @@ impl Secured {
         match *self {}
     }
 
-    pub fn direct(&mut self) -> &mut Direct {
+    pub fn direct(&mut self) -> &mut TcpIo {
         match *self {}
     }
 
@@ -48,13 +48,13 @@ impl Secured {
     }
 }
 
-impl Read for Secured {
+impl Read for TlsIo {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         match *self {}
     }
 }
 
-impl Write for Secured {
+impl Write for TlsIo {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         match *self {}
     }

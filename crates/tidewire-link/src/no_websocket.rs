@@ -4,29 +4,29 @@ use std::io;
 
 use crate::address::NO_WEBSOCKET;
 use crate::carrier::Carrier;
-use crate::direct::Direct;
+use crate::tcp::TcpIo;
 
 /// There is none.
-pub enum Ws {}
+pub enum WebSocketIo {}
 
 /// # Errors
 /// Always.
-pub async fn accept(_: Carrier, _: usize) -> io::Result<Ws> {
+pub async fn accept(_: Carrier, _: usize) -> io::Result<WebSocketIo> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, NO_WEBSOCKET))
 }
 
 /// # Errors
 /// Always.
-pub async fn join(_: Carrier, _: &str, _: &str, _: usize) -> io::Result<Ws> {
+pub async fn join(_: Carrier, _: &str, _: &str, _: usize) -> io::Result<WebSocketIo> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, NO_WEBSOCKET))
 }
 
-impl Ws {
+impl WebSocketIo {
     pub fn limit(&mut self, _: usize) {
         match *self {}
     }
 
-    pub fn direct(&mut self) -> &mut Direct {
+    pub fn direct(&mut self) -> &mut TcpIo {
         match *self {}
     }
 

@@ -2,23 +2,23 @@
 
 mod backpressure;
 mod call;
-mod draining;
-mod ending;
+mod callbacks;
+mod close;
+mod connection;
+mod direct_read;
+mod dispatch;
+mod drain;
 mod error;
-mod feeding;
-mod hearing;
-mod here;
-mod joining;
-mod keep;
-mod pausing;
-mod placing;
-mod sending;
-mod spreading;
-mod straight;
-mod subscribing;
-mod taking;
-mod turning;
-mod way;
+mod fanout;
+mod handshake;
+mod read_pause;
+mod receive;
+mod reconnect;
+mod runtime_reader;
+mod send;
+mod shared_memory;
+mod socket_reader;
+mod subscriptions;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,22 +31,22 @@ use tidewire_sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
-use crate::hub::Place;
+use crate::hub::InProcessHub;
 use crate::idle::Idle;
-use crate::memory::Memory;
-use crate::turn::Offer;
+use crate::read_owner::ReaderCallback;
+use crate::shared_memory::SharedArena;
 
 use backpressure::HeldBack;
 pub use call::{Call, Flusher};
+pub use callbacks::{Exchange, Failure, Handler, Published, ReplyWaiter};
+use connection::Connection;
 pub use error::JoinError;
-pub use hearing::{Exchange, Failure, Handler, Published, Waiting};
-use here::Home;
-use keep::gone;
-use placing::Placings;
-use spreading::Spreading;
-use subscribing::Subscribed;
-pub use subscribing::Subscription;
-use way::Way;
+use fanout::FanoutQueue;
+use reconnect::gone;
+use runtime_reader::LoopThread;
+use shared_memory::SharedReads;
+use subscriptions::Subscribed;
+pub use subscriptions::Subscription;
 
 /// Names one call of one link, while that link lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +73,11 @@ type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
-    way: Mutex<Option<Arc<Way>>>,
+    way: Mutex<Option<Arc<Connection>>>,
     /// Who may give the reading of the socket to an event loop.
-    readers: Mutex<Option<Offer>>,
+    readers: Mutex<Option<ReaderCallback>>,
     /// Where that loop is.
-    home: Home,
+    home: LoopThread,
     /// Nothing is taken in until those who handle it have caught up.
     paused: AtomicBool,
     /// When the thread of the links looks again by itself.
@@ -86,7 +86,7 @@ struct Shared {
     compressed_from: AtomicUsize,
     greeting: Greeting,
     /// Where long payloads lie for others of this machine, if the hub is on it.
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<SharedArena>>,
     /// How many payloads of this link have lain there.
     laid: AtomicU64,
     /// Writers of streams wait until there is room for their next items.
@@ -94,16 +94,16 @@ struct Shared {
     /// Some are to be laid there.
     lays: AtomicBool,
     /// Payloads that lie in the memory of others, and wait for the thread of the links to read them.
-    placed: Mutex<Placings>,
+    placed: Mutex<SharedReads>,
     address: Option<Address>,
     ends: Notify,
     look: Notify,
     /// The thread of the links is to write what waits when it looks.
     to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
-    place: Option<Place>,
+    place: Option<InProcessHub>,
     /// What is published waits for a thread of the node's own.
-    spreading: Option<Spreading>,
+    spreading: Option<FanoutQueue>,
     /// Messages that came, and could not be read, or found no room.
     dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
@@ -117,7 +117,7 @@ struct Shared {
 }
 
 struct State {
-    session: Session<Arc<dyn Waiting>>,
+    session: Session<Arc<dyn ReplyWaiter>>,
     epoch: u32,
     joined: Option<Joined>,
     subscriptions: BTreeMap<u64, Subscribed>,
@@ -187,7 +187,7 @@ impl Link {
         head: &CallHead<'_>,
         flags: Flags,
         payload: Sending<'_>,
-        waiting: Arc<dyn Waiting>,
+        waiting: Arc<dyn ReplyWaiter>,
     ) -> Result<CallKey, Refused> {
         let payload = self.shared.readied(payload, |session| session.may_compress());
         let mut state = self.shared.joined_state()?;
@@ -295,7 +295,7 @@ impl Shared {
         if state.joined.is_none() { Err(Refused::Closing) } else { Ok(state) }
     }
 
-    fn with<T>(&self, key: CallKey, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>) -> T) -> Option<T> {
+    fn with<T>(&self, key: CallKey, act: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> T) -> Option<T> {
         let mut state = self.state.lock();
         (state.epoch == key.epoch).then(|| act(&mut state.session))
     }

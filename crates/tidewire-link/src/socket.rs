@@ -8,12 +8,12 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::address::Address;
 use crate::carrier::Carrier;
-use crate::direct::Direct;
-use crate::layered::{Layer, Layered};
-use crate::plain::{Plain, is_near};
-use crate::secured::{Secured, ServerSide};
+use crate::layered_stream::{Layer, LayeredStream};
+use crate::raw_stream::{RawStream, is_near};
+use crate::tcp::TcpIo;
 use crate::tls::Tls;
-use crate::ws;
+use crate::tls_stream::{ServerSide, TlsIo};
+use crate::websocket;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What both sides agree on in TLS.
@@ -25,7 +25,7 @@ const ALPN_HTTP: &[u8] = b"http/1.1";
 pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
-    Layered(Box<Layered>),
+    Layered(Box<LayeredStream>),
 }
 
 /// What lies on the TCP streams of one place where a hub listens.
@@ -56,10 +56,10 @@ impl Socket {
     ///
     /// # Errors
     /// Whatever the system says if the thread of the links can't let go of it.
-    pub fn into_plain(self) -> io::Result<Result<Plain, Box<Layered>>> {
+    pub fn into_plain(self) -> io::Result<Result<RawStream, Box<LayeredStream>>> {
         match self {
-            Self::Tcp(stream) => stream.into_std().map(Plain::Tcp).map(Ok),
-            Self::Unix(stream) => stream.into_std().map(Plain::Unix).map(Ok),
+            Self::Tcp(stream) => stream.into_std().map(RawStream::Tcp).map(Ok),
+            Self::Unix(stream) => stream.into_std().map(RawStream::Unix).map(Ok),
             Self::Layered(layered) => Ok(Err(layered)),
         }
     }
@@ -177,14 +177,14 @@ impl Layers {
     async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
         let stream = Arc::new(without_delay(stream));
         let secured = match &self.tls {
-            Some(config) => Some(Secured::accept(Arc::clone(&stream), config.clone()).await?),
+            Some(config) => Some(TlsIo::accept(Arc::clone(&stream), config.clone()).await?),
             None => None,
         };
         let layer = match secured {
             Some(secured) if !self.ws => Layer::Secured(Box::new(secured)),
-            carrier => Layer::Ws(Box::new(ws::accept(carried(&stream, carrier), self.frame_max).await?)),
+            carrier => Layer::Ws(Box::new(websocket::accept(carried(&stream, carrier), self.frame_max).await?)),
         };
-        Ok(Socket::Layered(Box::new(Layered::new(stream, layer))))
+        Ok(Socket::Layered(Box::new(LayeredStream::new(stream, layer))))
     }
 }
 
@@ -194,7 +194,7 @@ async fn connect(address: &Address, frame_max: usize) -> io::Result<Socket> {
         Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.map(Socket::tcp),
         Address::Tls { host, port, tls } => {
             let (stream, secured) = connect_secured(host, *port, tls, ALPN).await?;
-            Ok(Socket::Layered(Box::new(Layered::new(stream, Layer::Secured(Box::new(secured))))))
+            Ok(Socket::Layered(Box::new(LayeredStream::new(stream, Layer::Secured(Box::new(secured))))))
         }
         Address::Ws { host, port, path, tls } => {
             let (stream, secured) = match tls {
@@ -204,23 +204,23 @@ async fn connect(address: &Address, frame_max: usize) -> io::Result<Socket> {
                 None => (Arc::new(without_delay(TcpStream::connect((host.as_str(), *port)).await?)), None),
             };
             let place = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-            let ws = ws::join(carried(&stream, secured), &place, path, frame_max).await?;
-            Ok(Socket::Layered(Box::new(Layered::new(stream, Layer::Ws(Box::new(ws))))))
+            let ws = websocket::join(carried(&stream, secured), &place, path, frame_max).await?;
+            Ok(Socket::Layered(Box::new(LayeredStream::new(stream, Layer::Ws(Box::new(ws))))))
         }
     }
 }
 
-async fn connect_secured(host: &str, port: u16, tls: &Tls, protocol: &[u8]) -> io::Result<(Arc<TcpStream>, Secured)> {
+async fn connect_secured(host: &str, port: u16, tls: &Tls, protocol: &[u8]) -> io::Result<(Arc<TcpStream>, TlsIo)> {
     let config = tls.client(protocol).map_err(invalid)?;
     let stream = Arc::new(without_delay(TcpStream::connect((host, port)).await?));
-    let secured = Secured::join(Arc::clone(&stream), host, config).await?;
+    let secured = TlsIo::join(Arc::clone(&stream), host, config).await?;
     Ok((stream, secured))
 }
 
-fn carried(stream: &Arc<TcpStream>, secured: Option<Secured>) -> Carrier {
+fn carried(stream: &Arc<TcpStream>, secured: Option<TlsIo>) -> Carrier {
     match secured {
         Some(secured) => Carrier::Secured(Box::new(secured)),
-        None => Carrier::Direct(Direct::new(Arc::clone(stream))),
+        None => Carrier::Direct(TcpIo::new(Arc::clone(stream))),
     }
 }
 

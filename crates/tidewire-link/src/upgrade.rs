@@ -8,7 +8,7 @@ use tungstenite::http::{HeaderMap, HeaderValue, StatusCode};
 use tungstenite::protocol::Role;
 
 use crate::carrier::Carrier;
-use crate::ws::Ws;
+use crate::websocket::WebSocketIo;
 
 /// What both sides speak inside of the WebSocket.
 const PROTOCOL: &str = "tidewire.v1";
@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 16 * 1024;
 ///
 /// # Errors
 /// `InvalidData` if the request does not ask for a WebSocket with our protocol.
-pub async fn accept(mut carrier: Carrier, frame_max: usize) -> io::Result<Ws> {
+pub async fn accept(mut carrier: Carrier, frame_max: usize) -> io::Result<WebSocketIo> {
     let answered = match read_head::<Request>(&mut carrier).await {
         Ok((request, rest)) => answer(&request).map(|response| (response, rest)),
         Err(Unread::Io(error)) => return Err(error),
@@ -36,7 +36,7 @@ pub async fn accept(mut carrier: Carrier, frame_max: usize) -> io::Result<Ws> {
     match answered {
         Ok((response, rest)) => {
             write_all(&mut carrier, &response).await?;
-            Ok(Ws::new(carrier, rest, Role::Server, frame_max))
+            Ok(WebSocketIo::new(carrier, rest, Role::Server, frame_max))
         }
         Err((status, text)) => {
             write_all(&mut carrier, &no(status, &text)).await?;
@@ -49,7 +49,7 @@ pub async fn accept(mut carrier: Carrier, frame_max: usize) -> io::Result<Ws> {
 ///
 /// # Errors
 /// `InvalidData` if what answers is no hub.
-pub async fn join(mut carrier: Carrier, host: &str, path: &str, frame_max: usize) -> io::Result<Ws> {
+pub async fn join(mut carrier: Carrier, host: &str, path: &str, frame_max: usize) -> io::Result<WebSocketIo> {
     let key = generate_key();
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -63,7 +63,7 @@ pub async fn join(mut carrier: Carrier, host: &str, path: &str, frame_max: usize
         Err(Unread::NotHttp(text)) => return Err(invalid(format!("it does not speak WebSocket: {text}"))),
     };
     check(&response, &key).map_err(invalid)?;
-    Ok(Ws::new(carrier, rest, Role::Client, frame_max))
+    Ok(WebSocketIo::new(carrier, rest, Role::Client, frame_max))
 }
 
 /// The response that opens the WebSocket, or why there is none.

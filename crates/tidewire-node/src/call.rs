@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use serde::de::DeserializeOwned;
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{CallKey, Waiting};
+use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
@@ -84,7 +84,7 @@ impl<T> Call<T> {
 
     fn send(&mut self) -> Result<(), Error> {
         let Some(mut shot) = self.shot.take() else { return Ok(()) };
-        let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&self.place) as Arc<dyn ReplyWaiter>;
         if !shot.is_found() {
             self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
             self.finding = Some(Finding::begin(shot, 0, waiting)?);

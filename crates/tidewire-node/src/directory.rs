@@ -12,7 +12,7 @@ use tidewire_core::rpc::STANDBY;
 use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
 use tidewire_core::rpc::directory::{Change, Directory as Machine};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Handler, Published, Subscription, Waiting};
+use tidewire_link::{Call, Exchange, Handler, Published, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::PublishHead;
 
@@ -166,7 +166,7 @@ impl Directory {
             return Ok(());
         }
         let (place, follower) = (Arc::new(Place::default()), Arc::new(Follower(Arc::downgrade(core))));
-        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let made = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
         let made = made.map_err(|refused| Error::refused(CHANGES, &refused))?;
         in_force(place, CHANGES.to_owned()).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Waiting};
+use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
@@ -37,7 +37,7 @@ enum Where {
 }
 
 impl Finding {
-    pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn Waiting>) -> Result<Self, Error> {
+    pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
         let (core, finding) = (shot.core()?, shot.find()?);
         let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
         let slot = Arc::new(Slot(Mutex::new(State { call: Where::Waits(Box::new(shot)), waker: None })));
@@ -107,7 +107,7 @@ impl Slot {
         }
     }
 
-    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn Waiting>) {
+    fn send(&self, found: Result<(), Error>, credit: u32, waiting: Arc<dyn ReplyWaiter>) {
         let Some(mut shot) = self.take() else { return };
         let sent = found.and_then(|()| {
             shot.is_found();

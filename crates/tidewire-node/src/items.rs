@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{CallKey, Failure, Message, Waiting};
+use tidewire_link::{CallKey, Failure, Message, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 
@@ -113,7 +113,7 @@ impl<T> Items<T> {
 
     fn begin(&mut self, mut shot: Shot) {
         self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
-        let waiting = Arc::clone(&self.place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&self.place) as Arc<dyn ReplyWaiter>;
         if !shot.is_found() {
             match Finding::begin(shot, CREDIT, waiting) {
                 Ok(finding) => self.finding = Some(finding),
@@ -341,7 +341,7 @@ impl Place {
     }
 }
 
-impl Waiting for Place {
+impl ReplyWaiter for Place {
     fn replied(&self, _: Message) {
         self.change(|state| state.end = Some(End::NoStream));
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use tidewire_engine::raw::{Fire, Mutex};
-use tidewire_link::{Failure, Message, Waiting};
+use tidewire_link::{Failure, Message, ReplyWaiter};
 
 use crate::values::Input;
 
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-impl Waiting for Place {
+impl ReplyWaiter for Place {
     fn replied(&self, reply: Message) {
         self.end(Outcome::Replied(reply.into()));
     }

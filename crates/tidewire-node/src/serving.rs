@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tidewire_link::{Handler, Subscription, Waiting};
+use tidewire_link::{Handler, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::core::{Core, in_force};
@@ -145,7 +145,7 @@ fn subscribe(
     place: &mut Arc<Place>,
 ) -> Result<Subscription, Error> {
     let door: Arc<dyn Handler> = Arc::new(Door(Arc::clone(host)));
-    let waiting = Arc::clone(place) as Arc<dyn Waiting>;
+    let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
     let subscribed = core.link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
     subscribed.map_err(|refused| Error::refused(pattern, &refused))
 }

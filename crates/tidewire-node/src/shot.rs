@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_core::rpc::retry::Retry;
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{CallKey, Waiting};
+use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags};
 
@@ -135,7 +135,7 @@ impl Shot {
     }
 
     /// Sends it. One that may be sent again keeps its arguments.
-    pub fn send(&mut self, credit: u32, waiting: Arc<dyn Waiting>) -> Result<CallKey, Error> {
+    pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
         let core = self.core()?;
         let (subject, peer) = self.way()?;
         let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), Giving::default());

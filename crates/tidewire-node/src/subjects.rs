@@ -9,7 +9,7 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_core::tree::SubscriptionId;
-use tidewire_link::{Call, Named, Published, Refused, Waiting};
+use tidewire_link::{Call, Named, Published, Refused, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, Flags, PublishHead};
@@ -301,7 +301,7 @@ pub(crate) fn begin(
     }
     let mailbox = Arc::new(Mailbox::new(&options.queue, options.capacity));
     let place = Arc::new(Place::default());
-    let (inlet, waiting) = (Arc::new(Inlet(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn Waiting>);
+    let (inlet, waiting) = (Arc::new(Inlet(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn ReplyWaiter>);
     let link = core.link.subscribe(&parsed, &options.queue, &[], inlet, waiting);
     let link = link.map_err(|refused| Error::refused(pattern, &refused))?;
     let id = core.local.add(&parsed, &mailbox);

@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Failure, Flusher, JoinError, Message, Waiting};
+use tidewire_link::{CallKey, Failure, Flusher, JoinError, Message, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
@@ -56,7 +56,7 @@ struct Announced {
     number: u64,
 }
 
-impl Waiting for Announced {
+impl ReplyWaiter for Announced {
     fn replied(&self, reply: Message) {
         self.place.replied(reply);
     }
@@ -113,7 +113,7 @@ impl Link {
         asked: &Asked<'_, 'py>,
     ) -> PyResult<Asking> {
         let place = Arc::new(reply::Place::default());
-        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (timeout, priority) = (Some(asked.timeout_s), Some(asked.priority));
         let headers = asked.headers.as_ref();
         let (key, bytes) = self.send(py, asked.subject, value, None, timeout, priority, headers, 0, waiting)?;
@@ -162,7 +162,7 @@ impl Link {
         priority: Option<Priority>,
         headers: Option<&Bound<'_, PyDict>>,
         credit: u32,
-        waiting: Arc<dyn Waiting>,
+        waiting: Arc<dyn ReplyWaiter>,
     ) -> PyResult<(CallKey, usize)> {
         self.inner.born.check(py)?;
         let (mut blob, headers) =
@@ -263,7 +263,7 @@ impl Link {
         give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Pending> {
         let place = Arc::new(reply::Place::default());
-        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py, bytes);
         let asking = self.asking(place, key, subject.text, deadline(engine, timeout, Instant::now()));
@@ -285,7 +285,7 @@ impl Link {
         give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<RemoteStream> {
         let place = Arc::new(stream::Place::default());
-        let waiting = Arc::clone(&place) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
         self.flush(py, bytes);
@@ -351,7 +351,7 @@ impl Link {
         let at =
             Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, listens, open: Arc::clone(&open) };
         let announced = Announced { place: Arc::clone(&place), intake: Arc::downgrade(&intake), number };
-        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::new(announced) as Arc<dyn Waiting>);
+        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
-use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
+use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
 
 use crate::attach::attach;
 use crate::errors::error;
@@ -41,7 +41,7 @@ pub struct Asking {
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
     /// Held while it is waited for elsewhere than on the loop that reads the socket.
-    pub elsewhere: Option<Elsewhere>,
+    pub elsewhere: Option<OffLoopWaiter>,
 }
 
 impl Place {
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-impl Waiting for Place {
+impl ReplyWaiter for Place {
     fn replied(&self, reply: Message) {
         self.end(Outcome::Replied(reply));
     }

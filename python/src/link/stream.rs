@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Elsewhere, Failure, Link, Message, Waiting};
+use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
 
 use crate::attach::attach;
 use crate::errors::error;
@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-impl Waiting for Place {
+impl ReplyWaiter for Place {
     fn replied(&self, _: Message) {
         self.change(|state| state.end = Some(End::NoStream));
     }
@@ -187,7 +187,7 @@ struct Next {
     taking: Taking,
     credit: u32,
     number: u64,
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<OffLoopWaiter>,
 }
 
 impl Drop for Next {
@@ -201,7 +201,7 @@ struct Over {
     place: Arc<Place>,
     link: Link,
     number: u64,
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<OffLoopWaiter>,
 }
 
 impl Drop for Over {

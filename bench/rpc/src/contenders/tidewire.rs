@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tidewire_link::{
     Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link as Joined, Listening, Message,
-    PayloadParts, Published, Runtime, Sending, Subscription, Waiting,
+    PayloadParts, Published, ReplyWaiter, Runtime, Sending, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
@@ -133,7 +133,7 @@ impl Reply {
     }
 }
 
-impl Waiting for Reply {
+impl ReplyWaiter for Reply {
     fn replied(&self, reply: Message) {
         self.say(Ok(Bytes::copy_from_slice(reply.payload())));
     }

@@ -12,7 +12,7 @@ use crate::idle::within;
 
 /// What a node has to read: all that waited for it when the last call had ended. What comes later is not waited for, as it may
 /// have no end.
-struct Owed {
+struct UnflushedBytes {
     at: LinkId,
     peer: Arc<Peer>,
     /// In the outbox.
@@ -35,7 +35,7 @@ impl HubHandle {
 }
 
 impl Shared {
-    fn is_idle(&self, owed: &mut Option<Vec<Owed>>) -> bool {
+    fn is_idle(&self, owed: &mut Option<Vec<UnflushedBytes>>) -> bool {
         if owed.is_none() {
             *owed = self.owed();
         }
@@ -45,7 +45,7 @@ impl Shared {
     }
 
     /// None: calls are passed on.
-    fn owed(&self) -> Option<Vec<Owed>> {
+    fn owed(&self) -> Option<Vec<UnflushedBytes>> {
         if self.hub.lock().ending_calls() > 0 {
             return None;
         }
@@ -53,14 +53,14 @@ impl Shared {
         let mut hub = self.hub.lock();
         let owed = |(at, peer): (LinkId, Option<Arc<Peer>>)| {
             let peer = peer.filter(|peer| !matches!(**peer, Peer::Local { .. }))?;
-            Some(Owed { at, peer, filled: hub.outbox(at)?.filled(), is_asked: false })
+            Some(UnflushedBytes { at, peer, filled: hub.outbox(at)?.filled(), is_asked: false })
         };
         let owed = peers.into_iter().filter_map(owed).collect();
         // Nothing that came meanwhile is left out.
         (hub.ending_calls() == 0).then_some(owed)
     }
 
-    fn has_read(&self, owed: &mut Owed) -> bool {
+    fn has_read(&self, owed: &mut UnflushedBytes) -> bool {
         if !self.is_peer(owed.at, &owed.peer) {
             return true;
         }

@@ -9,7 +9,7 @@ use tidewire_core::link::session::{Named, Refused, Sending, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags};
 
-use super::{CallKey, Shared, Waiting};
+use super::{CallKey, ReplyWaiter, Shared};
 
 /// A call for this node. Dropping it unanswered fails it.
 pub struct Call {
@@ -140,7 +140,10 @@ impl Call {
         self.link.greeting.payload_bytes
     }
 
-    fn act(&self, act: impl FnOnce(&mut Session<Arc<dyn Waiting>>, u64) -> Result<(), Refused>) -> Result<(), Refused> {
+    fn act(
+        &self,
+        act: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>, u64) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
         self.link.with(self.key, |session| act(session, self.key.id)).unwrap_or(Err(Refused::Over))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
 use tidewire_link::{
-    Call, Exchange, Greeting, Handler, HubHandle, Link, Published, Reader, Sending, Subscription, Waiting,
+    Call, Exchange, Greeting, Handler, HubHandle, Link, Published, Reader, ReplyWaiter, Sending, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
@@ -204,7 +204,9 @@ fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read
     let (answers, answered) = Answers::new();
     let head = CallHead { deadline_ms: 30_000, subject: "svc.there", ..CallHead::default() };
     let elsewhere = host.link.elsewhere(true).expect("this thread blocks");
-    host.link.call(&head, Flags::NORMAL, Sending::Short(b"hi"), answers as Arc<dyn Waiting>).expect("there is room");
+    host.link
+        .call(&head, Flags::NORMAL, Sending::Short(b"hi"), answers as Arc<dyn ReplyWaiter>)
+        .expect("there is room");
     host.link.flush();
     assert_eq!(next(&answered), Answer::Reply(b"hi".to_vec()));
     assert!(!reader.begin());

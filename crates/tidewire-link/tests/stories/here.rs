@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tidewire_link::{CallKey, Failure, Greeting, Link, Message, Sending, Subscription, Waiting};
+use tidewire_link::{CallKey, Failure, Greeting, Link, Message, ReplyWaiter, Sending, Subscription};
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -97,7 +97,7 @@ impl Heard {
     }
 }
 
-impl Waiting for Heard {
+impl ReplyWaiter for Heard {
     fn replied(&self, reply: Message) {
         self.say(Answer::Reply(reply.payload().to_vec()));
     }

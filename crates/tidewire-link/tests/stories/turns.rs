@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
-use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, Runtime, Sending, Waiting};
+use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, ReplyWaiter, Runtime, Sending};
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
@@ -52,7 +52,7 @@ fn read_until<T>(reader: &Reader, answered: &Receiver<T>) -> T {
 /// Tells on which thread an answer came.
 struct Where(SyncSender<ThreadId>);
 
-impl Waiting for Where {
+impl ReplyWaiter for Where {
     fn replied(&self, _: Message) {
         self.0.try_send(thread::current().id()).expect("there is room");
     }

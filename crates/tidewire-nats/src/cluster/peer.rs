@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use tidewire_link::{Feed, HubHandle, InterestKey, LocalEnd, SubscriptionInterest};
+use tidewire_link::{HubHandle, InterestKey, LocalEnd, LocalFrameSink, SubscriptionInterest};
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, SubscribeHead, VERSION};
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
@@ -65,7 +65,7 @@ struct Waits {
     ended: Option<String>,
 }
 
-impl Feed for PeerFeed {
+impl LocalFrameSink for PeerFeed {
     fn feed(&self, frames: &[u8]) {
         self.waits.lock().frames.extend_from_slice(frames);
         self.work.add(self.peer);
@@ -159,7 +159,7 @@ impl Peer {
     pub fn attach(&mut self, hub: &HubHandle, work: &Arc<Work>, frame_max: usize) {
         let number = self.about.number;
         let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
-        let weak: Weak<dyn Feed> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn Feed>));
+        let weak: Weak<dyn LocalFrameSink> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn LocalFrameSink>));
         let end = hub.attach_remote(number, weak);
         end.write(&self.hello(frame_max));
         self.standing = Some(Standing { end, feed });

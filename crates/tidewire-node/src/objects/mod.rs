@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tidewire_core::rpc::exports::Exports;
 use tidewire_core::rpc::imports::{ImportUpdates, Imports};
 use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{CallKey, Failure, Message, Subscription, Waiting};
+use tidewire_link::{CallKey, Failure, Message, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -407,7 +407,7 @@ impl Fire for Look {
 /// Nobody waits for what becomes of it.
 struct Nobody;
 
-impl Waiting for Nobody {
+impl ReplyWaiter for Nobody {
     fn replied(&self, _: Message) {}
 
     fn failed(&self, _: Failure) {}

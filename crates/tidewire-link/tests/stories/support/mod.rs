@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidewire_link::{
     Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, JoinError, Link, Listening, Message,
-    Published, Runtime, Sending, Subscription, Waiting,
+    Published, ReplyWaiter, Runtime, Sending, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -103,7 +103,7 @@ impl Node {
 
     pub fn call(&self, subject: &str, payload: &[u8], credit: u32, answers: &Arc<Answers>) {
         let head = CallHead { deadline_ms: 30_000, subject, credit, ..CallHead::default() };
-        let waiting = Arc::clone(answers) as Arc<dyn Waiting>;
+        let waiting = Arc::clone(answers) as Arc<dyn ReplyWaiter>;
         self.link.call(&head, Flags::NORMAL, Sending::from(payload), waiting).expect("there is room");
         self.link.flush();
     }
@@ -142,7 +142,7 @@ pub fn next<T>(receiver: &Receiver<T>) -> T {
     receiver.recv_timeout(SOON).expect("it comes soon")
 }
 
-impl Waiting for Answers {
+impl ReplyWaiter for Answers {
     fn replied(&self, reply: Message) {
         self.say(Answer::Reply(reply.payload().to_vec()));
     }
@@ -166,7 +166,7 @@ impl Waiting for Answers {
 /// Hears nothing.
 pub struct Deaf;
 
-impl Waiting for Deaf {
+impl ReplyWaiter for Deaf {
     fn replied(&self, _: Message) {}
     fn failed(&self, _: Failure) {}
     fn item(&self, _: Message) {}

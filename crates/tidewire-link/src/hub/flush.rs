@@ -1,0 +1,142 @@
+//! Writes to all links what is new for them, and closes those that are to be closed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewire_core::link::hub::{Hub, LinkId};
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
+
+use super::in_process::fed;
+use super::{Peer, Shared};
+use crate::clock::now_us;
+
+impl Shared {
+    /// Writes what is new, and closes what is to be closed.
+    pub(super) fn settle(&self) {
+        loop {
+            let (touched, closing, retimed, interests, nodes, changes) = {
+                let mut hub = self.hub.lock();
+                let touched = hub.touched();
+                // Looked up now: their numbers may soon be those of others.
+                let closing = hub.closing().into_iter().map(|(at, reason)| (self.leaving(&hub, at), reason));
+                (
+                    touched,
+                    closing.collect::<Vec<_>>(),
+                    hub.retimed(),
+                    hub.interests_changed(),
+                    hub.counts().nodes,
+                    hub.changes(),
+                )
+            };
+            if self.nodes.swap(nodes, Ordering::Relaxed) != nodes
+                && let Some(on_nodes) = self.on_nodes.get()
+            {
+                on_nodes();
+            }
+            if let Some(on_changes) = self.on_changes.get() {
+                changes.into_iter().for_each(on_changes);
+            }
+            if interests {
+                self.on_interests.read().iter().for_each(|on_interests| on_interests());
+            }
+            if retimed {
+                self.look.notify_one();
+            }
+            if touched.is_empty() && closing.is_empty() {
+                return self.idle.tell();
+            }
+            for at in touched {
+                self.flush(at);
+            }
+            for (leaving, reason) in closing {
+                self.end(leaving, &reason);
+            }
+        }
+    }
+
+    pub(super) fn flush(&self, at: LinkId) {
+        if let Some(peer) = self.peer(at) {
+            self.flush_to(at, &peer);
+        }
+    }
+
+    pub(super) fn flush_to(&self, at: LinkId, peer: &Arc<Peer>) {
+        let take = |burst: &mut WriteBatch| self.take(at, peer, burst.bytes());
+        match &**peer {
+            Peer::Remote { socket, writing, end } => {
+                if self.holds(at) {
+                    return;
+                }
+                if writing.flush(take, |burst| socket.try_write(burst.frames())).is_err() {
+                    end.notify_one();
+                }
+            }
+            Peer::Guest { plain, writing, end, .. } => {
+                if !self.holds(at) && writing.flush(take, |burst| plain.try_write(burst)).is_err() {
+                    end.notify_one();
+                }
+            }
+            Peer::Local { feed, writing } => {
+                let Some(feed) = feed.upgrade() else { return };
+                let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
+                debug_assert!(fed.is_ok(), "feeding does not fail");
+                if feed.due_us() < self.sleeps_until_us.load(Ordering::Acquire) {
+                    self.look.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Whether what waits for a link is to wait for more. The thread that watches the time writes it.
+    fn holds(&self, at: LinkId) -> bool {
+        if self.batch.linger_us == 0 {
+            return false;
+        }
+        let held = self.hub.lock().holds(at, now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
+    pub(super) fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {
+        let mut hub = self.hub.lock();
+        // The number may be that of another link by now. It can't become so while the hub is locked.
+        if !self.is_peer(at, peer) {
+            return false;
+        }
+        let taken = hub.outbox(at).is_some_and(|out| out.take(bytes, self.batch.write_bytes()));
+        if taken {
+            hub.sent(at, now_us());
+        }
+        taken
+    }
+
+    /// Says a line of the log.
+    pub(super) fn say(&self, line: &str) {
+        self.log.line(line);
+        if self.log.tick() < self.sleeps_until_us.load(Ordering::Acquire) {
+            self.look.notify_one();
+        }
+    }
+
+    /// A link that is to be closed, and the name of its node.
+    pub(super) fn leaving(&self, hub: &Hub, at: LinkId) -> (Option<Arc<Peer>>, String) {
+        (self.peer(at), hub.name_of(at).to_owned())
+    }
+
+    pub(super) fn end(&self, (peer, name): (Option<Arc<Peer>>, String), reason: &str) {
+        let who =
+            if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
+        self.say(&format!("{who} is closed: {reason}"));
+        match peer.as_deref() {
+            Some(Peer::Remote { end, .. } | Peer::Guest { end, .. }) => end.notify_one(),
+            Some(Peer::Local { feed, .. }) => {
+                if let Some(feed) = feed.upgrade() {
+                    feed.ended(reason, true);
+                }
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Links inside of one process: frames go from hand to hand.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use tidewire_core::link::hub::LinkId;
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
+
+use super::{HubHandle, Peer, Shared, secret};
+use crate::clock::now_us;
+use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader};
+use crate::runtime::Runtime;
+use crate::writer::SharedWriter;
+
+/// Where the frames of a link go inside of this process.
+pub trait LocalFrameSink: Send + Sync {
+    /// Takes whole frames.
+    fn feed(&self, frames: &[u8]);
+    /// Whether it takes none at present.
+    fn is_paused(&self) -> bool;
+    /// Does what time asks for.
+    fn tick(&self) {}
+    /// When time asks for something next.
+    fn due_us(&self) -> u64 {
+        u64::MAX
+    }
+    /// The hub closes the link; the node may join it again if the hub itself goes on.
+    fn ended(&self, reason: &str, may_return: bool);
+    /// The event loop of the node, if it has one, may read the socket of another node that has joined the hub.
+    fn offered(&self, _reader: Reader) {}
+}
+
+/// Where nodes of this process join a hub, for as long as there is one.
+pub(crate) struct InProcessHub {
+    hub: Weak<Shared>,
+    runtime: Runtime,
+    is_gateway: bool,
+}
+
+/// The hub's end of a link inside of one process.
+pub struct LocalEnd {
+    shared: Arc<Shared>,
+    at: LinkId,
+    /// The number may be that of another link by now.
+    left: AtomicBool,
+    /// Held if another node of this process was there before: the loop of neither reads for both.
+    _others: Option<OffLoopWaiter>,
+}
+
+impl HubHandle {
+    /// Where nodes of this process join it, or its gateway does, without keeping it.
+    pub(crate) fn place(&self, is_gateway: bool) -> InProcessHub {
+        InProcessHub { hub: Arc::downgrade(&self.shared), runtime: self.shared.runtime.clone(), is_gateway }
+    }
+}
+
+impl InProcessHub {
+    /// Whether it is that of the hub's gateway.
+    pub fn is_gateway(&self) -> bool {
+        self.is_gateway
+    }
+
+    pub fn attach(&self, feed: Weak<dyn LocalFrameSink>) -> Option<LocalEnd> {
+        self.hub.upgrade()?.attach(feed, self.is_gateway)
+    }
+
+    /// Does something on the thread of the links.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+}
+
+impl LocalEnd {
+    /// Gives whole frames to the hub.
+    pub fn write(&self, frames: &[u8]) -> usize {
+        self.shared.take_frames(self.at, frames);
+        self.shared.settle();
+        frames.len()
+    }
+
+    /// Whose turn it is to read the socket of the guest, if there is one.
+    pub(crate) fn turn(&self) -> Option<Arc<ReadOwner>> {
+        self.shared.guest_turn()
+    }
+
+    /// Offers the loop of this node what may be read by a loop.
+    pub(crate) fn offer(&self) {
+        self.shared.offer();
+    }
+
+    /// Leaves the hub, and does something once the node is given no frames of this link any more, which somebody may be at.
+    pub fn leave(&self, then: impl FnOnce()) {
+        let peer = self.shared.peer(self.at);
+        if self.left.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.shared.gone(self.at);
+        match peer.as_deref() {
+            Some(Peer::Local { writing, .. }) => writing.alone(then),
+            _ => then(),
+        }
+    }
+
+    /// Hands something on to the node while it is given no frames.
+    pub fn in_order(&self, hand_on: impl FnOnce()) {
+        if let Some(Peer::Local { writing, .. }) = self.shared.peer(self.at).as_deref() {
+            writing.alone(hand_on);
+        }
+        self.shared.flush(self.at);
+        self.shared.settle();
+    }
+
+    /// Calls that the node was given and has not answered.
+    pub fn open_calls(&self) -> usize {
+        self.shared.hub.lock().open_calls_of(self.at)
+    }
+
+    /// The node takes frames in again.
+    pub fn resume(&self) {
+        self.shared.resume(self.at);
+        self.shared.settle();
+    }
+}
+
+impl Drop for LocalEnd {
+    fn drop(&mut self) {
+        if !*self.left.get_mut() {
+            self.shared.gone(self.at);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn attach(self: &Arc<Self>, feed: Weak<dyn LocalFrameSink>, is_gateway: bool) -> Option<LocalEnd> {
+        let at = match is_gateway {
+            true => self.hub.lock().connected_gateway(secret(), now_us()),
+            false => self.hub.lock().connected_own(secret(), now_us()),
+        };
+        Some(self.attached(at, feed))
+    }
+
+    pub(super) fn attached(self: &Arc<Self>, at: LinkId, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
+        self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
+        let others = self.feeds().len() > 1;
+        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
+        LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others }
+    }
+
+    /// The nodes of this process have no thread that watches their time.
+    pub(super) fn tick_locals(&self) -> u64 {
+        let feeds = self.feeds();
+        feeds.iter().for_each(|feed| feed.tick());
+        feeds.iter().map(|feed| feed.due_us()).min().unwrap_or(u64::MAX)
+    }
+
+    /// The nodes of this process.
+    pub(super) fn feeds(&self) -> Vec<Arc<dyn LocalFrameSink>> {
+        let local = |peer: &Arc<Peer>| if let Peer::Local { feed, .. } = &**peer { feed.upgrade() } else { None };
+        self.peers.read().iter().flatten().filter_map(local).collect()
+    }
+
+    /// A node of this process takes frames in again.
+    fn resume(&self, at: LinkId) {
+        let Some(peer) = self.peer(at) else { return };
+        let Peer::Local { feed, writing } = &*peer else { return };
+        let Some(feed) = feed.upgrade() else { return };
+        let take = |burst: &mut WriteBatch| self.take(at, &peer, burst.bytes());
+        let resumed = writing.resume(take, |burst| fed(&*feed, burst.frames()));
+        debug_assert!(resumed.is_ok(), "feeding does not fail");
+    }
+}
+
+pub(super) fn fed(feed: &dyn LocalFrameSink, frames: &[u8]) -> io::Result<usize> {
+    if feed.is_paused() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    feed.feed(frames);
+    Ok(frames.len())
+}

@@ -1,0 +1,103 @@
+//! Connections that have not joined yet. They are bounded apart from those that have, so that silent ones keep nobody from joining.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use tidewire_sync::Mutex;
+use tokio::sync::Notify;
+
+/// Where a connection comes from, as a number; all that come over Unix sockets from one.
+pub(super) fn place_of(address: Option<IpAddr>) -> u128 {
+    let address = address.map(|address| match address.to_canonical() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    });
+    address.unwrap_or(Ipv6Addr::UNSPECIFIED).to_bits()
+}
+
+/// Connections that have not joined yet, by where they come from.
+pub(super) struct PendingJoins {
+    waiting: Mutex<Waiting>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    places: BTreeMap<u128, VecDeque<Arc<Notify>>>,
+    count: usize,
+}
+
+/// One of them. Dropping it says that it has joined, or is gone.
+pub(super) struct PendingJoin {
+    of: Arc<PendingJoins>,
+    place: u128,
+    /// Told when it has to make room.
+    pub end: Arc<Notify>,
+}
+
+impl PendingJoins {
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { waiting: Mutex::default(), most })
+    }
+
+    /// One more connects. If there are too many, the one that came first from where most come from makes room.
+    pub fn begin(self: &Arc<Self>, place: u128) -> PendingJoin {
+        let end = Arc::new(Notify::new());
+        let waiting = &mut *self.waiting.lock();
+        waiting.places.entry(place).or_default().push_back(Arc::clone(&end));
+        waiting.count += 1;
+        while waiting.count > self.most {
+            let Some(crowd) = waiting.places.values_mut().max_by_key(|crowd| crowd.len()) else { break };
+            let Some(first) = crowd.pop_front() else { break };
+            waiting.count -= 1;
+            first.notify_one();
+        }
+        PendingJoin { of: Arc::clone(self), place, end }
+    }
+}
+
+impl Drop for PendingJoin {
+    fn drop(&mut self) {
+        let waiting = &mut *self.of.waiting.lock();
+        let Some(crowd) = waiting.places.get_mut(&self.place) else { return };
+        if let Some(at) = crowd.iter().position(|end| Arc::ptr_eq(end, &self.end)) {
+            crowd.remove(at);
+            waiting.count -= 1;
+        }
+        if crowd.is_empty() {
+            waiting.places.remove(&self.place);
+        }
+    }
+}
+
+/// Ends when a connection has to make room; never for one that has joined.
+pub(super) async fn has_to_go(greeting: Option<&PendingJoin>) {
+    match greeting {
+        Some(greeting) => greeting.end.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_the_largest_crowd_makes_room() {
+        let greetings = PendingJoins::new(4);
+        let mut crowd: Vec<PendingJoin> = (0..3).map(|_| greetings.begin(7)).collect();
+        let other = greetings.begin(8);
+        crowd.push(greetings.begin(7));
+        let told = |greeting: &PendingJoin| {
+            !greetings.waiting.lock().places.values().flatten().any(|end| Arc::ptr_eq(end, &greeting.end))
+        };
+        assert_eq!(crowd.iter().map(told).collect::<Vec<_>>(), [true, false, false, false]);
+        assert!(!told(&other));
+        drop(crowd);
+        assert_eq!(greetings.waiting.lock().count, 1);
+        drop(other);
+        assert_eq!(greetings.waiting.lock().count, 0);
+        assert!(greetings.waiting.lock().places.is_empty());
+    }
+}

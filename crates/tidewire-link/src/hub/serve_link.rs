@@ -1,0 +1,279 @@
+//! Looks after one link over a socket, from its first frame to its last.
+
+use std::io;
+use std::sync::Arc;
+
+use tidewire_core::link::hub::LinkId;
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
+use tidewire_proto::wire::WireError;
+use tokio::sync::SemaphorePermit;
+
+use super::listeners::MAKES_ROOM;
+use super::pending_joins::{PendingJoin, has_to_go, place_of};
+use super::{Peer, Shared, secret, single_peer};
+use crate::clock::{instant, now_us};
+use crate::frame_reader::{FrameReader, ReadProgress, StopReading};
+use crate::read_owner::OffLoopWaiter;
+use crate::socket::Socket;
+
+/// How long one link goes on at one go.
+const TURN_US: u64 = 250;
+/// Work of the hub between two looks at the clock: eight calls, or one frame that goes to many.
+const LOOK_WORK: u64 = 16;
+/// Bytes that a layer, such as WebSocket, reads at one go.
+const LAYER_BYTES: usize = 64 * 1024;
+
+impl Shared {
+    pub(super) fn accept(self: &Arc<Self>, socket: Socket, greeting: PendingJoin) {
+        let at = {
+            let mut hub = self.hub.lock();
+            let at = hub.connected(secret(), now_us());
+            hub.comes_from(at, place_of(socket.address()));
+            if socket.is_near() {
+                hub.is_near(at);
+            }
+            at
+        };
+        // While there are others, the loop that may read for the guest does not.
+        let beside_guest = self.guest_turn().map(|turn| turn.elsewhere());
+        let Ok(peer) = self.peer_of(socket) else { return self.gone(at) };
+        let peer = Arc::new(peer);
+        self.keep(at, Arc::clone(&peer));
+        if let Peer::Guest { .. } = &*peer {
+            tokio::spawn(single_peer::serve(Arc::clone(self), at, peer, greeting));
+        } else {
+            tokio::spawn(serve(Arc::clone(self), at, peer, greeting, beside_guest));
+        }
+    }
+
+    /// A connection that has not joined makes room for others.
+    pub(super) fn turn_away(&self, at: LinkId) {
+        let leaving = self.leaving(&self.hub.lock(), at);
+        self.end(leaving, MAKES_ROOM);
+    }
+
+    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left, or until when the link rests.
+    pub(super) fn read(&self, at: LinkId, reading: &mut FrameReader) -> ServeOutcome {
+        let now = now_us();
+        let handed = {
+            let mut hub = self.hub.lock();
+            let (mut looked, mut rests_until_us) = (hub.work(), None);
+            let visited = reading.some_frames(|frame| {
+                hub.received(at, frame, now);
+                rests_until_us = hub.rests_until_us(at);
+                let looks = hub.work() - looked >= LOOK_WORK;
+                if looks {
+                    looked = hub.work();
+                }
+                StopReading(rests_until_us.is_some() || looks && now_us() - now >= TURN_US)
+            });
+            let all = visited.unwrap_or_else(|error| {
+                let error = match error {
+                    WireError::FrameTooLong { .. } if reading.is_small() => hello_too_long(self.hello_bytes),
+                    other => other,
+                };
+                hub.garbled(at, &error);
+                true
+            });
+            ServeOutcome { all, rests_until_us }
+        };
+        self.settle();
+        handed
+    }
+
+    /// Waits until it is the turn of a link, which rests before that, if it has to. One that has brought more than is taken at one go lets all others go first, and only one of those
+    /// goes then: so many of them hold the others up no longer than one does.
+    pub(super) async fn turn(
+        &self,
+        waits: bool,
+        rests_until_us: Option<u64>,
+        comes: impl Future<Output = io::Result<()>>,
+    ) -> io::Result<Option<SemaphorePermit<'_>>> {
+        if let Some(until_us) = rests_until_us {
+            tokio::time::sleep_until(instant(until_us).into()).await;
+        }
+        if waits {
+            return comes.await.map(|()| None);
+        }
+        let seat = self.seat.acquire().await.map_err(io::Error::other)?;
+        // It goes on once sockets and times were looked at.
+        tokio::task::yield_now().await;
+        Ok(Some(seat))
+    }
+
+    /// The longest frame of a node that has joined.
+    pub(super) fn has_joined(&self, at: LinkId) -> Option<usize> {
+        let hub = self.hub.lock();
+        hub.has_joined(at).then(|| hub.frame_bytes())
+    }
+}
+
+/// What came of frames that were read.
+pub(super) struct ServeOutcome {
+    /// None is left.
+    pub(super) all: bool,
+    /// No more of them are to be handed on before.
+    pub(super) rests_until_us: Option<u64>,
+}
+
+/// What is read of one link.
+struct Incoming {
+    reading: FrameReader,
+    /// More has come than was taken at one go.
+    more: bool,
+    /// Nothing is taken before.
+    rests_until_us: Option<u64>,
+}
+
+impl Incoming {
+    fn new(shared: &Shared, socket: &Socket) -> Self {
+        let hello = shared.hello_bytes;
+        socket.limit(hello, hello);
+        Self { reading: FrameReader::small(hello), more: false, rests_until_us: None }
+    }
+
+    /// Takes what one link may bring at one go.
+    fn take(&mut self, shared: &Shared, at: LinkId, socket: &Socket) -> io::Result<()> {
+        let filled = match self.reading.is_left() {
+            true => ReadProgress::Some,
+            false => match self.reading.fill(|room| socket.try_read(room)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadProgress::All,
+                Ok(ReadProgress::Closed) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                other => other?,
+            },
+        };
+        if filled == ReadProgress::All {
+            socket.drained();
+        }
+        let handed = shared.read(at, &mut self.reading);
+        self.rests_until_us = handed.rests_until_us;
+        let (is_held, came) = socket.left();
+        self.more = !handed.all || is_held || filled == ReadProgress::Some;
+        if self.reading.is_small() {
+            self.greet(shared, at, socket, came);
+        }
+        Ok(())
+    }
+
+    /// Whoever has not joined says little.
+    fn greet(&mut self, shared: &Shared, at: LinkId, socket: &Socket, came: u64) {
+        if let Some(frame_max) = shared.has_joined(at) {
+            socket.limit(LAYER_BYTES, frame_max);
+            self.reading.widen(frame_max);
+        } else if came > 2 * shared.hello_bytes as u64 {
+            shared.hub.lock().garbled(at, &hello_too_long(shared.hello_bytes));
+            shared.settle();
+        }
+    }
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    at: LinkId,
+    peer: Arc<Peer>,
+    greeting: PendingJoin,
+    _beside_guest: Option<OffLoopWaiter>,
+) {
+    let Peer::Remote { socket, writing, end } = &*peer else { return };
+    let mut incoming = Incoming::new(&shared, socket);
+    let (mut full, mut greeting) = (false, Some(greeting));
+    loop {
+        if !incoming.reading.is_small() {
+            greeting = None;
+        }
+        tokio::select! {
+            biased;
+            () = end.notified() => break,
+            () = has_to_go(greeting.as_ref()) => {
+                shared.turn_away(at);
+                break;
+            }
+            () = writing.full.notified(), if !full => full = true,
+            ready = socket.writable(), if full => {
+                full = false;
+                let take = |burst: &mut WriteBatch| shared.take(at, &peer, burst.bytes());
+                if ready.is_err() || writing.resume(take, |burst| socket.try_write(burst.frames())).is_err() {
+                    break;
+                }
+                shared.idle.tell();
+                // Whoever reads as fast as is written to it lets others have their turn.
+                tokio::task::yield_now().await;
+            }
+            turn = shared.turn(!incoming.more, incoming.rests_until_us, socket.readable()) => {
+                let taken = turn.and_then(|_seat| incoming.take(&shared, at, socket));
+                let Err(error) = taken else { continue };
+                if error.kind() == io::ErrorKind::InvalidData {
+                    let leaving = shared.leaving(&shared.hub.lock(), at);
+                    shared.end(leaving, &error.to_string());
+                }
+                break;
+            }
+        }
+    }
+    shared.gone(at);
+}
+
+fn hello_too_long(max: usize) -> WireError {
+    WireError::Limit { name: "link_hello_bytes", max: max as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::time::{Duration, Instant};
+
+    use tidewire_core::link::hub::HubOptions;
+    use tidewire_proto::wire::Kind;
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::hub::HubHandle;
+    use crate::runtime::Runtime;
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    /// A link of the hub, and the other end of it.
+    fn connected(hub: &HubHandle) -> std::os::unix::net::UnixStream {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("there are descriptors");
+        ours.set_nonblocking(true).expect("it is a socket");
+        theirs.set_read_timeout(Some(SOON)).expect("it is a socket");
+        let shared = Arc::clone(&hub.shared);
+        let taken = hub.shared.runtime.block_on(async move {
+            let socket = UnixStream::from_std(ours).expect("it is a socket");
+            // Nothing is written before the runtime has heard that it can be.
+            socket.writable().await.expect("it is open");
+            let greeting = shared.greetings.begin(place_of(None));
+            shared.accept(Socket::Unix(socket), greeting);
+        });
+        taken.expect("the thread of links runs");
+        theirs
+    }
+
+    fn until(holds: impl Fn() -> bool) {
+        let end = Instant::now() + SOON;
+        while !holds() {
+            assert!(Instant::now() < end, "it does not come to that");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn whoever_still_writes_to_a_lost_link_takes_nothing_of_the_next_one_with_its_number() {
+        let runtime = Runtime::start("hub").expect("a thread can be started");
+        let hub = HubHandle::new(&runtime, HubOptions::new("hub"), |_| {});
+        let lost = connected(&hub);
+        let peer = hub.shared.peer(0).expect("it is the first one");
+        drop(lost);
+        until(|| hub.shared.peer(0).is_none());
+        let mut next = connected(&hub);
+        until(|| hub.shared.peer(0).is_some());
+        let broken = WireError::Unexpected { kind: Kind::Call.name(), problem: "it is none" };
+        hub.shared.hub.lock().garbled(0, &broken);
+        // As a thread does that had looked the link up, and was held up.
+        hub.shared.flush_to(0, &peer);
+        hub.shared.settle();
+        let mut said = Vec::new();
+        next.read_to_end(&mut said).expect("the hub closes it");
+        assert!(!said.is_empty(), "the node is not told why its link is closed");
+    }
+}

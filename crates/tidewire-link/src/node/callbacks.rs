@@ -1,0 +1,68 @@
+//! Handlers of inbound frames of a node's link.
+
+use std::sync::Arc;
+
+use tidewire_core::link::assembly::Message;
+use tidewire_core::link::session::Named;
+
+use super::Call;
+
+/// Who waits for what becomes of a call. Called on the thread that reads the socket: it must be quick, and must not wait.
+pub trait ReplyWaiter: Send + Sync {
+    /// The call was answered.
+    fn replied(&self, reply: Message);
+    /// The call has failed.
+    fn failed(&self, failure: Failure);
+    /// One item of the answer.
+    fn item(&self, item: Message);
+    /// No more items come; the call has ended.
+    fn over(&self);
+    /// The callee takes so many further items.
+    fn credited(&self, items: u32);
+    /// The call is still at work. The event loop there has been blocked for so many milliseconds; 0: it goes round.
+    fn alive(&self, _blocked_ms: u32) {}
+}
+
+/// Who is behind a subscription. Called on the thread that reads the socket: it must be quick, and must not wait.
+pub trait Handler: Send + Sync {
+    /// A call, to be answered with its methods. What happens to it later is told to what this returns.
+    fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
+    /// Something was published.
+    fn published(&self, message: Published);
+    /// Whether it listens only: no calls come then.
+    fn listens(&self) -> bool {
+        false
+    }
+}
+
+/// What happens to a call after it has come in.
+pub trait Exchange: Send + Sync {
+    /// Nobody waits for the answer any more.
+    fn cancelled(&self);
+    /// An item from the caller.
+    fn input(&self, item: Message);
+    /// The caller sends no more items.
+    fn input_over(&self);
+    /// The caller takes so many further items.
+    fn wanted(&self, items: u32);
+    /// An item that had to wait [may be sent](super::Call::may_send_item) now. Called on any thread.
+    fn writable(&self) {}
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The number of the error in `spec/errors.toml`.
+    pub number: u16,
+    /// Text, or a value if the error is `remote_error`. None: the link was lost.
+    pub message: Option<Message>,
+}
+
+/// A message that was published.
+#[derive(Clone)]
+pub struct Published {
+    /// Its head and payload.
+    pub message: Message,
+    /// Who published it.
+    pub from: Arc<Named>,
+}

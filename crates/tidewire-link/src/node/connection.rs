@@ -1,0 +1,89 @@
+//! The way of a link to its hub, while it lasts.
+
+use std::io;
+use std::sync::Arc;
+
+use tidewire_core::link::outbox::WriteBatch;
+use tokio::sync::Notify;
+
+use crate::frame_reader::FrameReader;
+use crate::hub::LocalEnd;
+use crate::layered_stream::LayeredStream;
+use crate::raw_stream::{RawStream, is_near};
+use crate::read_owner::ReadOwner;
+use crate::socket::Socket;
+use crate::writer::SharedWriter;
+
+/// What lies between a node and its hub.
+pub struct Connection {
+    pub writing: SharedWriter,
+    pub kind: Transport,
+    pub turn: Arc<ReadOwner>,
+    pub end: Notify,
+    /// Which connection of the link it is. What the next one has to say is not for it.
+    pub epoch: u32,
+}
+
+pub enum Transport {
+    Plain(RawStream),
+    /// TLS or WebSocket, which the thread of the links alone reads.
+    Layered(Box<LayeredStream>),
+    Local(LocalEnd),
+}
+
+impl Connection {
+    pub fn new(kind: Transport, frame_max: usize, epoch: u32) -> Self {
+        Self {
+            writing: SharedWriter::new(),
+            kind,
+            turn: ReadOwner::new(FrameReader::new(frame_max)),
+            end: Notify::new(),
+            epoch,
+        }
+    }
+
+    /// # Errors
+    /// Whatever the system says if the thread of the links can't let go of the socket.
+    pub fn over(socket: Socket, frame_max: usize, epoch: u32) -> io::Result<Self> {
+        Ok(Self::new(
+            match socket.into_plain()? {
+                Ok(plain) => Transport::Plain(plain),
+                Err(layered) => Transport::Layered(layered),
+            },
+            frame_max,
+            epoch,
+        ))
+    }
+
+    /// Whether it does not leave this host, so that nothing is won by sending less.
+    pub fn is_near(&self) -> bool {
+        match &self.kind {
+            Transport::Plain(plain) => plain.is_near(),
+            Transport::Layered(layered) => is_near(layered.stream().local_addr(), layered.stream().peer_addr()),
+            Transport::Local(_) => true,
+        }
+    }
+
+    /// Nothing more goes this way.
+    pub fn close(&self) {
+        self.turn.end();
+        if let Transport::Plain(plain) = &self.kind {
+            plain.shutdown();
+        }
+    }
+}
+
+impl Transport {
+    /// Whether it writes parts of payloads from where they are. The others want whole frames in one piece.
+    pub fn writes_parts(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    pub fn write(&self, burst: &WriteBatch) -> io::Result<usize> {
+        match self {
+            Self::Plain(plain) => plain.try_write(burst),
+            Self::Layered(layered) => layered.try_write(burst.frames()),
+            Self::Local(end) => Ok(end.write(burst.frames())),
+        }
+    }
+}

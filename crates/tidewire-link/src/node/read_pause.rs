@@ -1,0 +1,37 @@
+//! Takes nothing in while those who handle it are behind.
+
+use std::sync::atomic::Ordering;
+
+use super::Shared;
+use super::connection::Transport;
+
+impl Shared {
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    pub(super) fn pause(&self) {
+        if self.paused.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The thread of the links may be waiting for something to read.
+        if let Some(way) = &*self.way.lock() {
+            way.turn.changed.notify_one();
+        }
+    }
+
+    pub(super) fn listen_again(&self) {
+        if !self.paused.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let way = self.way.lock().clone();
+        match way.as_deref().map(|way| &way.kind) {
+            Some(Transport::Local(end)) => {
+                end.resume();
+                self.work_on_placed();
+            }
+            Some(_) => way.iter().for_each(|way| way.turn.changed.notify_one()),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The writer of a node's link: when frames are written, and in which bursts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidewire_core::link::outbox::{FrameSink, WriteBatch};
+use tidewire_core::link::session::{Sending, Session};
+use tidewire_proto::generated::limits;
+
+use super::connection::{Connection, Transport};
+use super::{ReplyWaiter, Shared};
+use crate::clock::now_us;
+
+impl Shared {
+    pub(super) fn compresses(&self, payload: usize) -> bool {
+        payload >= self.compressed_from.load(Ordering::Relaxed)
+    }
+
+    /// A payload as it is sent. It is compressed under no lock; should the link be another one by then, the session knows what to do.
+    pub(super) fn packed<'a>(
+        &self,
+        payload: Sending<'a>,
+        may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
+    ) -> Sending<'a> {
+        let packs = self.compresses(payload.bytes()) && may(&mut self.state.lock().session);
+        if packs { payload.packed() } else { payload }
+    }
+
+    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can pass that on.
+    pub(super) fn readied<'a>(
+        &self,
+        payload: Sending<'a>,
+        may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
+    ) -> Sending<'a> {
+        match payload {
+            Sending::Long(payload) if self.may_lay(payload.bytes()) => Sending::Lay(payload),
+            payload => self.packed(payload, may),
+        }
+    }
+
+    fn may_lay(&self, payload: usize) -> bool {
+        self.memory.is_some()
+            && payload > self.greeting.chunk_bytes
+            && payload as u64 <= limits::LINK_PLACED_BYTES.default
+            && self.state.lock().session.may_place()
+    }
+
+    /// Writes what waits, as much as the socket takes; or leaves it to the thread of a gateway, which is about to.
+    pub(super) fn flush(&self) {
+        let waiting = || self.state.lock().session.out.bytes();
+        if !self.spreading.as_ref().is_some_and(|spreading| spreading.writes(waiting)) {
+            self.write_now();
+        }
+    }
+
+    /// Writes what waits, as much as the socket takes.
+    pub(super) fn write_now(&self) {
+        self.write_out();
+        self.let_write();
+    }
+
+    /// Has the thread of the links write what waits, once for all who ask meanwhile.
+    pub(super) fn flush_soon(&self) {
+        let way = self.way.lock().clone();
+        match way {
+            // Nobody looks after a link inside of one process.
+            Some(way) if matches!(way.kind, Transport::Local(_)) => self.flush(),
+            _ if !self.to_flush.swap(true, Ordering::AcqRel) => self.look.notify_one(),
+            _ => {}
+        }
+    }
+
+    /// On the thread of the links: writes what others have asked it to write.
+    pub(super) fn looks(&self) {
+        if self.to_flush.swap(false, Ordering::AcqRel) {
+            self.flush();
+        }
+    }
+
+    fn write_out(&self) {
+        let Some(way) = self.way.lock().clone() else { return };
+        if self.holds(&way) {
+            return;
+        }
+        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
+        if flushed.is_err() {
+            way.end.notify_one();
+        }
+        self.idle.tell();
+    }
+
+    /// Whether what waits is to wait for more. The thread of the links writes it in time.
+    fn holds(&self, way: &Connection) -> bool {
+        if self.greeting.batch.linger_us == 0 || matches!(way.kind, Transport::Local(_)) {
+            return false;
+        }
+        let held = self.state.lock().session.holds(now_us());
+        if held {
+            self.look.notify_one();
+        }
+        held
+    }
+
+    pub(super) fn take(&self, way: &Connection, burst: &mut WriteBatch) -> bool {
+        let count = self.greeting.batch.write_bytes();
+        let mut state = self.state.lock();
+        if state.epoch != way.epoch {
+            return false;
+        }
+        let out = &mut state.session.out;
+        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
+        let lays = out.has_to_lay();
+        if taken {
+            state.session.sent(now_us());
+        }
+        drop(state);
+        if lays {
+            self.lays();
+        }
+        taken
+    }
+}

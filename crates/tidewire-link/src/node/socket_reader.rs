@@ -1,0 +1,103 @@
+//! The turns of a link of a node.
+
+use std::sync::{Arc, Weak};
+
+use tidewire_core::link::session::Fault;
+
+use super::connection::{Connection, Transport};
+use super::{Link, Shared};
+use crate::frame_reader::ReadProgress;
+use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
+
+/// The socket of a link, for whoever has its reading.
+struct Socket {
+    link: Weak<Shared>,
+    way: Arc<Connection>,
+}
+
+impl SharedSocket for Socket {
+    fn turn(&self) -> &Arc<ReadOwner> {
+        &self.way.turn
+    }
+
+    fn read(&self) -> Result<ReadProgress, Fault> {
+        self.link.upgrade().map_or(Ok(ReadProgress::Closed), |shared| self.way.read(&shared))
+    }
+
+    fn ends(&self) {
+        self.way.end.notify_one();
+    }
+
+    fn is_paused(&self) -> bool {
+        self.link.upgrade().is_some_and(|shared| shared.is_paused())
+    }
+}
+
+impl Connection {
+    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this side.
+    pub fn read(&self, shared: &Arc<Shared>) -> Result<ReadProgress, Fault> {
+        let Transport::Plain(plain) = &self.kind else { return Ok(ReadProgress::All) };
+        self.turn.read(|reading| shared.read_plain(plain, reading))
+    }
+
+    /// Whose turn it is to read, if it is not always that of the thread of the links.
+    fn turn(&self) -> Option<Arc<ReadOwner>> {
+        match &self.kind {
+            Transport::Plain(_) => Some(Arc::clone(&self.turn)),
+            Transport::Layered(_) => None,
+            Transport::Local(end) => end.turn(),
+        }
+    }
+}
+
+impl Link {
+    /// Gives `call` a [`Reader`] whenever the event loop of this thread may read the socket: now, and after the link was lost. A link
+    /// inside of one process has none; the loop may read that of the first node that joins its hub from elsewhere, while no other
+    /// node is joined.
+    pub fn on_way(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
+        self.shared.home.is_this_thread();
+        self.offer_to(call);
+    }
+
+    /// Whoever has read until now is not home any more, and may stand still.
+    pub(super) fn offer_to(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
+        *self.shared.readers.lock() = Some(Box::new(call));
+        let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn());
+        if let Some(turn) = turn {
+            turn.give_back();
+        }
+        self.shared.offer();
+    }
+
+    /// To be held while something of this link is waited for on this thread: if it is `blocking`, or not that of the loop or the
+    /// runtime which may read the socket, the thread of the links has to read.
+    pub fn elsewhere(&self, blocking: bool) -> Option<OffLoopWaiter> {
+        if !blocking && self.shared.home.is_here() {
+            return None;
+        }
+        let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn())?;
+        Some(turn.elsewhere())
+    }
+}
+
+impl Shared {
+    /// Offers the reading to an event loop, unless it has it, or somebody has waited elsewhere since the last time.
+    pub(super) fn offer(&self) {
+        let Some(way) = self.way.lock().clone() else { return };
+        match &way.kind {
+            Transport::Plain(plain) => {
+                let of = Arc::new(Socket { link: self.me.clone(), way: Arc::clone(&way) });
+                ReadOwner::offer(of, plain, |reader| self.offered(reader));
+            }
+            Transport::Layered(_) => {}
+            Transport::Local(end) => end.offer(),
+        }
+    }
+
+    /// Gives the reading to an event loop, if there is one; dropped, it goes back to the thread of the links.
+    pub(super) fn offered(&self, reader: Reader) {
+        if let Some(readers) = &*self.readers.lock() {
+            readers(reader);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Letting others have the core between two parts of a long copy.
+//!
+//! The thread of the links copies long payloads while event loops of this machine wait for short ones, and there may be fewer cores
+//! than threads: the system lets who is at work go on for some milliseconds, while a part takes some microseconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::clock::now_us;
+
+/// How much is copied in one go.
+pub const PART_BYTES: usize = 65_536;
+/// Whoever gets the core back later than this has met others who use all that they are given.
+const LATE_US: u64 = 500;
+/// Between every two parts they would be given as much. For so long nobody makes way, and the system shares the core out.
+const REST_US: u64 = 100_000;
+
+static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };
+
+/// Lets others of this machine have the core, if those who had it lately soon gave it back.
+pub fn make_way() {
+    let gave_us = now_us();
+    if CORE.is_given(gave_us) {
+        thread::yield_now();
+        CORE.came_back(gave_us, now_us());
+    }
+}
+
+/// What is known of those who are given the core.
+struct CoreContention {
+    kept_until_us: AtomicU64,
+}
+
+impl CoreContention {
+    fn is_given(&self, now_us: u64) -> bool {
+        now_us >= self.kept_until_us.load(Ordering::Relaxed)
+    }
+
+    fn came_back(&self, gave_us: u64, now_us: u64) {
+        if now_us.saturating_sub(gave_us) > LATE_US {
+            self.kept_until_us.store(now_us + REST_US, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gets_the_core_back_late_keeps_it_for_a_while() {
+        let core = CoreContention { kept_until_us: AtomicU64::new(0) };
+        core.came_back(5_000, 5_000 + LATE_US);
+        assert!(core.is_given(5_000 + LATE_US), "it was back in time");
+        let late = 7_001 + LATE_US;
+        core.came_back(7_000, late);
+        assert!(!core.is_given(late) && !core.is_given(late + REST_US - 1), "it was late");
+        assert!(core.is_given(late + REST_US), "that was long ago");
+    }
+}
