@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use tidewire_engine::raw::{Envelope, Turn};
+use tidewire_engine::raw::{Activation, Envelope};
 
 use crate::actor::{ActorRef, MessageMeta};
 use crate::errors;
@@ -19,7 +19,7 @@ impl Function {
         py: Python<'_>,
         me: &Held<ActorRef>,
         batch: &Py<PyAny>,
-        turn: &mut Turn<'_, Message>,
+        turn: &mut Activation<'_, Message>,
     ) -> bool {
         if self.at_base() {
             return self.handle_batch(py, me, batch, turn);
@@ -32,7 +32,7 @@ impl Function {
         py: Python<'_>,
         me: &Held<ActorRef>,
         batch: &Py<PyAny>,
-        turn: &mut Turn<'_, Message>,
+        turn: &mut Activation<'_, Message>,
     ) -> bool {
         let (taken, next) = gather(turn);
         let taken = readable(py, me, taken, turn);
@@ -53,7 +53,7 @@ impl Function {
         py: Python<'_>,
         me: &Held<ActorRef>,
         taken: Taken,
-        turn: &mut Turn<'_, Message>,
+        turn: &mut Activation<'_, Message>,
         error: &PyErr,
     ) -> bool {
         drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
@@ -68,7 +68,7 @@ impl Function {
 }
 
 /// Takes what waits, up to an ask or a change of behaviour, which are handled by themselves.
-fn gather(turn: &mut Turn<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
+fn gather(turn: &mut Activation<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
     let mut taken = Vec::new();
     while let Some(envelope) = turn.take() {
         if envelope.asked().is_some() {
@@ -83,7 +83,7 @@ fn gather(turn: &mut Turn<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
 }
 
 /// Those that can be read. The others are logged, and nobody handles them.
-fn readable(py: Python<'_>, me: &Held<ActorRef>, taken: Taken, turn: &mut Turn<'_, Message>) -> Taken {
+fn readable(py: Python<'_>, me: &Held<ActorRef>, taken: Taken, turn: &mut Activation<'_, Message>) -> Taken {
     let mut open = Vec::with_capacity(taken.len());
     for (mut message, meta) in taken {
         match message.open(py) {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
-use tidewire_engine::raw::{ActorCell, ActorKey, Behaviours, Driver, Envelope, Turn};
+use tidewire_engine::raw::{Activation, ActorCell, ActorKey, Behaviours, Driver, Envelope};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
@@ -181,7 +181,7 @@ impl Coroutine {
     }
 
     /// Starts a task that begins with `envelope`, and goes on with what follows.
-    fn launch(&mut self, py: Python<'_>, turn: &Turn<'_, Message>, first: First) -> Result<(), Fault> {
+    fn launch(&mut self, py: Python<'_>, turn: &Activation<'_, Message>, first: First) -> Result<(), Fault> {
         let me = reference(py, &mut self.me, turn)?;
         let intake = Intake::new(
             turn.cell().clone(),
@@ -208,14 +208,14 @@ impl Driver<Message> for Coroutine {
         self.parts.started.is_some()
     }
 
-    fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+    fn started(&mut self, turn: &mut Activation<'_, Message>) -> Result<(), Fault> {
         attach(|py| {
             let Some(hook) = self.parts.started.as_ref().map(|hook| hook.clone_ref(py)) else { return Ok(()) };
             self.launch(py, turn, First::Hook(hook))
         })
     }
 
-    fn turn(&mut self, turn: &mut Turn<'_, Message>) {
+    fn turn(&mut self, turn: &mut Activation<'_, Message>) {
         attach(|py| {
             while self.tasks.wants_another(self.concurrency) {
                 let first = if self.tasks.is_orphaned() {
@@ -236,14 +236,14 @@ impl Driver<Message> for Coroutine {
         });
     }
 
-    fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+    fn signal(&mut self, signal: Signal, turn: &mut Activation<'_, Message>) -> Result<(), Fault> {
         attach(|py| {
             let notice = terminated(py, &signal).map_err(errors::fault)?;
             self.launch(py, turn, First::Notice(notice.into()))
         })
     }
 
-    fn finish(&mut self, turn: &mut Turn<'_, Message>) -> bool {
+    fn finish(&mut self, turn: &mut Activation<'_, Message>) -> bool {
         if self.tasks.active.load(Ordering::Relaxed) > 0 {
             return false;
         }

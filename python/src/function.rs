@@ -1,7 +1,7 @@
 //! Actors whose handlers are plain Python functions or methods: they run on dispatcher threads.
 
 use pyo3::prelude::*;
-use tidewire_engine::raw::{Behaviours, Change, Driver, Envelope, Turn};
+use tidewire_engine::raw::{Activation, Behaviours, Change, Driver, Envelope};
 use tidewire_engine::{Fault, Signal};
 
 use crate::actor::{ActorRef, MessageMeta};
@@ -91,7 +91,7 @@ impl Function {
         meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
 
-    fn me(&mut self, py: Python<'_>, turn: &Turn<'_, Message>) -> Result<Held<ActorRef>, Fault> {
+    fn me(&mut self, py: Python<'_>, turn: &Activation<'_, Message>) -> Result<Held<ActorRef>, Fault> {
         reference(py, &mut self.me, turn)
     }
 
@@ -113,7 +113,7 @@ impl Function {
         py: Python<'_>,
         me: &Held<ActorRef>,
         envelope: Envelope<Message>,
-        turn: &mut Turn<'_, Message>,
+        turn: &mut Activation<'_, Message>,
     ) -> bool {
         let (message, mut meta) = envelope.split();
         let Some(mut message) = message else {
@@ -190,7 +190,7 @@ impl Driver<Message> for Function {
         self.parts.started.is_some()
     }
 
-    fn started(&mut self, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+    fn started(&mut self, turn: &mut Activation<'_, Message>) -> Result<(), Fault> {
         attach(|py| {
             let me = self.me(py, turn)?;
             let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
@@ -210,7 +210,7 @@ impl Driver<Message> for Function {
         })
     }
 
-    fn turn(&mut self, turn: &mut Turn<'_, Message>) {
+    fn turn(&mut self, turn: &mut Activation<'_, Message>) {
         attach(|py| {
             let Ok(me) = self.me(py, turn) else { return };
             let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
@@ -227,7 +227,7 @@ impl Driver<Message> for Function {
         });
     }
 
-    fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, Message>) -> Result<(), Fault> {
+    fn signal(&mut self, signal: Signal, turn: &mut Activation<'_, Message>) -> Result<(), Fault> {
         attach(|py| {
             let me = self.me(py, turn)?;
             let notice = terminated(py, &signal).map_err(errors::fault)?;
@@ -275,7 +275,7 @@ impl Driver<Message> for Function {
 pub fn reference(
     py: Python<'_>,
     place: &mut Option<Held<ActorRef>>,
-    turn: &Turn<'_, Message>,
+    turn: &Activation<'_, Message>,
 ) -> Result<Held<ActorRef>, Fault> {
     if place.is_none() {
         let inner = tidewire_engine::ActorRef::from_cell(turn.cell().clone());
@@ -317,7 +317,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 fn fail(
     py: Python<'_>,
     me: &Held<ActorRef>,
-    turn: &mut Turn<'_, Message>,
+    turn: &mut Activation<'_, Message>,
     message: Message,
     meta: MessageMeta,
     error: PyErr,

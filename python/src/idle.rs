@@ -12,7 +12,7 @@ use crate::pause::Pause;
 /// The state of an engine whose actors have nothing to do. Equal ones say that they had nothing to do between them either.
 #[pyclass(frozen, eq, module = "tidewire._tidewire")]
 #[derive(PartialEq)]
-pub struct Mark(pub tidewire_engine::Mark);
+pub struct Mark(pub tidewire_engine::IdleSnapshot);
 
 /// Ends with True once no actor has anything to do, or with False when the time is up.
 pub fn idle(engine: EngineHandle, seconds: Option<f64>) -> impl Future<Output = PyResult<Py<PyAny>>> + Send {

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use crate::cell::{AnyCell, Cell, Sent};
+use crate::cell::{ActorCell, AnyCell, Sent};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::ending::{Ledger, Stop, Stopping};
@@ -128,7 +128,7 @@ pub type Behaviour<M> = Box<dyn FnMut(M, &mut Context<'_, M>) -> Result<(), Faul
 
 /// What a handler can do besides changing its state.
 pub struct Context<'a, M> {
-    pub(crate) cell: &'a Arc<Cell<M>>,
+    pub(crate) cell: &'a Arc<ActorCell<M>>,
     pub(crate) meta: Option<Box<Meta<M>>>,
     pub(crate) changes: Vec<BehaviourChange<M>>,
 }
@@ -139,7 +139,7 @@ pub(crate) enum BehaviourChange<M> {
 }
 
 impl<'a, M: Send + 'static> Context<'a, M> {
-    pub(crate) fn new(cell: &'a Arc<Cell<M>>) -> Self {
+    pub(crate) fn new(cell: &'a Arc<ActorCell<M>>) -> Self {
         Self { cell, meta: None, changes: Vec::new() }
     }
 
@@ -212,7 +212,7 @@ impl<'a, M: Send + 'static> Context<'a, M> {
 
 /// A reference to an actor that takes messages of type `M`. Cheap to clone, compare and hash; it does not keep the actor from stopping.
 pub struct ActorRef<M> {
-    pub(crate) cell: Arc<Cell<M>>,
+    pub(crate) cell: Arc<ActorCell<M>>,
 }
 
 impl<M: Send + 'static> ActorRef<M> {
@@ -389,12 +389,12 @@ impl<M: Send + 'static> ActorRef<M> {
     }
 
     /// The actor as bindings see it.
-    pub fn cell(&self) -> &Arc<Cell<M>> {
+    pub fn cell(&self) -> &Arc<ActorCell<M>> {
         &self.cell
     }
 
     /// The reference to an actor that a binding holds.
-    pub fn from_cell(cell: Arc<Cell<M>>) -> Self {
+    pub fn from_cell(cell: Arc<ActorCell<M>>) -> Self {
         Self { cell }
     }
 

@@ -12,27 +12,27 @@ use std::time::Duration;
 use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
+use crate::actor_run::{ActorRun, NextStep};
 use crate::core::Core;
 use crate::current;
 use crate::dispatch::{self, Dispatcher, Run as Runnable, Task};
-use crate::driver::{Driver, Turn};
+use crate::driver::{Activation, Driver};
 use crate::ending::{Ending, Ledger, Report};
 use crate::engine::EngineHandle;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
-use crate::inbox::{Inbox, Intake, Pushed, Rare, Run};
+use crate::inbox::{AcceptState, BoxedQueue, Inbox, PushOutcome, Run};
 use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::{Timings, is_sampled};
-use crate::work::{After, Work};
 
 mod any;
 mod dead;
 
 pub(crate) use any::AnyCell;
-use dead::Owed;
+use dead::OwedDeadLetters;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
@@ -57,25 +57,25 @@ pub enum Sent {
 /// The order of the fields keeps what the running actor writes for every message more than a cache line away from what
 /// senders write: without that, each handled message would slow the next sender down.
 #[repr(C)]
-pub struct Cell<M> {
+pub struct ActorCell<M> {
     pub(crate) handled: AtomicU64,
     /// Taken from the inbox and not begun.
     pub(crate) in_hand: AtomicU32,
     pub(crate) thread: AtomicU32,
     pub(crate) attention: AtomicU8,
-    work: Mutex<Work<M>>,
+    work: Mutex<ActorRun<M>>,
 
     pub(crate) id: ActorId,
     pub(crate) core: Arc<Core>,
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) name: Option<Arc<str>>,
-    aside: Mutex<Option<Box<Aside<M>>>>,
+    aside: Mutex<Option<Box<ColdState<M>>>>,
 
     pub(crate) inbox: ShortMutex<Inbox<M>>,
 }
 
 /// What most actors never need.
-pub(crate) struct Aside<M> {
+pub(crate) struct ColdState<M> {
     pub parent: Option<Arc<dyn AnyCell>>,
     pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
     pub watchers: Vec<Arc<dyn AnyCell>>,
@@ -97,13 +97,13 @@ pub(crate) struct Aside<M> {
     /// Messages that were taken and became dead letters.
     pub dead: u64,
     /// It is abandoned, with messages in hand.
-    pub owed: Option<Owed>,
+    pub owed: Option<OwedDeadLetters>,
     pub failed_outside: Option<String>,
     pub restarts: u64,
     pub subscriptions: Vec<u64>,
 }
 
-impl<M> Default for Aside<M> {
+impl<M> Default for ColdState<M> {
     fn default() -> Self {
         Self {
             parent: None,
@@ -138,14 +138,14 @@ pub(crate) struct NewCell {
     pub parent: Option<Arc<dyn AnyCell>>,
 }
 
-impl<M: Send + 'static> Cell<M> {
+impl<M: Send + 'static> ActorCell<M> {
     pub(crate) fn new(new: NewCell, driver: Box<dyn Driver<M>>) -> Arc<Self> {
         let mut inbox = Inbox::new(new.mailbox.capacity as u32, new.mailbox.overflow, Run::Idle);
         let starts = driver.wants_start();
         if starts {
             inbox.notify(Notice::Start);
         }
-        let aside = new.parent.map(|parent| Box::new(Aside { parent: Some(parent), ..Aside::default() }));
+        let aside = new.parent.map(|parent| Box::new(ColdState { parent: Some(parent), ..ColdState::default() }));
         Arc::new(Self {
             id: new.id,
             core: new.core,
@@ -156,7 +156,7 @@ impl<M: Send + 'static> Cell<M> {
             thread: AtomicU32::new(0),
             handled: AtomicU64::new(0),
             inbox: ShortMutex::new(inbox),
-            work: Mutex::new(Work::new(driver, new.supervision, new.id)),
+            work: Mutex::new(ActorRun::new(driver, new.supervision, new.id)),
             aside: Mutex::new(aside),
         })
     }
@@ -182,7 +182,7 @@ impl<M: Send + 'static> Cell<M> {
             inbox.push(envelope, priority, || self.in_hand.load(Ordering::Relaxed))
         };
         match pushed {
-            Pushed::Accepted { wake } => {
+            PushOutcome::Accepted { wake } => {
                 if wake {
                     self.schedule();
                 }
@@ -193,32 +193,32 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     #[cold]
-    fn pushed(self: &Arc<Self>, pushed: Pushed<M>) -> Result<Sent, (Refusal, Envelope<M>)> {
+    fn pushed(self: &Arc<Self>, pushed: PushOutcome<M>) -> Result<Sent, (Refusal, Envelope<M>)> {
         match pushed {
-            Pushed::Accepted { .. } => Ok(Sent::Accepted),
-            Pushed::Evicted { wake, old } => {
+            PushOutcome::Accepted { .. } => Ok(Sent::Accepted),
+            PushOutcome::Evicted { wake, old } => {
                 if wake {
                     self.schedule();
                 }
                 self.bury(old, DeadReason::Dropped, None);
                 Ok(Sent::Accepted)
             }
-            Pushed::Dropped(envelope) => {
+            PushOutcome::Dropped(envelope) => {
                 self.bury(envelope, DeadReason::Dropped, None);
                 Ok(Sent::Dropped)
             }
-            Pushed::Full(envelope) => {
+            PushOutcome::Full(envelope) => {
                 let capacity = self.inbox.lock().capacity() as usize;
                 Err((Refusal::Full { actor: self.id, capacity }, envelope))
             }
-            Pushed::Stopped(envelope) => Err((Refusal::Stopped { actor: self.id }, envelope)),
+            PushOutcome::Stopped(envelope) => Err((Refusal::Stopped { actor: self.id }, envelope)),
         }
     }
 
     /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there is room.
     ///
     /// # Errors
-    /// As for [`push`](Cell::push); `Full` means that `waker` was registered, if the policy is to wait.
+    /// As for [`push`](ActorCell::push); `Full` means that `waker` was registered, if the policy is to wait.
     pub fn push_or_wait(
         self: &Arc<Self>,
         envelope: Envelope<M>,
@@ -231,14 +231,14 @@ impl<M: Send + 'static> Cell<M> {
                 self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
             }
             let pushed = inbox.push(envelope, priority, || self.in_hand.load(Ordering::Relaxed));
-            if matches!(pushed, Pushed::Full(_)) && inbox.senders_wait() {
+            if matches!(pushed, PushOutcome::Full(_)) && inbox.senders_wait() {
                 inbox.wait(waker.clone());
                 self.attention.fetch_or(ATTEND_WAITERS, Ordering::Relaxed);
             }
             pushed
         };
         match pushed {
-            Pushed::Accepted { wake: true } => {
+            PushOutcome::Accepted { wake: true } => {
                 self.schedule();
                 Ok(Sent::Accepted)
             }
@@ -253,7 +253,7 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Gives a binding the actor's desk between turns, while its handler awaits something outside: to take the next
     /// message or to report the end of one.
-    pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Turn<'_, M>) -> R) -> R {
+    pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
         self.work.lock().outside(self, look)
     }
 
@@ -291,7 +291,7 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Whether it still takes messages.
     pub fn is_open(&self) -> bool {
-        self.inbox.lock().intake == Intake::Open
+        self.inbox.lock().intake == AcceptState::Open
     }
 
     /// Lets an actor run again whose handler waited for something outside.
@@ -353,7 +353,7 @@ impl<M: Send + 'static> Cell<M> {
         self.dispatcher.schedule(Arc::clone(self) as Task);
     }
 
-    pub(crate) fn wake_senders(&self, woken: Option<Rare<Waker>>) {
+    pub(crate) fn wake_senders(&self, woken: Option<BoxedQueue<Waker>>) {
         if let Some(woken) = woken {
             self.attention.fetch_and(!ATTEND_WAITERS, Ordering::Relaxed);
             wake_all(*woken);
@@ -375,14 +375,14 @@ impl<M: Send + 'static> Cell<M> {
         let (wake, woken) = {
             let mut inbox = self.inbox.lock();
             inbox.intake = match (inbox.intake, drain) {
-                (Intake::Open, true) => Intake::Draining,
-                (Intake::Open | Intake::Draining, false) => Intake::Closing,
+                (AcceptState::Open, true) => AcceptState::Draining,
+                (AcceptState::Open | AcceptState::Draining, false) => AcceptState::Closing,
                 (intake, _) => intake,
             };
-            if inbox.intake == Intake::Closing {
+            if inbox.intake == AcceptState::Closing {
                 self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
             }
-            let closed = inbox.intake == Intake::Closed;
+            let closed = inbox.intake == AcceptState::Closed;
             if inbox.run == Run::Active {
                 inbox.resumed = true;
             }
@@ -450,7 +450,7 @@ impl<M: Send + 'static> Cell<M> {
         Signal::Terminated { actor: self.id, name: self.name.clone(), reason }
     }
 
-    pub(crate) fn with_aside<R>(&self, look: impl FnOnce(&mut Aside<M>) -> R) -> R {
+    pub(crate) fn with_aside<R>(&self, look: impl FnOnce(&mut ColdState<M>) -> R) -> R {
         look(self.aside.lock().get_or_insert_default())
     }
 
@@ -483,7 +483,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-impl<M: Send + 'static> Cell<M> {
+impl<M: Send + 'static> ActorCell<M> {
     /// After a panic outside of its handlers, of something that was dropped: the actor goes on with what is left.
     #[cold]
     fn go_on(self: &Arc<Self>) {
@@ -493,7 +493,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-impl<M: Send + 'static> Runnable for Cell<M> {
+impl<M: Send + 'static> Runnable for ActorCell<M> {
     fn run(self: Arc<Self>) {
         let entered = current::enter(self.key());
         self.thread.store(crate::threads::number(), Ordering::Relaxed);
@@ -503,8 +503,8 @@ impl<M: Send + 'static> Runnable for Cell<M> {
         drop(work);
         drop(entered);
         match after {
-            Some(After::Rest) => {}
-            Some(After::Requeue) => dispatch::schedule(self),
+            Some(NextStep::Rest) => {}
+            Some(NextStep::Requeue) => dispatch::schedule(self),
             None => self.go_on(),
         }
     }
@@ -516,7 +516,7 @@ impl<M: Send + 'static> Runnable for Cell<M> {
     fn forsake(self: Arc<Self>) {
         // Whoever has put it in line runs it no more, or is about to let go of it.
         let mut work = self.work.lock();
-        if self.inbox.lock().intake == Intake::Closed {
+        if self.inbox.lock().intake == AcceptState::Closed {
             work.bury_hand_of_abandoned(&self);
         }
     }

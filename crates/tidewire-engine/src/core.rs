@@ -14,9 +14,9 @@ use crate::config::EngineConfig;
 use crate::dead::DeadLetters;
 use crate::dispatch::Dispatcher;
 use crate::error::SpawnError;
-use crate::rings::Rings;
 use crate::subjects::Subjects;
 use crate::timers::Timers;
+use crate::wait_graph::WaitGraph;
 
 const SHARDS: usize = 16;
 
@@ -32,7 +32,7 @@ pub struct Core {
     pub(crate) dispatchers: RwLock<BTreeMap<String, Arc<Dispatcher>>>,
     pub(crate) timers: Arc<Timers>,
     pub(crate) dead: DeadLetters,
-    pub(crate) rings: Rings,
+    pub(crate) rings: WaitGraph,
     pub(crate) subjects: Subjects,
     actors: [Mutex<Shard>; SHARDS],
     alive: AtomicUsize,
@@ -58,7 +58,7 @@ impl Core {
             config,
             dispatchers: RwLock::new(dispatchers),
             timers: Timers::new(),
-            rings: Rings::default(),
+            rings: WaitGraph::default(),
             subjects: Subjects::default(),
             actors: std::array::from_fn(|_| Mutex::default()),
             alive: AtomicUsize::new(0),

@@ -46,17 +46,17 @@ struct Shard {
 
 struct Entry {
     serial: u64,
-    place: Place,
+    place: DeadlineLocation,
 }
 
-enum Place {
+enum DeadlineLocation {
     Free { next: u32 },
     Here { at: u64, fire: Arc<dyn Fire> },
     InWheel(Key),
 }
 
 /// What a deadline was found to be when it was taken back.
-pub(crate) enum Taken {
+pub(crate) enum CancelOutcome {
     /// It was here, or nowhere any more.
     Over,
     /// The wheel has it.
@@ -78,11 +78,11 @@ impl Deadlines {
 
     /// Takes a deadline back, so that it does not fire unless it has begun to.
     #[inline]
-    pub fn remove(&self, key: DeadlineKey) -> Taken {
+    pub fn remove(&self, key: DeadlineKey) -> CancelOutcome {
         let place = self.shards[key.shard as usize].lock().remove(key);
         match place {
-            Some(Place::InWheel(key)) => Taken::InWheel(key),
-            _ => Taken::Over,
+            Some(DeadlineLocation::InWheel(key)) => CancelOutcome::InWheel(key),
+            _ => CancelOutcome::Over,
         }
     }
 
@@ -120,9 +120,9 @@ impl Deadlines {
         for shard in &self.shards {
             for entry in &shard.lock().entries {
                 match &entry.place {
-                    Place::Free { .. } => {}
-                    Place::Here { fire, .. } => here.push(Arc::clone(fire)),
-                    Place::InWheel(key) => in_wheel.push(*key),
+                    DeadlineLocation::Free { .. } => {}
+                    DeadlineLocation::Here { fire, .. } => here.push(Arc::clone(fire)),
+                    DeadlineLocation::InWheel(key) => in_wheel.push(*key),
                 }
             }
         }
@@ -151,10 +151,10 @@ impl Shard {
         self.earliest = self.earliest.min(at);
         self.used += 1;
         self.serial += 1;
-        let entry = Entry { serial: self.serial, place: Place::Here { at, fire } };
+        let entry = Entry { serial: self.serial, place: DeadlineLocation::Here { at, fire } };
         let index = self.free;
         if let Some(old) = self.entries.get_mut(index as usize) {
-            if let Place::Free { next } = old.place {
+            if let DeadlineLocation::Free { next } = old.place {
                 self.free = next;
             }
             *old = entry;
@@ -164,9 +164,9 @@ impl Shard {
         (self.entries.len() as u32 - 1, self.serial)
     }
 
-    fn remove(&mut self, key: DeadlineKey) -> Option<Place> {
+    fn remove(&mut self, key: DeadlineKey) -> Option<DeadlineLocation> {
         let entry = self.entries.get_mut(key.index as usize).filter(|entry| entry.serial == key.serial)?;
-        let place = std::mem::replace(&mut entry.place, Place::Free { next: self.free });
+        let place = std::mem::replace(&mut entry.place, DeadlineLocation::Free { next: self.free });
         entry.serial = 0;
         self.free = key.index;
         self.used -= 1;
@@ -190,14 +190,14 @@ impl Shard {
         from: usize,
         micros: &impl Fn(Instant) -> u64,
         insert: &mut impl FnMut(u64, Arc<dyn Fire>) -> Key,
-        gone: &mut Vec<Place>,
+        gone: &mut Vec<DeadlineLocation>,
     ) -> Option<usize> {
         let to = self.entries.len().min(from + MOVES);
         for index in from..to {
             let entry = self.entries.get_mut(index)?;
-            let Place::Here { at, fire } = &mut entry.place else { continue };
+            let DeadlineLocation::Here { at, fire } = &mut entry.place else { continue };
             match fire.due() {
-                Due::AsSaid => entry.place = Place::InWheel(insert(*at, Arc::clone(fire))),
+                Due::AsSaid => entry.place = DeadlineLocation::InWheel(insert(*at, Arc::clone(fire))),
                 Due::Later(later) => {
                     *at = micros(later);
                     self.earliest = self.earliest.min(*at);
@@ -213,7 +213,7 @@ impl Shard {
 
     fn count_some(&self, from: usize) -> Option<(usize, usize)> {
         let to = self.entries.len().min(from + MOVES);
-        let here = |entry: &&Entry| matches!(&entry.place, Place::Here { fire, .. } if fire.waits());
+        let here = |entry: &&Entry| matches!(&entry.place, DeadlineLocation::Here { fire, .. } if fire.waits());
         (to > from).then(|| (self.entries[from..to].iter().filter(here).count(), to))
     }
 }
@@ -222,14 +222,14 @@ impl Shard {
 mod tests {
     use super::*;
 
-    struct Nothing;
+    struct NoopFire;
 
-    impl Fire for Nothing {
+    impl Fire for NoopFire {
         fn fire(self: Arc<Self>) {}
     }
 
     fn put(deadlines: &Deadlines, at: u64) -> DeadlineKey {
-        deadlines.insert(at, Arc::new(Nothing))
+        deadlines.insert(at, Arc::new(NoopFire))
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         let mut wheel = tidewire_core::wheel::Wheel::new();
         let gone = put(&deadlines, 10);
         let kept: Vec<_> = (0..1_000).map(|n| put(&deadlines, 20 + n)).collect();
-        assert!(matches!(deadlines.remove(gone), Taken::Over));
+        assert!(matches!(deadlines.remove(gone), CancelOutcome::Over));
         assert_eq!(deadlines.earliest(), 10, "what was taken back may wake the watcher once for nothing");
 
         deadlines.move_due(9, |_| 0, |at, fire| wheel.insert(at, fire));
@@ -248,9 +248,9 @@ mod tests {
         deadlines.move_due(u64::MAX, |_| 0, |_, _| unreachable!("all have moved"));
 
         for key in kept {
-            let Taken::InWheel(at) = deadlines.remove(key) else { panic!("{key:?} is in the wheel") };
+            let CancelOutcome::InWheel(at) = deadlines.remove(key) else { panic!("{key:?} is in the wheel") };
             assert!(wheel.remove(at).is_some());
-            assert!(matches!(deadlines.remove(key), Taken::Over), "a key names one deadline for ever");
+            assert!(matches!(deadlines.remove(key), CancelOutcome::Over), "a key names one deadline for ever");
         }
         assert_eq!(deadlines.waiting(), 0);
     }
@@ -259,10 +259,10 @@ mod tests {
     fn an_empty_shard_gives_its_memory_back_and_old_keys_stay_dead() {
         let deadlines = Deadlines::new();
         let keys: Vec<_> = (0..5_000).map(|n| put(&deadlines, n)).collect();
-        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), Taken::Over)));
+        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), CancelOutcome::Over)));
         assert!(deadlines.shards.iter().all(|shard| shard.lock().entries.capacity() <= KEEP));
         let new = put(&deadlines, 1);
-        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), Taken::Over)));
+        keys.iter().for_each(|key| assert!(matches!(deadlines.remove(*key), CancelOutcome::Over)));
         assert_eq!(deadlines.waiting(), 1);
         deadlines.remove(new);
         assert_eq!(deadlines.waiting(), 0);

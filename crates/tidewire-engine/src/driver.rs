@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cell::{ATTEND_LANES, ATTEND_WAITERS, Cell};
+use crate::cell::{ATTEND_LANES, ATTEND_WAITERS, ActorCell};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault};
-use crate::inbox::Intake;
+use crate::inbox::AcceptState;
 use crate::options::OnFailure;
-use crate::reply::{AskEnd, Standing};
+use crate::reply::{AskEnd, AskState};
 use crate::signal::{Signal, StopReason};
 
 /// Hands messages to user code. One per actor; the engine calls it on one thread at a time.
@@ -24,25 +24,25 @@ pub trait Driver<M>: Send {
     ///
     /// # Errors
     /// If the hook fails; the actor then stops or is restarted.
-    fn started(&mut self, turn: &mut Turn<'_, M>) -> Result<(), Fault> {
+    fn started(&mut self, turn: &mut Activation<'_, M>) -> Result<(), Fault> {
         let _ = turn;
         Ok(())
     }
 
-    /// Handles messages from [`Turn::take`] until that gives none, and reports each one's end.
-    fn turn(&mut self, turn: &mut Turn<'_, M>);
+    /// Handles messages from [`Activation::take`] until that gives none, and reports each one's end.
+    fn turn(&mut self, turn: &mut Activation<'_, M>);
 
     /// Takes a notice about another actor.
     ///
     /// # Errors
     /// If the handler of notices fails.
-    fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, M>) -> Result<(), Fault> {
+    fn signal(&mut self, signal: Signal, turn: &mut Activation<'_, M>) -> Result<(), Fault> {
         let _ = (signal, turn);
         Ok(())
     }
 
     /// Everything accepted has been handed out and no more will come. Answers whether nothing is under way any more.
-    fn finish(&mut self, turn: &mut Turn<'_, M>) -> bool {
+    fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
         let _ = turn;
         true
     }
@@ -90,8 +90,8 @@ pub(crate) enum End {
 }
 
 /// One turn of one actor: where its driver takes messages from, and says how each one ended.
-pub struct Turn<'a, M> {
-    pub(crate) cell: &'a Arc<Cell<M>>,
+pub struct Activation<'a, M> {
+    pub(crate) cell: &'a Arc<ActorCell<M>>,
     pub(crate) hand: &'a mut VecDeque<Envelope<M>>,
     pub(crate) budget: u32,
     pub(crate) end: End,
@@ -101,7 +101,7 @@ pub struct Turn<'a, M> {
     pub(crate) batch: usize,
 }
 
-impl<M: Send + 'static> Turn<'_, M> {
+impl<M: Send + 'static> Activation<'_, M> {
     /// The next message. None ends the turn.
     #[inline]
     pub fn take(&mut self) -> Option<Envelope<M>> {
@@ -165,7 +165,7 @@ impl<M: Send + 'static> Turn<'_, M> {
     }
 
     /// Reports that a handler failed on a message that is not to be delivered again, whatever the policy is. Answers as
-    /// [`failed`](Turn::failed) does.
+    /// [`failed`](Activation::failed) does.
     pub fn given_up(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
@@ -211,7 +211,7 @@ impl<M: Send + 'static> Turn<'_, M> {
     }
 
     /// The actor itself.
-    pub fn cell(&self) -> &Arc<Cell<M>> {
+    pub fn cell(&self) -> &Arc<ActorCell<M>> {
         self.cell
     }
 
@@ -221,9 +221,9 @@ impl<M: Send + 'static> Turn<'_, M> {
 
     fn expired(&self, envelope: &Envelope<M>) -> Option<DeadReason> {
         match envelope.asked()?.standing() {
-            Standing::Live => None,
-            Standing::Expired => Some(DeadReason::Expired),
-            Standing::Cancelled => Some(DeadReason::Cancelled),
+            AskState::Live => None,
+            AskState::Expired => Some(DeadReason::Expired),
+            AskState::Cancelled => Some(DeadReason::Cancelled),
         }
     }
 
@@ -243,8 +243,8 @@ impl<M: Send + 'static> Turn<'_, M> {
             let intake = inbox.intake;
             self.end = match intake {
                 _ if inbox.has_notice() => End::Notice,
-                Intake::Open if std::mem::take(&mut inbox.resumed) => End::Again,
-                Intake::Open => End::Empty,
+                AcceptState::Open if std::mem::take(&mut inbox.resumed) => End::Again,
+                AcceptState::Open => End::Empty,
                 _ => End::Drained,
             };
             let woken = inbox.woken(0);
@@ -270,8 +270,9 @@ impl<M: Send + 'static> Turn<'_, M> {
     fn next_by_priority(&mut self) -> Option<Envelope<M>> {
         let cell = self.cell;
         let mut inbox = cell.inbox.lock();
-        if inbox.has_notice() || matches!(inbox.intake, Intake::Closing | Intake::Closed) {
-            self.end = if inbox.has_notice() && inbox.intake != Intake::Closed { End::Notice } else { End::Drained };
+        if inbox.has_notice() || matches!(inbox.intake, AcceptState::Closing | AcceptState::Closed) {
+            self.end =
+                if inbox.has_notice() && inbox.intake != AcceptState::Closed { End::Notice } else { End::Drained };
             return None;
         }
         let envelope = inbox.take_by_priority(self.hand, cell.core.lane_burst);
@@ -302,7 +303,7 @@ fn gather() {
 ///
 /// A fast actor with a busy sender would otherwise fall idle after every message, and each message would pay for putting
 /// it on a run queue again. The looks are apart so that a batch can gather, and end after a few microseconds.
-fn linger<M>(cell: &Cell<M>) {
+fn linger<M>(cell: &ActorCell<M>) {
     for _ in 0..LOOKS {
         gather();
         if cell.inbox.lock().waiting() > 0 || crate::dispatch::others_wait() {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
-use crate::cell::{AnyCell, Cell};
+use crate::cell::{ActorCell, AnyCell};
 use crate::current;
 use crate::guard::wake_all;
 use crate::reply::Unpark;
@@ -149,7 +149,7 @@ impl<M> Ending<M> {
 
 /// A stop under way. Await it or [`wait`](Stopping::wait) for it; dropping it leaves the stop, and its timeout, in force.
 pub struct Stopping<M> {
-    cell: Arc<Cell<M>>,
+    cell: Arc<ActorCell<M>>,
     ending: Arc<Ending<M>>,
     timer: Option<TimerKey>,
 }
@@ -174,7 +174,7 @@ impl std::fmt::Display for WaitsForItself {
 impl std::error::Error for WaitsForItself {}
 
 impl<M: Send + 'static> Stopping<M> {
-    pub(crate) fn new(cell: &Arc<Cell<M>>, stop: Stop) -> Self {
+    pub(crate) fn new(cell: &Arc<ActorCell<M>>, stop: Stop) -> Self {
         let ending = cell.close(stop.drain, !stop.drain, StopReason::Stopped);
         let mut timer = None;
         if !cell.core.is_started() {

@@ -45,12 +45,12 @@ struct Inner {
     core: Arc<Core>,
     pools: Vec<Arc<Pool>>,
     shut: Mutex<Option<ShutdownReport>>,
-    haste: Mutex<Haste>,
+    haste: Mutex<ShutdownDeadline>,
 }
 
 /// What a shutdown under way is held to: whoever wants it sooner hastens it.
 #[derive(Default)]
-struct Haste {
+struct ShutdownDeadline {
     deadline: Option<Instant>,
     waiting: Option<Thread>,
 }

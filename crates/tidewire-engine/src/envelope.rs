@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::actor::ActorId;
-use crate::reply::Asked;
+use crate::reply::AskHandle;
 
 /// A message and what travels with it.
 ///
@@ -39,7 +39,7 @@ impl<M> Envelope<M> {
 
     /// The ask that the message belongs to.
     #[inline]
-    pub fn asked(&self) -> Option<&Arc<dyn Asked>> {
+    pub fn asked(&self) -> Option<&Arc<dyn AskHandle>> {
         match self {
             Self::Plain(_) => None,
             Self::With(meta) => meta.asked.as_ref(),
@@ -63,7 +63,7 @@ impl<M> Envelope<M> {
 pub struct Meta<M> {
     pub(crate) message: Option<M>,
     /// Where the end of an ask is to be reported.
-    pub asked: Option<Arc<dyn Asked>>,
+    pub asked: Option<Arc<dyn AskHandle>>,
     /// The actor whose handler sent the message, where that is known.
     pub sender: Option<ActorId>,
     /// How often the message was handed to a handler that failed.

@@ -6,5 +6,5 @@ pub fn leave_parent() {
     crate::dispatch::leave_seat();
     crate::current::reset();
     crate::threads::reset();
-    crate::spares::reset();
+    crate::slot_cache::reset();
 }

@@ -9,9 +9,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use futures_core::Stream;
 
 use crate::actor::ActorRef;
-use crate::cell::Cell;
+use crate::cell::ActorCell;
 use crate::current;
-use crate::driver::{Driver, Turn};
+use crate::driver::{Activation, Driver};
 use crate::engine::EngineHandle;
 use crate::envelope::Meta;
 use crate::error::{DeadReason, Fault};
@@ -22,17 +22,17 @@ use crate::typed::caught;
 ///
 /// A message counts as handled when the next one is asked for, or the future ends.
 pub struct Inbox<M> {
-    gate: Arc<Gate<M>>,
-    cell: Arc<Cell<M>>,
+    gate: Arc<FutureMailbox<M>>,
+    cell: Arc<ActorCell<M>>,
 }
 
-struct Gate<M> {
+struct FutureMailbox<M> {
     /// The future waits for a message. Written under the lock.
     wants: AtomicBool,
-    passing: ShortMutex<Passing<M>>,
+    passing: ShortMutex<InFlightMessage<M>>,
 }
 
-struct Passing<M> {
+struct InFlightMessage<M> {
     message: Option<M>,
     closed: bool,
 }
@@ -90,7 +90,7 @@ type Boxed = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 type MakeOnce<M> = Box<dyn FnOnce(Inbox<M>) -> Boxed + Send>;
 
 /// Makes the future of an actor.
-enum Make<M> {
+enum FutureFactory<M> {
     /// For each restart.
     Often(Box<dyn FnMut(Inbox<M>) -> Boxed + Send>),
     /// Empty once it has.
@@ -99,9 +99,9 @@ enum Make<M> {
 
 /// Drives an actor that is a future.
 pub(crate) struct Task<M> {
-    make: Make<M>,
+    make: FutureFactory<M>,
     future: Option<Boxed>,
-    gate: Arc<Gate<M>>,
+    gate: Arc<FutureMailbox<M>>,
     waker: Option<Waker>,
     /// What came with the message that is being handled.
     present: Option<Option<Box<Meta<M>>>>,
@@ -114,7 +114,7 @@ impl<M: Send + 'static> Task<M> {
         F: FnMut(Inbox<M>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        Self::with(Make::Often(Box::new(move |inbox| Box::pin(make(inbox)))))
+        Self::with(FutureFactory::Often(Box::new(move |inbox| Box::pin(make(inbox)))))
     }
 
     pub fn once<F, Fut>(make: F) -> Self
@@ -122,14 +122,14 @@ impl<M: Send + 'static> Task<M> {
         F: FnOnce(Inbox<M>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Fault>> + Send + 'static,
     {
-        Self::with(Make::Once(Some(Box::new(move |inbox| Box::pin(make(inbox))))))
+        Self::with(FutureFactory::Once(Some(Box::new(move |inbox| Box::pin(make(inbox))))))
     }
 
-    fn with(make: Make<M>) -> Self {
+    fn with(make: FutureFactory<M>) -> Self {
         Self { make, future: None, gate: new_gate(), waker: None, present: None, handling: false }
     }
 
-    fn poll(&mut self, turn: &mut Turn<'_, M>) -> Poll<()> {
+    fn poll(&mut self, turn: &mut Activation<'_, M>) -> Poll<()> {
         let Some(future) = &mut self.future else { return Poll::Ready(()) };
         let waker = self.waker.get_or_insert_with(|| Waker::from(Arc::clone(turn.cell)));
         current::set_handling(self.handling);
@@ -168,21 +168,21 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
         true
     }
 
-    fn started(&mut self, turn: &mut Turn<'_, M>) -> Result<(), Fault> {
+    fn started(&mut self, turn: &mut Activation<'_, M>) -> Result<(), Fault> {
         self.gate = new_gate();
         self.handling = false;
         let inbox = Inbox { gate: Arc::clone(&self.gate), cell: Arc::clone(turn.cell) };
         let make = &mut self.make;
         self.future = caught(|| {
             Ok(match make {
-                Make::Often(make) => Some(make(inbox)),
-                Make::Once(make) => make.take().map(|make| make(inbox)),
+                FutureFactory::Often(make) => Some(make(inbox)),
+                FutureFactory::Once(make) => make.take().map(|make| make(inbox)),
             })
         })?;
         Ok(())
     }
 
-    fn turn(&mut self, turn: &mut Turn<'_, M>) {
+    fn turn(&mut self, turn: &mut Activation<'_, M>) {
         while self.future.is_none() {
             // The future has ended: nothing is left to do but to close.
             match turn.take() {
@@ -213,13 +213,13 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
         }
     }
 
-    fn finish(&mut self, turn: &mut Turn<'_, M>) -> bool {
+    fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
         self.gate.passing.lock().closed = true;
         self.poll(turn).is_ready()
     }
 
     fn can_restart(&self) -> bool {
-        matches!(self.make, Make::Often(_))
+        matches!(self.make, FutureFactory::Often(_))
     }
 
     fn restart(&mut self) -> Result<(), Fault> {
@@ -228,7 +228,7 @@ impl<M: Send + 'static> Driver<M> for Task<M> {
     }
 }
 
-fn new_gate<M>() -> Arc<Gate<M>> {
-    let passing = ShortMutex::new(Passing { message: None, closed: false });
-    Arc::new(Gate { wants: AtomicBool::new(false), passing })
+fn new_gate<M>() -> Arc<FutureMailbox<M>> {
+    let passing = ShortMutex::new(InFlightMessage { message: None, closed: false });
+    Arc::new(FutureMailbox { wants: AtomicBool::new(false), passing })
 }

@@ -20,7 +20,7 @@ use crate::statistics::ActorStatistics;
 
 /// The state of an engine that is idle. Two that are equal say that it was idle all the time between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct IdleSnapshot {
     spawned: u64,
     actors: usize,
     accepted: u64,
@@ -35,12 +35,12 @@ impl EngineHandle {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub fn idle(&self) -> Idle {
-        Idle { core: Arc::clone(&self.core), looked: Look::new(&self.core), before: None }
+        Idle { core: Arc::clone(&self.core), looked: IdleScan::new(&self.core), before: None }
     }
 
     /// The mark of this moment, if no actor has anything to do as far as one look tells.
-    pub fn mark(&self) -> Option<Mark> {
-        let mut look = Look::new(&self.core);
+    pub fn mark(&self) -> Option<IdleSnapshot> {
+        let mut look = IdleScan::new(&self.core);
         look.find_busy().is_none().then(|| look.mark())
     }
 
@@ -55,13 +55,13 @@ impl EngineHandle {
 #[must_use = "nothing is waited for until it is awaited"]
 pub struct Idle {
     core: Arc<Core>,
-    looked: Look,
-    before: Option<Mark>,
+    looked: IdleScan,
+    before: Option<IdleSnapshot>,
 }
 
 impl Idle {
     /// Blocks this thread until the engine is idle, or the time is up.
-    pub fn wait_until(mut self, deadline: Instant) -> Option<Mark> {
+    pub fn wait_until(mut self, deadline: Instant) -> Option<IdleSnapshot> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         crate::dispatch::blocking(move || {
             loop {
@@ -80,9 +80,9 @@ impl Idle {
 }
 
 impl Future for Idle {
-    type Output = Mark;
+    type Output = IdleSnapshot;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Mark> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<IdleSnapshot> {
         loop {
             while let Some(busy) = self.looked.find_busy() {
                 if busy.wakes_at_rest(cx.waker()) {
@@ -93,20 +93,20 @@ impl Future for Idle {
             if self.before.replace(mark) == Some(mark) {
                 return Poll::Ready(mark);
             }
-            self.looked = Look::new(&self.core);
+            self.looked = IdleScan::new(&self.core);
         }
     }
 }
 
 /// One look at all actors, which may pause at one that is busy.
-struct Look {
+struct IdleScan {
     spawned: u64,
     cells: Vec<Arc<dyn AnyCell>>,
     at: usize,
     accepted: u64,
 }
 
-impl Look {
+impl IdleScan {
     fn new(core: &Core) -> Self {
         Self { spawned: core.spawned(), cells: core.all(), at: 0, accepted: 0 }
     }
@@ -121,7 +121,7 @@ impl Look {
         self.cells.get(self.at)
     }
 
-    fn mark(&self) -> Mark {
-        Mark { spawned: self.spawned, actors: self.cells.len(), accepted: self.accepted }
+    fn mark(&self) -> IdleSnapshot {
+        IdleSnapshot { spawned: self.spawned, actors: self.cells.len(), accepted: self.accepted }
     }
 }

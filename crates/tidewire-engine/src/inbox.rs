@@ -25,7 +25,7 @@ pub(crate) enum Run {
 
 /// Whether messages are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intake {
+pub(crate) enum AcceptState {
     Open,
     /// No more messages; those accepted are still handled.
     Draining,
@@ -36,7 +36,7 @@ pub(crate) enum Intake {
 }
 
 /// What became of a push.
-pub(crate) enum Pushed<M> {
+pub(crate) enum PushOutcome<M> {
     /// Accepted; `wake` says that the actor must be put on a run queue.
     Accepted { wake: bool },
     /// Accepted, and this older one had to go.
@@ -51,15 +51,15 @@ pub(crate) enum Pushed<M> {
 
 /// A queue that most actors never need: a box, so that one without takes a word.
 #[allow(clippy::box_collection)]
-pub(crate) type Rare<T> = Box<VecDeque<T>>;
+pub(crate) type BoxedQueue<T> = Box<VecDeque<T>>;
 
-/// The fields that change with every message come last; see [`Cell`](crate::cell::Cell) for why their place matters.
+/// The fields that change with every message come last; see [`ActorCell`](crate::cell::ActorCell) for why their place matters.
 #[repr(C)]
 pub(crate) struct Inbox<M> {
     /// Urgent, high and low; most actors never need them.
     others: Option<Box<[VecDeque<Envelope<M>>; 3]>>,
-    notices: Option<Rare<Notice>>,
-    waiters: Option<Rare<Waker>>,
+    notices: Option<BoxedQueue<Notice>>,
+    waiters: Option<BoxedQueue<Waker>>,
     pub dropped: u64,
     /// Accepted, and let go for a newer one.
     pub evicted: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Inbox<M> {
     /// How many the actor had taken and not begun when it was last looked at: never less than the truth.
     in_hand: u32,
     overflow: Overflow,
-    pub intake: Intake,
+    pub intake: AcceptState,
     pub run: Run,
     /// `resume` came while the actor was on a thread.
     pub resumed: bool,
@@ -112,7 +112,7 @@ impl<M> Inbox<M> {
             in_hand: 0,
             high_water: 0,
             run,
-            intake: Intake::Open,
+            intake: AcceptState::Open,
             overflow,
             resumed: false,
             passed: [0; 3],
@@ -122,9 +122,9 @@ impl<M> Inbox<M> {
 
     /// Appends a message, or says why not. `in_hand` reads how many the actor has taken and not begun.
     #[inline]
-    pub fn push(&mut self, envelope: Envelope<M>, priority: Priority, in_hand: impl Fn() -> u32) -> Pushed<M> {
-        if self.intake != Intake::Open {
-            return Pushed::Stopped(envelope);
+    pub fn push(&mut self, envelope: Envelope<M>, priority: Priority, in_hand: impl Fn() -> u32) -> PushOutcome<M> {
+        if self.intake != AcceptState::Open {
+            return PushOutcome::Stopped(envelope);
         }
         if self.waiting + self.in_hand >= self.capacity {
             self.in_hand = in_hand();
@@ -133,7 +133,7 @@ impl<M> Inbox<M> {
             }
         }
         self.append(envelope, priority);
-        Pushed::Accepted { wake: self.activate() }
+        PushOutcome::Accepted { wake: self.activate() }
     }
 
     /// Appends a notice of the engine; never refused. Answers whether the actor must be put on a run queue.
@@ -199,7 +199,9 @@ impl<M> Inbox<M> {
 
     /// Whether a lane other than the normal one, or a notice, waits.
     pub fn urgent(&self) -> bool {
-        self.has_notice() || self.others_wait() != [false; 3] || matches!(self.intake, Intake::Closing | Intake::Closed)
+        self.has_notice()
+            || self.others_wait() != [false; 3]
+            || matches!(self.intake, AcceptState::Closing | AcceptState::Closed)
     }
 
     pub fn has_notice(&self) -> bool {
@@ -218,7 +220,7 @@ impl<M> Inbox<M> {
 
     /// Open, with nothing for the actor to attend to.
     pub fn is_quiet(&self) -> bool {
-        self.intake == Intake::Open && !self.resumed && !self.urgent()
+        self.intake == AcceptState::Open && !self.resumed && !self.urgent()
     }
 
     /// How many messages wait here.
@@ -266,28 +268,28 @@ impl<M> Inbox<M> {
     }
 
     /// Those to be woken now that `in_hand` messages are taken and not begun: all of them, once half of the mailbox is free.
-    pub fn woken(&mut self, in_hand: u32) -> Option<Rare<Waker>> {
+    pub fn woken(&mut self, in_hand: u32) -> Option<BoxedQueue<Waker>> {
         self.waiters.as_ref()?;
-        if self.waiting + in_hand <= self.capacity / 2 || self.intake != Intake::Open {
+        if self.waiting + in_hand <= self.capacity / 2 || self.intake != AcceptState::Open {
             return self.waiters.take();
         }
         None
     }
 
-    fn overflow(&mut self, envelope: Envelope<M>, priority: Priority) -> Pushed<M> {
+    fn overflow(&mut self, envelope: Envelope<M>, priority: Priority) -> PushOutcome<M> {
         match self.overflow {
-            Overflow::Wait | Overflow::Fail => Pushed::Full(envelope),
+            Overflow::Wait | Overflow::Fail => PushOutcome::Full(envelope),
             Overflow::DropNew => {
                 self.dropped += 1;
-                Pushed::Dropped(envelope)
+                PushOutcome::Dropped(envelope)
             }
             Overflow::DropOld => match self.pop_oldest() {
                 Some(old) => {
                     self.evicted += 1;
                     self.append(envelope, priority);
-                    Pushed::Evicted { wake: self.activate(), old }
+                    PushOutcome::Evicted { wake: self.activate(), old }
                 }
-                None => Pushed::Full(envelope),
+                None => PushOutcome::Full(envelope),
             },
         }
     }

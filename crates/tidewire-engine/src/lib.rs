@@ -19,6 +19,8 @@
 //! ```
 
 mod actor;
+mod actor_run;
+mod ask_slot;
 mod cell;
 mod clock;
 pub mod config;
@@ -40,12 +42,10 @@ mod inbox;
 mod options;
 mod probe;
 mod reply;
-mod rings;
 mod short_lock;
 mod short_mutex;
 mod signal;
-mod slot;
-mod spares;
+mod slot_cache;
 mod statistics;
 mod subjects;
 mod supervise;
@@ -53,20 +53,20 @@ mod sync;
 mod threads;
 mod timers;
 mod typed;
+mod wait_graph;
 mod watch;
-mod work;
 
 pub use actor::{Actor, ActorId, ActorRef, Behaviour, Context};
 pub use cell::Sent;
 pub use dead::{DeadLetter, DeadLetters, Kept, RequeueError};
 #[cfg(feature = "tokio")]
 pub use dispatch::TokioDispatcher;
-pub use dispatch::{Around, External, ThreadHooks, Wakeup};
+pub use dispatch::{External, ThreadHooks, ThreadWrapper, Wakeup};
 pub use ending::{Ledger, Stop, StopReport, Stopping, Stuck, WaitsForItself};
 pub use engine::{DEFAULT_DISPATCHER, Engine, EngineBuilder, EngineHandle, ShutdownReport};
 pub use error::{AskError, DeadReason, EngineError, Fault, Refusal, SpawnError, SubscribeError, TellError};
 pub use future::Inbox;
-pub use idle::{Idle, Mark};
+pub use idle::{Idle, IdleSnapshot};
 pub use options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions, Supervision};
 pub use probe::Probe;
 pub use reply::{Pending, Reply};
@@ -79,14 +79,14 @@ pub use timers::{Timer, TimerOutcome};
 #[doc(hidden)]
 pub mod raw {
     pub use crate::actor::ActorId;
-    pub use crate::cell::Cell as ActorCell;
+    pub use crate::cell::ActorCell;
     pub use crate::config::problem::{nearest, start_of};
     pub use crate::current::{ActorKey, acting_as, actor as current_actor};
     pub use crate::dispatch::blocking;
-    pub use crate::driver::{Behaviours, Driver, Turn};
+    pub use crate::driver::{Activation, Behaviours, Driver};
     pub use crate::envelope::{Change, Envelope, Meta};
     pub use crate::fork::leave_parent;
-    pub use crate::reply::{AskEnd, Asked, Standing};
+    pub use crate::reply::{AskEnd, AskHandle, AskState};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;
     pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation};

@@ -9,21 +9,21 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::actor::ActorId;
+pub use crate::ask_slot::{AskEnd, AskHandle, AskState};
+use crate::ask_slot::{AskSlot, SlotView};
 use crate::clock;
 use crate::core::Core;
 use crate::current;
 use crate::deadlines::DeadlineKey;
 use crate::error::{AskError, Fault};
-pub use crate::slot::{AskEnd, Asked, Standing};
-use crate::slot::{Look, Slot};
-use crate::spares;
+use crate::slot_cache;
 use crate::timers::Fire;
 
 /// The place for one reply. Passing it on lets somebody else reply later.
 ///
 /// Dropping it unused ends the ask with [`AskError::NoReply`], or with the handler's error if that failed.
 pub struct Reply<T> {
-    slot: Option<Arc<Slot<T>>>,
+    slot: Option<Arc<AskSlot<T>>>,
 }
 
 impl<T> Reply<T> {
@@ -44,7 +44,8 @@ impl<T> Reply<T> {
     where
         T: Send + 'static,
     {
-        let (pending, reply, asked) = Pending::of(Arc::new(Slot::new(Weak::new())), None, ActorId::NONE, Duration::MAX);
+        let (pending, reply, asked) =
+            Pending::of(Arc::new(AskSlot::new(Weak::new())), None, ActorId::NONE, Duration::MAX);
         // No engine says when the handler has returned: the reply itself ends the wait, used or not.
         asked.settle(AskEnd::Handled);
         (reply, pending)
@@ -62,7 +63,7 @@ impl<T> Reply<T> {
 
     /// Whether the asker has gone or its deadline has passed.
     pub fn is_cancelled(&self) -> bool {
-        self.slot.as_ref().is_none_or(|slot| slot.look() != Standing::Live)
+        self.slot.as_ref().is_none_or(|slot| slot.look() != AskState::Live)
     }
 }
 
@@ -77,7 +78,7 @@ impl<T> Drop for Reply<T> {
 /// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it cancels the ask.
 pub struct Pending<T> {
     /// None once a future has given its result: nothing is left to cancel.
-    slot: Option<Arc<Slot<T>>>,
+    slot: Option<Arc<AskSlot<T>>>,
     /// Its place among the deadlines of the engine.
     watch: Option<DeadlineKey>,
     edge: Option<Edge>,
@@ -98,23 +99,23 @@ impl Drop for Edge {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    pub(crate) fn new(core: &Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn Asked>) {
-        let (slot, watch) = match spares::take(core) {
+    pub(crate) fn new(core: &Arc<Core>, actor: ActorId, after: Duration) -> (Self, Reply<T>, Arc<dyn AskHandle>) {
+        let (slot, watch) = match slot_cache::take(core) {
             Some((slot, key)) => (slot, Some(key)),
-            None => (Arc::new(Slot::new(Arc::downgrade(core))), None),
+            None => (Arc::new(AskSlot::new(Arc::downgrade(core))), None),
         };
         Self::of(slot, watch, actor, after)
     }
 
     fn of(
-        slot: Arc<Slot<T>>,
+        slot: Arc<AskSlot<T>>,
         watch: Option<DeadlineKey>,
         actor: ActorId,
         after: Duration,
-    ) -> (Self, Reply<T>, Arc<dyn Asked>) {
+    ) -> (Self, Reply<T>, Arc<dyn AskHandle>) {
         slot.begin(actor, after, clock::after(after));
         let reply = Reply { slot: Some(Arc::clone(&slot)) };
-        let asked: Arc<dyn Asked> = Arc::clone(&slot) as Arc<dyn Asked>;
+        let asked: Arc<dyn AskHandle> = Arc::clone(&slot) as Arc<dyn AskHandle>;
         (Self { slot: Some(slot), watch, edge: None, polled: false }, reply, asked)
     }
 
@@ -140,7 +141,7 @@ impl<T: Send + 'static> Pending<T> {
         let deadline = (slot.deadline() != clock::NEVER).then(|| clock::instant(slot.deadline()));
         crate::dispatch::blocking(|| {
             loop {
-                if let Look::Ended { value, .. } = slot.look_or_wait(&waker) {
+                if let SlotView::Ended { value, .. } = slot.look_or_wait(&waker) {
                     return counted(slot, value);
                 }
                 match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
@@ -156,7 +157,7 @@ impl<T: Send + 'static> Pending<T> {
 const OVER: &str = "an ask was polled again after it had ended";
 
 /// Notes that the handler in which this thread is waits for the actor that was asked.
-fn edge<T>(slot: &Slot<T>) -> Result<Option<Edge>, AskError> {
+fn edge<T>(slot: &AskSlot<T>) -> Result<Option<Edge>, AskError> {
     if !current::is_handling() {
         return Ok(None);
     }
@@ -167,7 +168,7 @@ fn edge<T>(slot: &Slot<T>) -> Result<Option<Edge>, AskError> {
     Ok(Some(Edge { asker, asked, core }))
 }
 
-fn counted<T>(slot: &Slot<T>, value: Result<T, AskError>) -> Result<T, AskError> {
+fn counted<T>(slot: &AskSlot<T>, value: Result<T, AskError>) -> Result<T, AskError> {
     if let Err(AskError::Timeout { .. }) = &value
         && let Some(core) = slot.home.upgrade()
     {
@@ -178,7 +179,7 @@ fn counted<T>(slot: &Slot<T>, value: Result<T, AskError>) -> Result<T, AskError>
 
 /// Puts a slot among the deadlines of its engine; another place that it has there ends.
 #[cold]
-fn watch<T: Send + 'static>(slot: &Arc<Slot<T>>, old: Option<DeadlineKey>) -> Option<DeadlineKey> {
+fn watch<T: Send + 'static>(slot: &Arc<AskSlot<T>>, old: Option<DeadlineKey>) -> Option<DeadlineKey> {
     let core = slot.home.upgrade()?;
     if let Some(old) = old {
         core.timers.unwatch(old);
@@ -189,7 +190,7 @@ fn watch<T: Send + 'static>(slot: &Arc<Slot<T>>, old: Option<DeadlineKey>) -> Op
     Some(core.timers.watch(clock::instant(slot.deadline()), fire))
 }
 
-fn unwatch<T>(slot: &Slot<T>, key: Option<DeadlineKey>) {
+fn unwatch<T>(slot: &AskSlot<T>, key: Option<DeadlineKey>) {
     if let Some(key) = key
         && let Some(core) = slot.home.upgrade()
     {
@@ -204,8 +205,8 @@ impl<T: Send + 'static> Future for Pending<T> {
         let this = &mut *self;
         let slot = this.slot.as_ref().expect(OVER);
         let (value, stays) = match slot.look_or_wait(cx.waker()) {
-            Look::Ended { value, stays } => (counted(slot, value), stays),
-            Look::Waits { watched } => {
+            SlotView::Ended { value, stays } => (counted(slot, value), stays),
+            SlotView::Waits { watched } => {
                 if !this.polled {
                     this.edge = edge(slot)?;
                     this.polled = true;
@@ -218,7 +219,7 @@ impl<T: Send + 'static> Future for Pending<T> {
         };
         if let Some(slot) = this.slot.take() {
             match this.watch.take() {
-                Some(key) if stays && Slot::is_free(&slot) => spares::keep(slot, key),
+                Some(key) if stays && AskSlot::is_free(&slot) => slot_cache::keep(slot, key),
                 key => unwatch(&slot, key),
             }
         }

@@ -9,7 +9,7 @@ use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::subject::{Pattern, Subject};
 use tidewire_sync::RwLock;
 
-use crate::cell::{Cell, Sent};
+use crate::cell::{ActorCell, Sent};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, SubscribeError};
 use crate::options::Priority;
@@ -67,11 +67,11 @@ struct Table {
     /// How often subscriptions began or ended.
     changes: u64,
     /// From our numbers to places in the tree and, for queue groups, their keys.
-    places: HashMap<u64, (Place, String)>,
+    places: HashMap<u64, (SubscriptionTarget, String)>,
     groups: HashMap<(String, String), (SubscriptionId, Arc<Group>)>,
 }
 
-enum Place {
+enum SubscriptionTarget {
     Own(SubscriptionId),
     Member(String),
 }
@@ -84,7 +84,7 @@ enum Entry {
 
 #[derive(Clone)]
 struct Subscriber {
-    /// An `Arc<Cell<M>>`, shared: who delivers counts its references here, and not beside what the running actor writes.
+    /// An `Arc<ActorCell<M>>`, shared: who delivers counts its references here, and not beside what the running actor writes.
     cell: Arc<dyn Any + Send + Sync>,
     /// It gets what is published, and answers no requests.
     listens: bool,
@@ -101,7 +101,7 @@ impl Subjects {
         &self,
         pattern: &Pattern,
         queue: Option<&str>,
-        cell: &Arc<Cell<M>>,
+        cell: &Arc<ActorCell<M>>,
         listens: bool,
         limit: usize,
     ) -> Result<u64, SubscribeError> {
@@ -139,8 +139,8 @@ impl Subjects {
     }
 
     /// One subscriber that matches now, answers requests and takes messages of type `M`, in turn.
-    pub fn one<M: Send + 'static>(&self, subject: &Subject) -> Option<Arc<Cell<M>>> {
-        let mut cells: Vec<Arc<Cell<M>>> = Vec::new();
+    pub fn one<M: Send + 'static>(&self, subject: &Subject) -> Option<Arc<ActorCell<M>>> {
+        let mut cells: Vec<Arc<ActorCell<M>>> = Vec::new();
         self.table.read().tree.for_each_match(subject, |entry| match entry {
             Entry::One(one) => cells.extend(one.responder::<M>()),
             Entry::Group(group) => {
@@ -200,7 +200,7 @@ impl Table {
         self.forget();
         let Some(queue) = queue else {
             let place = self.tree.insert(pattern, Entry::One(subscriber));
-            self.places.insert(id, (Place::Own(place), pattern.as_str().to_owned()));
+            self.places.insert(id, (SubscriptionTarget::Own(place), pattern.as_str().to_owned()));
             return;
         };
         let key = (queue.to_owned(), pattern.as_str().to_owned());
@@ -212,15 +212,15 @@ impl Table {
             let place = self.tree.insert(pattern, Entry::Group(Arc::clone(&group)));
             self.groups.insert(key.clone(), (place, group));
         }
-        self.places.insert(id, (Place::Member(key.0), key.1));
+        self.places.insert(id, (SubscriptionTarget::Member(key.0), key.1));
     }
 
     fn remove(&mut self, id: u64) -> Option<()> {
         let (place, pattern) = self.places.remove(&id)?;
         self.forget();
         match place {
-            Place::Own(place) => drop(self.tree.remove(place)),
-            Place::Member(queue) => {
+            SubscriptionTarget::Own(place) => drop(self.tree.remove(place)),
+            SubscriptionTarget::Member(queue) => {
                 let key = (queue, pattern);
                 let (place, group) = self.groups.get(&key)?;
                 let mut members = group.members.write();
@@ -240,11 +240,11 @@ impl Table {
 
 impl Subscriber {
     /// The actor. None if it takes other messages.
-    fn cell<M: Send + 'static>(&self) -> Option<&Arc<Cell<M>>> {
+    fn cell<M: Send + 'static>(&self) -> Option<&Arc<ActorCell<M>>> {
         self.cell.downcast_ref()
     }
 
-    fn responder<M: Send + 'static>(&self) -> Option<Arc<Cell<M>>> {
+    fn responder<M: Send + 'static>(&self) -> Option<Arc<ActorCell<M>>> {
         if self.listens { None } else { self.cell().cloned() }
     }
 }
@@ -303,7 +303,7 @@ impl Entry {
 }
 
 /// Tells one subscriber. None if it takes no messages any more.
-fn deliver<M: Send + 'static>(cell: &Arc<Cell<M>>, message: M) -> Option<bool> {
+fn deliver<M: Send + 'static>(cell: &Arc<ActorCell<M>>, message: M) -> Option<bool> {
     match cell.push(Envelope::Plain(message), Priority::Normal) {
         Ok(Sent::Accepted) => Some(true),
         Ok(Sent::Dropped) => Some(false),

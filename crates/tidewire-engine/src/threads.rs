@@ -17,16 +17,16 @@ struct Names {
 }
 
 /// Takes the number back when the thread ends.
-struct Badge(Cell<u32>);
+struct ThreadNumber(Cell<u32>);
 
-impl Drop for Badge {
+impl Drop for ThreadNumber {
     fn drop(&mut self) {
         NAMES.get().lock().names.remove(&self.0.get());
     }
 }
 
 thread_local! {
-    static BADGE: Badge = const { Badge(Cell::new(0)) };
+    static BADGE: ThreadNumber = const { ThreadNumber(Cell::new(0)) };
 }
 
 /// The number of this thread.
@@ -47,7 +47,7 @@ pub(crate) fn reset() {
 }
 
 #[cold]
-fn register(badge: &Badge) -> u32 {
+fn register(badge: &ThreadNumber) -> u32 {
     let mut names = NAMES.get().lock();
     names.last = names.last.wrapping_add(1).max(1);
     let number = names.last;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use tidewire_core::wheel::{Key, Wheel};
 
 use crate::actor::ActorId;
-use crate::cell::Cell;
+use crate::cell::ActorCell;
 use crate::core::Core;
-use crate::deadlines::{DeadlineKey, Deadlines, Taken};
+use crate::deadlines::{CancelOutcome, DeadlineKey, Deadlines};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
@@ -112,7 +112,7 @@ impl Timers {
     /// Ends a watch.
     #[inline]
     pub fn unwatch(&self, key: DeadlineKey) {
-        if let Taken::InWheel(key) = self.deadlines.remove(key) {
+        if let CancelOutcome::InWheel(key) = self.deadlines.remove(key) {
             self.remove(key);
         }
     }
@@ -310,7 +310,7 @@ impl Timer {
     pub(crate) fn once<M: Send + 'static>(
         core: &Arc<Core>,
         delay: Duration,
-        cell: &Arc<Cell<M>>,
+        cell: &Arc<ActorCell<M>>,
         message: M,
         priority: Priority,
     ) -> Self {
@@ -321,7 +321,7 @@ impl Timer {
         core: &Arc<Core>,
         delay: Duration,
         every: Duration,
-        cell: &Arc<Cell<M>>,
+        cell: &Arc<ActorCell<M>>,
         message: M,
         priority: Priority,
     ) -> Self {
@@ -332,7 +332,7 @@ impl Timer {
     pub(crate) fn every_made<M: Send + 'static>(
         core: &Arc<Core>,
         period: Duration,
-        cell: &Arc<Cell<M>>,
+        cell: &Arc<ActorCell<M>>,
         make: impl FnMut() -> M + Send + 'static,
     ) -> Self {
         let period = period.max(Duration::from_micros(1));
@@ -358,7 +358,7 @@ impl Timer {
     fn arm<M: Send + 'static>(
         core: &Arc<Core>,
         delay: Duration,
-        cell: &Arc<Cell<M>>,
+        cell: &Arc<ActorCell<M>>,
         what: What<M>,
         every: Option<Duration>,
         priority: Priority,
@@ -404,7 +404,7 @@ struct Node<M> {
 
 struct NodeState<M> {
     /// The target, until there is an outcome.
-    cell: Option<Arc<Cell<M>>>,
+    cell: Option<Arc<ActorCell<M>>>,
     what: What<M>,
     every: Option<Duration>,
     priority: Priority,
@@ -465,7 +465,7 @@ impl<M: Send + 'static> Node<M> {
     }
 
     /// Sets the next beat of a repeating timer; beats that were missed are skipped.
-    fn again(self: &Arc<Self>, cell: &Cell<M>, every: Duration) {
+    fn again(self: &Arc<Self>, cell: &ActorCell<M>, every: Duration) {
         let now = Instant::now();
         let mut state = self.state.lock();
         // A cancel that came while this beat was delivered has left its mark.

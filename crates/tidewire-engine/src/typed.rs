@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::actor::{Actor, Behaviour, BehaviourChange, Context};
-use crate::driver::{Behaviours, Driver, Turn};
+use crate::driver::{Activation, Behaviours, Driver};
 use crate::envelope::{Change, Envelope};
 use crate::error::Fault;
 use crate::signal::Signal;
@@ -67,7 +67,7 @@ impl<A: Actor> Typed<A> {
     fn handle(
         &mut self,
         envelope: Envelope<A::Message>,
-        turn: &mut Turn<'_, A::Message>,
+        turn: &mut Activation<'_, A::Message>,
         ctx: &mut Context<'_, A::Message>,
     ) -> bool {
         let (message, mut meta) = envelope.split();
@@ -104,7 +104,7 @@ impl<A: Actor> Driver<A::Message> for Typed<A> {
         self.starts
     }
 
-    fn started(&mut self, turn: &mut Turn<'_, A::Message>) -> Result<(), Fault> {
+    fn started(&mut self, turn: &mut Activation<'_, A::Message>) -> Result<(), Fault> {
         if self.actor.is_none() {
             self.remake()?;
         }
@@ -115,7 +115,7 @@ impl<A: Actor> Driver<A::Message> for Typed<A> {
         result
     }
 
-    fn turn(&mut self, turn: &mut Turn<'_, A::Message>) {
+    fn turn(&mut self, turn: &mut Activation<'_, A::Message>) {
         let cell = turn.cell;
         let mut ctx = Context::new(cell);
         while let Some(envelope) = turn.take() {
@@ -125,7 +125,7 @@ impl<A: Actor> Driver<A::Message> for Typed<A> {
         }
     }
 
-    fn signal(&mut self, signal: Signal, turn: &mut Turn<'_, A::Message>) -> Result<(), Fault> {
+    fn signal(&mut self, signal: Signal, turn: &mut Activation<'_, A::Message>) -> Result<(), Fault> {
         let Some(actor) = &mut self.actor else { return Ok(()) };
         let mut ctx = Context::new(turn.cell);
         let result = caught(|| actor.signal(signal, &mut ctx));

@@ -1,5 +1,5 @@
 //! Senders that wait for room in a full mailbox, in all interleavings: each gets its message in. The mailbox is `inbox.rs` itself under a lock of
-//! loom's; around it stand the steps of `Cell::push_or_wait`, `Turn::take` and `Turn::refill`. Run with `make test-loom`.
+//! loom's; around it stand the steps of `ActorCell::push_or_wait`, `Activation::take` and `Activation::refill`. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 use envelope::Envelope;
-use inbox::{Inbox, Pushed, Run};
+use inbox::{Inbox, PushOutcome, Run};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Mutex, Notify};
 use loom::thread;
@@ -85,20 +85,20 @@ impl Actor {
             let pushed = {
                 let mut inbox = self.inbox.lock().unwrap();
                 let pushed = inbox.push(envelope, Priority::Normal, || self.in_hand.load(Ordering::Relaxed));
-                if matches!(pushed, Pushed::Full(_)) && inbox.senders_wait() {
+                if matches!(pushed, PushOutcome::Full(_)) && inbox.senders_wait() {
                     inbox.wait(waker.clone());
                     self.attend.store(true, Ordering::Relaxed);
                 }
                 pushed
             };
             match pushed {
-                Pushed::Accepted { wake } => {
+                PushOutcome::Accepted { wake } => {
                     if wake {
                         self.queued.notify();
                     }
                     return;
                 }
-                Pushed::Full(back) => envelope = back,
+                PushOutcome::Full(back) => envelope = back,
                 _ => unreachable!("it is open, and its senders wait"),
             }
             bell.0.wait();
@@ -141,7 +141,7 @@ impl Actor {
         }
     }
 
-    fn wake(&self, woken: Option<inbox::Rare<Waker>>) {
+    fn wake(&self, woken: Option<inbox::BoxedQueue<Waker>>) {
         if let Some(woken) = woken {
             self.attend.store(false, Ordering::Relaxed);
             woken.into_iter().for_each(Waker::wake);

@@ -1,24 +1,24 @@
 //! Falling asleep and waking up, in all interleavings: work that is made visible while a thread falls asleep is never left lying. What runs is
-//! `dispatch/sleepers.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
+//! `dispatch/parking.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
 
-#[path = "../src/dispatch/sleepers.rs"]
+#[path = "../src/dispatch/parking.rs"]
 #[allow(dead_code)]
-mod sleepers;
+mod parking;
 #[path = "support/loom_sync.rs"]
 #[allow(dead_code, unused_imports)]
 mod sync;
 
 use loom::thread;
-use sleepers::{Bed, Sleepers};
+use parking::{ParkedThreads, Parker};
 use sync::{Arc, AtomicUsize, Ordering};
 
 #[derive(Default)]
 struct Pool {
     work: AtomicUsize,
-    sleepers: Sleepers,
+    sleepers: ParkedThreads,
 }
 
 impl Pool {
@@ -30,7 +30,7 @@ impl Pool {
 
     /// A worker: announce, look once more, and only then sleep. It ends with the first work that it finds.
     fn consume(&self) {
-        let bed = Bed::new();
+        let bed = Parker::new();
         bed.mine();
         while !self.takes_one() {
             self.sleepers.announce(&bed);

@@ -1,12 +1,12 @@
-//! The slot of a reply, in all interleavings: an ask ends once, whoever ends it, and whoever waits for it is woken. What runs is `slot.rs`
+//! The slot of a reply, in all interleavings: an ask ends once, whoever ends it, and whoever waits for it is woken. What runs is `ask_slot.rs`
 //! itself, over loom's atomics and locks; what it says to the rest of the engine stands below. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
 
-#[path = "../src/slot.rs"]
+#[path = "../src/ask_slot.rs"]
 #[allow(dead_code)]
-mod slot;
+mod ask_slot;
 #[path = "support/loom_sync.rs"]
 #[allow(dead_code, unused_imports)]
 mod sync;
@@ -106,10 +106,10 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use actor::ActorId;
+use ask_slot::{AskEnd, AskHandle, AskSlot, AskState, SlotView};
 use error::AskError;
 use loom::sync::Notify;
 use loom::thread;
-use slot::{AskEnd, Asked, Look, Slot, Standing};
 use sync::Arc;
 use timers::{Due, Fire};
 
@@ -125,36 +125,39 @@ impl Wake for Bell {
 }
 
 /// A slot whose ask is under way, and which somebody watches.
-fn slot() -> Arc<Slot<u8>> {
-    let slot = Arc::new(Slot::new(Weak::new()));
+fn slot() -> Arc<AskSlot<u8>> {
+    let slot = Arc::new(AskSlot::new(Weak::new()));
     slot.begin(ASKED, HOUR, 1);
     slot.is_to_be_watched();
     slot
 }
 
 /// Waits until the ask ends; loom reports it if nobody wakes this. Answers how, and whether the slot stays where its deadline is.
-fn end_of(slot: &Slot<u8>) -> (Result<u8, AskError>, bool) {
+fn end_of(slot: &AskSlot<u8>) -> (Result<u8, AskError>, bool) {
     let bell = std::sync::Arc::new(Bell(Notify::new()));
     let waker = Waker::from(std::sync::Arc::clone(&bell));
     loop {
-        if let Look::Ended { value, stays } = slot.look_or_wait(&waker) {
+        if let SlotView::Ended { value, stays } = slot.look_or_wait(&waker) {
             return (value, stays);
         }
         bell.0.wait();
     }
 }
 
-fn wait(slot: &Slot<u8>) -> Result<u8, AskError> {
+fn wait(slot: &AskSlot<u8>) -> Result<u8, AskError> {
     end_of(slot).0
 }
 
-fn does<T: 'static>(slot: &Arc<Slot<u8>>, act: impl FnOnce(&Arc<Slot<u8>>) -> T + 'static) -> thread::JoinHandle<T> {
+fn does<T: 'static>(
+    slot: &Arc<AskSlot<u8>>,
+    act: impl FnOnce(&Arc<AskSlot<u8>>) -> T + 'static,
+) -> thread::JoinHandle<T> {
     let slot = Arc::clone(slot);
     thread::spawn(move || act(&slot))
 }
 
 /// The deadlines of an engine look at a slot that they hold. Answers whether they hold on to it, and what they found.
-fn deadlines(slot: &Arc<Slot<u8>>) -> thread::JoinHandle<(Option<Arc<Slot<u8>>>, Due)> {
+fn deadlines(slot: &Arc<AskSlot<u8>>) -> thread::JoinHandle<(Option<Arc<AskSlot<u8>>>, Due)> {
     let held = Arc::clone(slot);
     thread::spawn(move || {
         let due = held.due();
@@ -194,11 +197,14 @@ fn who_gives_an_ask_up_leaves_nothing_in_its_place() {
     loom::model(|| {
         let slot = slot();
         let replies = does(&slot, |slot| slot.complete(Ok(1)));
-        assert!(matches!(slot.look_or_wait(Waker::noop()), Look::Waits { .. } | Look::Ended { value: Ok(1), .. }));
+        assert!(matches!(
+            slot.look_or_wait(Waker::noop()),
+            SlotView::Waits { .. } | SlotView::Ended { value: Ok(1), .. }
+        ));
         slot.cancel();
         let sent = replies.join().unwrap();
         assert_eq!(slot.take(), None);
-        assert_eq!(sent, slot.standing() == Standing::Live, "it had ended, or is cancelled");
+        assert_eq!(sent, slot.standing() == AskState::Live, "it had ended, or is cancelled");
     });
 }
 
@@ -222,8 +228,8 @@ fn a_slot_is_used_again_only_when_no_late_reply_can_end_the_next_ask() {
         let replies = does(&slot, |slot| slot.complete(Ok(1)));
         // The ask was refused, or its handler has failed while somebody else has the place for the reply.
         slot.complete(Err(AskError::NoReply { actor: ASKED }));
-        let Look::Ended { stays, .. } = slot.look_or_wait(Waker::noop()) else { panic!("it has ended") };
-        let again = stays && Slot::is_free(&slot);
+        let SlotView::Ended { stays, .. } = slot.look_or_wait(Waker::noop()) else { panic!("it has ended") };
+        let again = stays && AskSlot::is_free(&slot);
         if again {
             slot.begin(ActorId::new(8), HOUR, 2);
         }
@@ -241,9 +247,9 @@ fn the_next_ask_of_a_slot_is_watched_or_knows_that_it_is_not() {
         let watches = deadlines(&slot);
         let replies = does(&slot, |slot| slot.complete(Ok(1)));
         let (_, stays) = end_of(&slot);
-        if stays && Slot::is_free(&slot) {
+        if stays && AskSlot::is_free(&slot) {
             slot.begin(ActorId::new(8), HOUR, 2);
-            let Look::Waits { watched } = slot.look_or_wait(Waker::noop()) else { panic!("nobody has replied") };
+            let SlotView::Waits { watched } = slot.look_or_wait(Waker::noop()) else { panic!("nobody has replied") };
             let (held, due) = watches.join().unwrap();
             assert_ne!(due, Due::AsSaid, "the deadline of the ask before fires for none");
             assert!(held.is_some() || !watched, "nobody watches it, and it does not know");

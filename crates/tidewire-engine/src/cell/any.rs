@@ -1,13 +1,13 @@
 //! An actor whatever its messages are: what parents, watchers and the engine need of it.
 
-use super::{ATTEND_LANES, ATTEND_REST, Aside, Cell};
+use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;
 use crate::dispatch::Run as Runnable;
 use crate::ending::{Ending, Report, Stuck};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
-use crate::inbox::{Intake, Run};
+use crate::inbox::{AcceptState, Run};
 use crate::options::Priority;
 use crate::signal::{Notice, StopReason};
 use crate::statistics::ActorStatistics;
@@ -43,7 +43,7 @@ pub(crate) trait AnyCell: Send + Sync {
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-impl<M: Send + 'static> AnyCell for Cell<M> {
+impl<M: Send + 'static> AnyCell for ActorCell<M> {
     fn id(&self) -> ActorId {
         self.id
     }
@@ -55,7 +55,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
     fn notify(self: Arc<Self>, notice: Notice) {
         let wake = {
             let mut inbox = self.inbox.lock();
-            if inbox.intake == Intake::Closed {
+            if inbox.intake == AcceptState::Closed {
                 return;
             }
             self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
     }
 
     fn abandon(self: Arc<Self>) {
-        if self.inbox.lock().intake == Intake::Closed {
+        if self.inbox.lock().intake == AcceptState::Closed {
             return self.abandon_closed();
         }
         let dead = self.with_aside(|aside| {
@@ -80,10 +80,10 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
         });
         let (left, in_hand, report) = {
             let mut inbox = self.inbox.lock();
-            if inbox.intake == Intake::Closed {
+            if inbox.intake == AcceptState::Closed {
                 return;
             }
-            inbox.intake = Intake::Closed;
+            inbox.intake = AcceptState::Closed;
             self.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
             let stuck = self.stuck(inbox.run == Run::Awaiting);
             let left = inbox.empty();
@@ -175,7 +175,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
         // A task of a coroutine may have a message in hand while the actor is idle: what counts is what became of all of them.
         let ended = self.handled.load(Ordering::Relaxed) + dead + inbox.evicted;
         let rests = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
-        (rests || inbox.intake == Intake::Closed).then_some(inbox.accepted)
+        (rests || inbox.intake == AcceptState::Closed).then_some(inbox.accepted)
     }
 
     fn wakes_at_rest(&self, waker: &Waker) -> bool {
@@ -191,7 +191,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
         }
         let busy = self.at_rest().is_none();
         if !busy {
-            let at = |aside: &Aside<M>| aside.rest_wakers.iter().position(|known| known.will_wake(waker));
+            let at = |aside: &ColdState<M>| aside.rest_wakers.iter().position(|known| known.will_wake(waker));
             let kept = self.with_aside(|aside| at(aside).map(|at| aside.rest_wakers.swap_remove(at)));
             drop(kept);
         }
@@ -225,7 +225,7 @@ impl<M: Send + 'static> AnyCell for Cell<M> {
     }
 }
 
-impl<M: Send + 'static> Cell<M> {
+impl<M: Send + 'static> ActorCell<M> {
     fn stuck(&self, awaiting: bool) -> Stuck {
         Stuck {
             actor: self.id,
@@ -249,7 +249,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-impl<M: Send + 'static> Wake for Cell<M> {
+impl<M: Send + 'static> Wake for ActorCell<M> {
     fn wake(self: Arc<Self>) {
         self.resume_by();
     }
@@ -259,7 +259,7 @@ impl<M: Send + 'static> Wake for Cell<M> {
     }
 }
 
-impl<M: Send + 'static> Fire for Cell<M> {
+impl<M: Send + 'static> Fire for ActorCell<M> {
     fn fire(self: Arc<Self>) {
         self.resume_by();
     }

@@ -1,6 +1,6 @@
 //! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
-use super::Cell;
+use super::ActorCell;
 use crate::dead::{DeadLetter, Kept};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault};
@@ -11,13 +11,13 @@ use tidewire_sync::Mutex;
 
 /// The letters of messages that an actor had in hand when it was abandoned. Its thread has those: what becomes of one is added to its letter.
 #[derive(Default)]
-pub(crate) struct Owed {
+pub(crate) struct OwedDeadLetters {
     letters: Vec<u64>,
     /// How many were given up before there were letters for them.
     early: u64,
 }
 
-impl<M: Send + 'static> Cell<M> {
+impl<M: Send + 'static> ActorCell<M> {
     /// Dead-letters a message that was taken and will not be handled.
     pub(crate) fn bury_taken(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
         self.with_aside(|aside| aside.dead += 1);

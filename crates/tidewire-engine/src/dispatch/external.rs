@@ -14,12 +14,12 @@ pub type Wakeup = Box<dyn Fn() + Send + Sync>;
 
 /// A run queue that an event loop serves by calling [`run_ready`](External::run_ready) after each wake-up.
 pub struct External {
-    line: Mutex<Line>,
+    line: Mutex<ReadyQueue>,
     wakeup: Wakeup,
 }
 
 #[derive(Default)]
-struct Line {
+struct ReadyQueue {
     ready: VecDeque<Task>,
     /// The loop has been woken and has not run yet.
     woken: bool,

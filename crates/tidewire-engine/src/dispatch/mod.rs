@@ -1,8 +1,8 @@
 //! Dispatchers: who runs the actors that are ready.
 
 mod external;
+mod parking;
 mod pool;
-mod sleepers;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod worker;
@@ -10,8 +10,8 @@ mod worker;
 use std::sync::Arc;
 
 pub use external::{External, Wakeup};
-pub use pool::{Around, ThreadHooks};
 pub(crate) use pool::{Pool, PoolOptions};
+pub use pool::{ThreadHooks, ThreadWrapper};
 pub use worker::blocking;
 pub(crate) use worker::{leave_seat, others_wait};
 
@@ -37,8 +37,8 @@ pub(crate) fn schedule(task: Task) {
     if let Some(task) = worker::push_where_it_runs(task) {
         let dispatcher = Arc::clone(task.dispatcher());
         match &dispatcher.place {
-            Place::Threads(pool) => pool.inject(task),
-            Place::External(external) => external.schedule(task),
+            DispatcherKind::Threads(pool) => pool.inject(task),
+            DispatcherKind::External(external) => external.schedule(task),
         }
     }
 }
@@ -48,11 +48,11 @@ pub(crate) struct Dispatcher {
     pub name: Box<str>,
     /// Most messages of one turn.
     pub throughput: u32,
-    pub place: Place,
+    pub place: DispatcherKind,
 }
 
 /// Where ready actors go.
-pub(crate) enum Place {
+pub(crate) enum DispatcherKind {
     Threads(Arc<Pool>),
     External(Arc<External>),
 }
@@ -62,23 +62,23 @@ impl Dispatcher {
     #[inline]
     pub fn schedule(&self, task: Task) {
         match &self.place {
-            Place::Threads(pool) => pool.schedule(task),
-            Place::External(external) => external.schedule(task),
+            DispatcherKind::Threads(pool) => pool.schedule(task),
+            DispatcherKind::External(external) => external.schedule(task),
         }
     }
 
     /// Whether a thread that ends an engine which was never started may run the actors of this dispatcher itself.
     pub fn take_over(&self) -> bool {
         match &self.place {
-            Place::Threads(_) => true,
-            Place::External(external) => external.take_over(),
+            DispatcherKind::Threads(_) => true,
+            DispatcherKind::External(external) => external.take_over(),
         }
     }
 
     /// Whether a thread may look at an empty mailbox a little longer before its actor goes idle.
     #[inline]
     pub fn lingers(&self) -> bool {
-        matches!(&self.place, Place::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())
+        matches!(&self.place, DispatcherKind::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())
             && !others_wait()
     }
 }

@@ -9,19 +9,19 @@ use crossbeam_deque::{Injector, Steal, Stealer};
 use tidewire_sync::{Condvar, Mutex, RwLock};
 
 use super::Task;
-use super::sleepers::Sleepers;
-use super::worker::{self, Post};
+use super::parking::ParkedThreads;
+use super::worker::{self, WorkerState};
 use crate::guard::guarded;
 
 /// Must run what it is given, once, on the same thread.
-pub type Around = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
+pub type ThreadWrapper = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
 /// Wraps the life and the idle times of dispatcher threads, for hosts that have a lock of their own to hold meanwhile.
 pub struct ThreadHooks {
     /// Runs the whole life of a thread.
-    pub live: Around,
+    pub live: ThreadWrapper,
     /// Runs what the thread does while it has no actor to run.
-    pub idle: Around,
+    pub idle: ThreadWrapper,
 }
 
 impl Default for ThreadHooks {
@@ -50,8 +50,8 @@ pub(crate) struct StuckThread {
 pub(crate) struct Pool {
     pub options: PoolOptions,
     injector: Injector<Task>,
-    posts: RwLock<Vec<Arc<Post>>>,
-    pub sleepers: Sleepers,
+    posts: RwLock<Vec<Arc<WorkerState>>>,
+    pub sleepers: ParkedThreads,
     /// Threads that look for work without having any.
     searching: AtomicUsize,
     /// How many calls for help with a growing line are passed over after one that was heard, and how many still are.
@@ -61,7 +61,7 @@ pub(crate) struct Pool {
     watched: AtomicBool,
     /// Somebody does.
     watching: AtomicBool,
-    crew: Mutex<Crew>,
+    crew: Mutex<Workers>,
     left: Condvar,
     started: AtomicBool,
     ending: AtomicBool,
@@ -70,11 +70,11 @@ pub(crate) struct Pool {
 }
 
 #[derive(Default)]
-struct Crew {
+struct Workers {
     alive: usize,
     blocked: usize,
     born: usize,
-    handles: Vec<(Arc<Post>, JoinHandle<()>)>,
+    handles: Vec<(Arc<WorkerState>, JoinHandle<()>)>,
 }
 
 impl Pool {
@@ -83,7 +83,7 @@ impl Pool {
             options,
             injector: Injector::new(),
             posts: RwLock::default(),
-            sleepers: Sleepers::default(),
+            sleepers: ParkedThreads::default(),
             searching: AtomicUsize::new(0),
             pause: AtomicU32::new(0),
             pause_left: AtomicU32::new(0),
@@ -141,7 +141,7 @@ impl Pool {
     /// What a thread in the middle of a turn will get to within microseconds stays with it, because it will be there first
     /// and with warm caches; a pool that is not eager leaves everything to the thread that is awake. Neither holds for a
     /// thread that is stuck.
-    pub fn find(&self, me: &Post, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
+    pub fn find(&self, me: &WorkerState, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
         let posts = self.posts.read();
         if self.may_take_injected(me, &posts)
             && let Some(task) = retry(|| self.injector.steal_batch_with_limit_and_pop(line, 16))
@@ -173,7 +173,7 @@ impl Pool {
     }
 
     /// Whether `find` would find something.
-    pub fn available(&self, me: &Post) -> bool {
+    pub fn available(&self, me: &WorkerState) -> bool {
         let posts = self.posts.read();
         (!self.injector.is_empty() && self.may_take_injected(me, &posts))
             || posts.iter().any(|post| self.may_take_from(me, post))
@@ -260,7 +260,7 @@ impl Pool {
 
     /// A thread is about to block in a handler: somebody else must look after what waits, at once and not only when the
     /// thread is found to be stuck.
-    pub fn block(self: &Arc<Self>, post: &Post) {
+    pub fn block(self: &Arc<Self>, post: &WorkerState) {
         self.crew.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);
         post.mark_stuck(true);
@@ -271,13 +271,13 @@ impl Pool {
         }
     }
 
-    pub fn unblock(&self, post: &Post) {
+    pub fn unblock(&self, post: &WorkerState) {
         post.mark_stuck(false);
         self.crew.lock().blocked -= 1;
     }
 
     /// Whether more threads are awake than there should be, so that the one who asks may go.
-    pub fn leave_if_surplus(&self, post: &Arc<Post>) -> bool {
+    pub fn leave_if_surplus(&self, post: &Arc<WorkerState>) -> bool {
         let mut crew = self.crew.lock();
         let surplus = crew.alive > self.options.threads + crew.blocked;
         if surplus {
@@ -335,7 +335,7 @@ impl Pool {
         }
     }
 
-    pub fn sign_off(&self, post: &Arc<Post>) {
+    pub fn sign_off(&self, post: &Arc<WorkerState>) {
         let mut crew = self.crew.lock();
         self.leave(&mut crew, post);
     }
@@ -351,7 +351,7 @@ impl Pool {
         }
     }
 
-    fn leave(&self, crew: &mut Crew, post: &Arc<Post>) {
+    fn leave(&self, crew: &mut Workers, post: &Arc<WorkerState>) {
         if post.leave() {
             crew.alive -= 1;
             self.complete.store(false, Ordering::Relaxed);
@@ -363,11 +363,11 @@ impl Pool {
         }
     }
 
-    fn may_take_injected(&self, me: &Post, posts: &[Arc<Post>]) -> bool {
+    fn may_take_injected(&self, me: &WorkerState, posts: &[Arc<WorkerState>]) -> bool {
         self.options.eager || !posts.iter().any(|post| !std::ptr::eq(post.as_ref(), me) && post.is_busy())
     }
 
-    fn may_take_from(&self, me: &Post, post: &Arc<Post>) -> bool {
+    fn may_take_from(&self, me: &WorkerState, post: &Arc<WorkerState>) -> bool {
         let waiting = post.stealer.len();
         let left_to_it = match (post.is_busy(), self.options.eager && post.lags()) {
             (false, _) => 0,
@@ -407,7 +407,7 @@ impl Pool {
         }
     }
 
-    fn is_complete(&self, crew: &Crew) -> bool {
+    fn is_complete(&self, crew: &Workers) -> bool {
         crew.alive >= self.options.threads + crew.blocked.min(self.options.spare_threads)
     }
 
@@ -423,7 +423,7 @@ impl Pool {
         }
         crew.born += 1;
         let number = crew.born;
-        let (post, line) = Post::new(number);
+        let (post, line) = WorkerState::new(number);
         let pool = Arc::clone(self);
         let name = format!("{}-{number}", self.options.name);
         let at = Arc::clone(&post);

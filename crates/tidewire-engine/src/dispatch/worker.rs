@@ -10,16 +10,16 @@ use std::time::Instant;
 
 use crossbeam_deque::Worker as Line;
 
+use super::parking::Parker;
 use super::pool::{Pool, TaskStealer};
-use super::sleepers::Bed;
-use super::{Place, Task};
+use super::{DispatcherKind, Task};
 use crate::guard::guarded;
 
 /// What the others see of one thread.
-pub(crate) struct Post {
+pub(crate) struct WorkerState {
     pub number: usize,
     pub stealer: TaskStealer,
-    bed: Arc<Bed>,
+    bed: Arc<Parker>,
     /// Odd while a turn runs; grows by two per turn.
     turns: AtomicU64,
     /// It has found nothing to do, and looks or sleeps.
@@ -31,13 +31,13 @@ pub(crate) struct Post {
     gone: AtomicBool,
 }
 
-impl Post {
+impl WorkerState {
     pub fn new(number: usize) -> (Arc<Self>, Line<Task>) {
         let line = Line::new_fifo();
         let post = Self {
             number,
             stealer: line.stealer(),
-            bed: Bed::new(),
+            bed: Parker::new(),
             turns: AtomicU64::new(0),
             resting: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
@@ -94,13 +94,13 @@ impl Post {
     }
 }
 
-struct Seat {
+struct WorkerContext {
     pool: Arc<Pool>,
-    post: Arc<Post>,
+    post: Arc<WorkerState>,
     line: Line<Task>,
 }
 
-impl Seat {
+impl WorkerContext {
     fn push(&self, task: Task) {
         self.line.push(task);
         self.pool.pushed_local(self.line.len());
@@ -108,7 +108,7 @@ impl Seat {
 }
 
 thread_local! {
-    static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
+    static SEAT: RefCell<Option<WorkerContext>> = const { RefCell::new(None) };
 }
 
 /// Puts a task in the line of this thread if it belongs to the pool; else gives it back.
@@ -126,7 +126,7 @@ pub(crate) fn push_local(pool: &Arc<Pool>, task: Task) -> Option<Task> {
 /// As [`push_local`], for the pool that the task runs in.
 #[inline]
 pub(crate) fn push_where_it_runs(task: Task) -> Option<Task> {
-    let runs_in = |task: &Task, pool: &Arc<Pool>| matches!(&task.dispatcher().place, Place::Threads(its) if Arc::ptr_eq(its, pool));
+    let runs_in = |task: &Task, pool: &Arc<Pool>| matches!(&task.dispatcher().place, DispatcherKind::Threads(its) if Arc::ptr_eq(its, pool));
     SEAT.with_borrow(|seat| match seat {
         Some(seat) if runs_in(&task, &seat.pool) => {
             seat.push(task);
@@ -170,14 +170,14 @@ pub(crate) fn leave_seat() {
     });
 }
 
-pub(crate) fn post_of_this_thread() -> Option<Arc<Post>> {
+pub(crate) fn post_of_this_thread() -> Option<Arc<WorkerState>> {
     SEAT.with_borrow(|seat| seat.as_ref().map(|seat| Arc::clone(&seat.post)))
 }
 
 /// The life of a thread.
-pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
+pub(crate) fn work(pool: Arc<Pool>, post: Arc<WorkerState>, line: Line<Task>) {
     post.bed.mine();
-    SEAT.set(Some(Seat { pool: Arc::clone(&pool), post: Arc::clone(&post), line }));
+    SEAT.set(Some(WorkerContext { pool: Arc::clone(&pool), post: Arc::clone(&post), line }));
     let mut rested = true;
     while !pool.ending() {
         match next(&pool, &post) {
@@ -190,8 +190,8 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
                 post.step();
             }
             None => match rest(&pool, &post) {
-                Rest::Look => rested = true,
-                Rest::Leave => break,
+                IdleResult::Look => rested = true,
+                IdleResult::Leave => break,
             },
         }
     }
@@ -204,12 +204,12 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<Post>, line: Line<Task>) {
     pool.sign_off(&post);
 }
 
-enum Rest {
+enum IdleResult {
     Look,
     Leave,
 }
 
-fn next(pool: &Pool, post: &Post) -> Option<Task> {
+fn next(pool: &Pool, post: &WorkerState) -> Option<Task> {
     SEAT.with_borrow(|seat| {
         let line = &seat.as_ref()?.line;
         // Now and then the common line goes first, so that a busy pair of actors cannot keep others out.
@@ -223,8 +223,8 @@ fn next(pool: &Pool, post: &Post) -> Option<Task> {
 }
 
 /// Nothing to do: spin a little, then sleep until woken.
-fn rest(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
-    let mut rest = Rest::Look;
+fn rest(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
+    let mut rest = IdleResult::Look;
     post.resting.store(true, Ordering::Relaxed);
     (pool.options.hooks.idle)(&mut || {
         if !spin(pool, post) {
@@ -236,7 +236,7 @@ fn rest(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
 }
 
 /// Looks for work again and again for a short time. Answers whether there is some.
-fn spin(pool: &Pool, post: &Post) -> bool {
+fn spin(pool: &Pool, post: &WorkerState) -> bool {
     if pool.options.spin.is_zero() {
         return false;
     }
@@ -263,28 +263,28 @@ fn spin(pool: &Pool, post: &Post) -> bool {
 /// How many quiet looks in a row end a watch.
 const QUIET_LOOKS: u32 = 8;
 
-fn doze(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
+fn doze(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
     pool.sleepers.announce(&post.bed);
     if pool.available(post) || pool.ending() {
         pool.sleepers.retract(&post.bed);
-        return Rest::Look;
+        return IdleResult::Look;
     }
     if pool.leave_if_surplus(post) {
         // Somebody may have chosen this thread for work in the meantime: that work needs another one.
         if !pool.sleepers.retract(&post.bed) {
             pool.rouse();
         }
-        return Rest::Leave;
+        return IdleResult::Leave;
     }
     if pool.start_watching() {
         return watch(pool, post);
     }
     pool.sleepers.sleep(&post.bed, None);
-    Rest::Look
+    IdleResult::Look
 }
 
 /// Sleeps, and looks from time to time whether an actor waits behind a stuck one.
-fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
+fn watch(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
     let mut seen = Vec::new();
     let mut pace = Vec::new();
     let mut quiet = 0;
@@ -309,5 +309,5 @@ fn watch(pool: &Arc<Pool>, post: &Arc<Post>) -> Rest {
         pool.sleepers.retract(&post.bed);
     }
     pool.stop_watching(quiet < QUIET_LOOKS);
-    Rest::Look
+    IdleResult::Look
 }

@@ -11,7 +11,7 @@ use tidewire_sync::Mutex;
 use super::{DEFAULT_DISPATCHER, Engine, EngineHandle, Inner};
 use crate::config::EngineConfig;
 use crate::core::Core;
-use crate::dispatch::{Dispatcher, External, Place, Pool, PoolOptions, ThreadHooks};
+use crate::dispatch::{Dispatcher, DispatcherKind, External, Pool, PoolOptions, ThreadHooks};
 use crate::error::EngineError;
 
 /// How to make an engine.
@@ -81,12 +81,12 @@ impl EngineBuilder {
                 })
             });
             let throughput = config.dispatchers.get(name).map_or(1, |d| d.throughput) as u32;
-            let place = Place::Threads(Arc::clone(pool));
+            let place = DispatcherKind::Threads(Arc::clone(pool));
             dispatchers.insert(name.clone(), Arc::new(Dispatcher { name: name.as_str().into(), throughput, place }));
         }
         for (name, external) in self.externals {
             let throughput = limits::THROUGHPUT.default as u32;
-            let place = Place::External(external);
+            let place = DispatcherKind::External(external);
             dispatchers.insert(name.clone(), Arc::new(Dispatcher { name: name.as_str().into(), throughput, place }));
         }
         let pools = pools.into_values().collect();

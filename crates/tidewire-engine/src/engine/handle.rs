@@ -10,10 +10,10 @@ use tidewire_sync::Mutex;
 
 use super::EngineHandle;
 use crate::actor::{Actor, ActorId, ActorRef, Context};
-use crate::cell::Cell;
+use crate::cell::ActorCell;
 use crate::config::EngineConfig;
 use crate::dead::{DeadLetter, DeadLetters};
-use crate::dispatch::{Dispatcher, Place};
+use crate::dispatch::{Dispatcher, DispatcherKind};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
 use crate::future::{Inbox, Task};
 use crate::options::{Priority, SpawnOptions};
@@ -122,7 +122,7 @@ impl EngineHandle {
     /// The live actor with this name, if there is one and it takes messages of type `M`.
     pub fn lookup<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
         let cell = self.core.find_by_name(name)?;
-        cell.as_any().downcast::<Cell<M>>().ok().map(|cell| ActorRef { cell })
+        cell.as_any().downcast::<ActorCell<M>>().ok().map(|cell| ActorRef { cell })
     }
 
     /// Delivers messages that are published on subjects matching `pattern` to an actor.
@@ -386,8 +386,8 @@ fn dispatcher_statistics(
     actors: &[crate::statistics::ActorStatistics],
 ) -> DispatcherStatistics {
     let (threads, asleep) = match &dispatcher.place {
-        Place::Threads(pool) => (pool.threads_alive(), pool.sleepers.count()),
-        Place::External(_) => (0, 0),
+        DispatcherKind::Threads(pool) => (pool.threads_alive(), pool.sleepers.count()),
+        DispatcherKind::External(_) => (0, 0),
     };
     let mut sum = DispatcherStatistics {
         name: dispatcher.name.clone(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidewire_proto::generated::limits;
 
 use super::DEFAULT_DISPATCHER;
-use crate::cell::{AnyCell, Cell, NewCell};
+use crate::cell::{ActorCell, AnyCell, NewCell};
 use crate::core::Core;
 use crate::dispatch::Dispatcher;
 use crate::driver::Driver;
@@ -17,7 +17,7 @@ pub(crate) fn spawn<M: Send + 'static>(
     options: SpawnOptions,
     driver: Box<dyn Driver<M>>,
     parent: Option<Arc<dyn AnyCell>>,
-) -> Result<Arc<Cell<M>>, SpawnError> {
+) -> Result<Arc<ActorCell<M>>, SpawnError> {
     options.check()?;
     if core.is_stopping() {
         return Err(SpawnError::EngineStopped);
@@ -44,7 +44,7 @@ pub(crate) fn spawn<M: Send + 'static>(
         supervision: options.supervision,
         parent: parent.clone(),
     };
-    let cell = Cell::new(new, driver);
+    let cell = ActorCell::new(new, driver);
     if let Some(parent) = parent
         && !parent.clone().adopt(Arc::clone(&cell) as Arc<dyn AnyCell>)
     {

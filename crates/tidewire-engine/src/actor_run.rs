@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::actor::ActorId;
-use crate::cell::{ATTEND_LANES, AnyCell, Cell};
-use crate::driver::{Driver, End, Turn, reason_of};
+use crate::cell::{ATTEND_LANES, ActorCell, AnyCell};
+use crate::driver::{Activation, Driver, End, reason_of};
 use crate::ending::Report;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Fault};
 use crate::guard::guarded;
-use crate::inbox::{Intake, Run};
+use crate::inbox::{AcceptState, Run};
 use crate::options::{OnFailure, Supervision};
 use crate::signal::{Notice, StopReason};
 use crate::statistics::is_sampled;
@@ -21,7 +21,7 @@ use crate::timers::Fire;
 
 /// What only the running actor touches.
 #[repr(C)]
-pub(crate) struct Work<M> {
+pub(crate) struct ActorRun<M> {
     hand: VecDeque<Envelope<M>>,
     driver: Option<Box<dyn Driver<M>>>,
     turns: u32,
@@ -39,12 +39,12 @@ struct Supervised {
 }
 
 /// What `run` does after a turn.
-pub(crate) enum After {
+pub(crate) enum NextStep {
     Rest,
     Requeue,
 }
 
-impl<M: Send + 'static> Work<M> {
+impl<M: Send + 'static> ActorRun<M> {
     pub fn new(driver: Box<dyn Driver<M>>, policy: Supervision, id: ActorId) -> Self {
         let usual = policy == Supervision::default();
         Self {
@@ -58,11 +58,12 @@ impl<M: Send + 'static> Work<M> {
         }
     }
 
-    /// Gives a binding the desk between turns; see [`Cell::outside`].
-    pub fn outside<R>(&mut self, cell: &Arc<Cell<M>>, look: impl FnOnce(&mut Turn<'_, M>) -> R) -> R {
+    /// Gives a binding the desk between turns; see [`ActorCell::outside`].
+    pub fn outside<R>(&mut self, cell: &Arc<ActorCell<M>>, look: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
         let (on_failure, max_deliveries) = self.policy();
         let hand = &mut self.hand;
-        let mut turn = Turn { cell, hand, budget: 1, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
+        let mut turn =
+            Activation { cell, hand, budget: 1, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
         let result = look(&mut turn);
         if let End::Failed(error) = turn.end {
             self.failed_outside = true;
@@ -72,13 +73,13 @@ impl<M: Send + 'static> Work<M> {
     }
 
     /// Runs turns until nothing is left, others wait, or something outside is awaited.
-    pub fn go(&mut self, cell: &Arc<Cell<M>>) -> After {
+    pub fn go(&mut self, cell: &Arc<ActorCell<M>>) -> NextStep {
         loop {
             if cell.attention.load(Ordering::Relaxed) & ATTEND_LANES != 0 {
-                if cell.inbox.lock().intake == Intake::Closed {
+                if cell.inbox.lock().intake == AcceptState::Closed {
                     // A future that is polled once more may go on waiting for ever.
                     self.bury_hand_of_abandoned(cell);
-                    return After::Rest;
+                    return NextStep::Rest;
                 }
                 self.take_notices(cell);
             }
@@ -90,9 +91,9 @@ impl<M: Send + 'static> Work<M> {
             if self.restart_due && self.restart(cell) {
                 return self.await_backoff(cell);
             }
-            let Some(end) = self.turn(cell) else { return After::Rest };
+            let Some(end) = self.turn(cell) else { return NextStep::Rest };
             match end {
-                End::Budget if crate::dispatch::others_wait() => return After::Requeue,
+                End::Budget if crate::dispatch::others_wait() => return NextStep::Requeue,
                 End::Budget | End::Again | End::Notice => {}
                 End::Empty => {
                     // The last thing before the turn is over: from here on another thread may run the actor.
@@ -101,7 +102,7 @@ impl<M: Send + 'static> Work<M> {
                         inbox.run = Run::Idle;
                         drop(inbox);
                         cell.rests();
-                        return After::Rest;
+                        return NextStep::Rest;
                     }
                     inbox.resumed = false;
                 }
@@ -109,7 +110,7 @@ impl<M: Send + 'static> Work<M> {
                     let mut inbox = cell.inbox.lock();
                     if !std::mem::take(&mut inbox.resumed) && !inbox.has_notice() {
                         inbox.run = Run::Awaiting;
-                        return After::Rest;
+                        return NextStep::Rest;
                     }
                 }
                 End::Failed(error) => self.fail(cell, error),
@@ -118,7 +119,7 @@ impl<M: Send + 'static> Work<M> {
                 }
                 End::Drained => {
                     if self.finish(cell) {
-                        return After::Rest;
+                        return NextStep::Rest;
                     }
                 }
             }
@@ -126,15 +127,22 @@ impl<M: Send + 'static> Work<M> {
     }
 
     /// One turn of the driver. None if the actor has terminated.
-    fn turn(&mut self, cell: &Arc<Cell<M>>) -> Option<End> {
+    fn turn(&mut self, cell: &Arc<ActorCell<M>>) -> Option<End> {
         let (on_failure, max_deliveries) = self.policy();
         let driver = self.driver.as_mut()?;
         self.turns = self.turns.wrapping_add(1);
         let sampled = is_sampled(self.turns);
         let start = sampled.then(|| (Instant::now(), cell.handled.load(Ordering::Relaxed)));
         let budget = cell.dispatcher.throughput;
-        let mut turn =
-            Turn { cell, hand: &mut self.hand, budget, end: End::Again, on_failure, max_deliveries, batch: usize::MAX };
+        let mut turn = Activation {
+            cell,
+            hand: &mut self.hand,
+            budget,
+            end: End::Again,
+            on_failure,
+            max_deliveries,
+            batch: usize::MAX,
+        };
         driver.turn(&mut turn);
         let end = turn.end;
         if let Some((start, before)) = start {
@@ -152,12 +160,12 @@ impl<M: Send + 'static> Work<M> {
 
     fn with_turn<R>(
         &mut self,
-        cell: &Arc<Cell<M>>,
-        f: impl FnOnce(&mut dyn Driver<M>, &mut Turn<'_, M>) -> R,
+        cell: &Arc<ActorCell<M>>,
+        f: impl FnOnce(&mut dyn Driver<M>, &mut Activation<'_, M>) -> R,
     ) -> Option<R> {
         let (on_failure, max_deliveries) = self.policy();
         let driver = self.driver.as_mut()?;
-        let mut turn = Turn {
+        let mut turn = Activation {
             cell,
             hand: &mut self.hand,
             budget: 0,
@@ -169,7 +177,7 @@ impl<M: Send + 'static> Work<M> {
         Some(f(driver.as_mut(), &mut turn))
     }
 
-    fn take_notices(&mut self, cell: &Arc<Cell<M>>) {
+    fn take_notices(&mut self, cell: &Arc<ActorCell<M>>) {
         loop {
             let notice = {
                 let mut inbox = cell.inbox.lock();
@@ -199,14 +207,14 @@ impl<M: Send + 'static> Work<M> {
         }
     }
 
-    fn start(&mut self, cell: &Arc<Cell<M>>) -> Result<(), Fault> {
+    fn start(&mut self, cell: &Arc<ActorCell<M>>) -> Result<(), Fault> {
         let result = self.with_turn(cell, |driver, turn| driver.started(turn)).unwrap_or(Ok(()));
         self.started = result.is_ok();
         result
     }
 
     /// The policy after a failure that is not to be resumed from.
-    fn fail(&mut self, cell: &Arc<Cell<M>>, error: String) {
+    fn fail(&mut self, cell: &Arc<ActorCell<M>>, error: String) {
         let restarts = self.driver.as_ref().is_some_and(|driver| driver.can_restart());
         match (&mut self.supervision, restarts) {
             (Some(supervised), true) if supervised.policy.on_failure == OnFailure::Restart => {
@@ -228,7 +236,7 @@ impl<M: Send + 'static> Work<M> {
     }
 
     /// Makes new state, once the time for it has come. Answers whether it has not come yet.
-    fn restart(&mut self, cell: &Arc<Cell<M>>) -> bool {
+    fn restart(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
         let now = cell.core.now_micros();
         let open = cell.is_open();
         let waits = self.supervision.as_ref().is_some_and(|s| open && s.restarts.due() > now);
@@ -250,7 +258,7 @@ impl<M: Send + 'static> Work<M> {
         false
     }
 
-    fn await_backoff(&mut self, cell: &Arc<Cell<M>>) -> After {
+    fn await_backoff(&mut self, cell: &Arc<ActorCell<M>>) -> NextStep {
         let due = self.supervision.as_ref().map_or(0, |s| s.restarts.due());
         let at = cell.core.instant(due);
         {
@@ -263,10 +271,10 @@ impl<M: Send + 'static> Work<M> {
         if !cell.is_open() {
             cell.resume();
         }
-        After::Rest
+        NextStep::Rest
     }
 
-    fn close_quietly(&mut self, cell: &Arc<Cell<M>>, reason: StopReason) {
+    fn close_quietly(&mut self, cell: &Arc<ActorCell<M>>, reason: StopReason) {
         cell.with_aside(|aside| match reason {
             // A future that ends because it was stopped was stopped; a failure is one whatever came before it.
             StopReason::Finished => {
@@ -275,8 +283,8 @@ impl<M: Send + 'static> Work<M> {
             _ => aside.reason = Some(reason),
         });
         let mut inbox = cell.inbox.lock();
-        if inbox.intake != Intake::Closed {
-            inbox.intake = Intake::Closing;
+        if inbox.intake != AcceptState::Closed {
+            inbox.intake = AcceptState::Closing;
         }
         cell.attention.fetch_or(ATTEND_LANES, Ordering::Relaxed);
         let woken = inbox.woken(0);
@@ -286,8 +294,8 @@ impl<M: Send + 'static> Work<M> {
 
     /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the children, then the actor.
     /// Answers whether this turn is over.
-    fn finish(&mut self, cell: &Arc<Cell<M>>) -> bool {
-        if cell.inbox.lock().intake == Intake::Closed {
+    fn finish(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
+        if cell.inbox.lock().intake == AcceptState::Closed {
             self.bury_hand_of_abandoned(cell);
             return true;
         }
@@ -309,7 +317,7 @@ impl<M: Send + 'static> Work<M> {
         true
     }
 
-    fn rest_unless_resumed(&mut self, cell: &Arc<Cell<M>>) -> bool {
+    fn rest_unless_resumed(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
         let mut inbox = cell.inbox.lock();
         if std::mem::take(&mut inbox.resumed) {
             return false;
@@ -318,7 +326,7 @@ impl<M: Send + 'static> Work<M> {
         true
     }
 
-    fn terminate(&mut self, cell: &Arc<Cell<M>>) {
+    fn terminate(&mut self, cell: &Arc<ActorCell<M>>) {
         if let Some(driver) = &mut self.driver
             && self.started
             && let Err(fault) = driver.stopped()
@@ -330,12 +338,12 @@ impl<M: Send + 'static> Work<M> {
         let mut left: Vec<Envelope<M>> = self.hand.drain(..).collect();
         let ledger = {
             let mut inbox = cell.inbox.lock();
-            if inbox.intake == Intake::Closed {
+            if inbox.intake == AcceptState::Closed {
                 drop(inbox);
                 self.hand.extend(left);
                 return self.bury_hand_of_abandoned(cell);
             }
-            inbox.intake = Intake::Closed;
+            inbox.intake = AcceptState::Closed;
             left.extend(inbox.empty());
             let returnable = left.iter().filter(|envelope| returns && envelope.is_returnable()).count();
             cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
@@ -367,7 +375,7 @@ impl<M: Send + 'static> Work<M> {
     }
 
     /// The actor was abandoned, and its handler has come back after all, or never will.
-    pub fn bury_hand_of_abandoned(&mut self, cell: &Arc<Cell<M>>) {
+    pub fn bury_hand_of_abandoned(&mut self, cell: &Arc<ActorCell<M>>) {
         for envelope in std::mem::take(&mut self.hand) {
             guarded(|| cell.bury_taken(envelope, DeadReason::Abandoned, None));
         }

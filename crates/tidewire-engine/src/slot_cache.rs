@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
+use crate::ask_slot::AskSlot;
 use crate::core::Core;
 use crate::deadlines::DeadlineKey;
-use crate::slot::Slot;
 
 /// Most that one thread keeps. The one that was kept longest goes first.
 const KEEP: usize = 64;
@@ -18,27 +18,27 @@ const KEEP: usize = 64;
 const LOOKS: usize = 4;
 
 thread_local! {
-    static SPARES: RefCell<VecDeque<Spare>> = const { RefCell::new(VecDeque::new()) };
+    static SPARES: RefCell<VecDeque<CachedSlot>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// One slot that rests, and its place among the deadlines.
-struct Spare {
+struct CachedSlot {
     /// Empty once it was taken to be used.
-    slot: Option<Arc<dyn Resting>>,
+    slot: Option<Arc<dyn Recyclable>>,
     key: DeadlineKey,
 }
 
-trait Resting: Any + Send + Sync {
+trait Recyclable: Any + Send + Sync {
     fn home(&self) -> &Weak<Core>;
 }
 
-impl<T: Send + 'static> Resting for Slot<T> {
+impl<T: Send + 'static> Recyclable for AskSlot<T> {
     fn home(&self) -> &Weak<Core> {
         &self.home
     }
 }
 
-impl Drop for Spare {
+impl Drop for CachedSlot {
     fn drop(&mut self) {
         if let Some(core) = self.slot.take().and_then(|slot| slot.home().upgrade()) {
             core.timers.unwatch(self.key);
@@ -47,12 +47,12 @@ impl Drop for Spare {
 }
 
 /// A slot of this type and engine that nobody else has, if this thread keeps one.
-pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<Slot<T>>, DeadlineKey)> {
+pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<AskSlot<T>>, DeadlineKey)> {
     let spare = SPARES.try_with(|spares| {
         let mut spares = spares.try_borrow_mut().ok()?;
-        let fits = |spare: &Spare| {
+        let fits = |spare: &CachedSlot| {
             spare.slot.as_ref().is_some_and(|slot| {
-                std::ptr::eq(slot.home().as_ptr(), Arc::as_ptr(core)) && (&**slot as &dyn Any).is::<Slot<T>>()
+                std::ptr::eq(slot.home().as_ptr(), Arc::as_ptr(core)) && (&**slot as &dyn Any).is::<AskSlot<T>>()
             })
         };
         let at = (0..spares.len()).rev().take(LOOKS).find(|at| fits(&spares[*at]))?;
@@ -63,9 +63,9 @@ pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<Slot<T>>,
     Some((slot.downcast().ok()?, spare.key))
 }
 
-/// Keeps a slot whose ask is over, and that [nobody else has](Slot::is_free).
-pub(crate) fn keep<T: Send + 'static>(slot: Arc<Slot<T>>, key: DeadlineKey) {
-    let spare = Spare { slot: Some(slot), key };
+/// Keeps a slot whose ask is over, and that [nobody else has](AskSlot::is_free).
+pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
+    let spare = CachedSlot { slot: Some(slot), key };
     // What has to go is dropped after the list is given back. At the end of a thread, that is what was to be kept.
     let _gone = SPARES.try_with(|spares| {
         let Ok(mut spares) = spares.try_borrow_mut() else { return Some(spare) };

@@ -15,7 +15,7 @@ use crate::timers::{Due, Fire};
 
 /// Where an ask stands when its message is about to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AskState {
     /// Somebody waits for the reply.
     Live,
     /// Its deadline has passed.
@@ -40,9 +40,9 @@ pub enum AskEnd {
 }
 
 /// The side of an ask that the engine sees.
-pub trait Asked: Send + Sync {
+pub trait AskHandle: Send + Sync {
     /// Whether anybody still waits.
-    fn standing(&self) -> Standing;
+    fn standing(&self) -> AskState;
     /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the engine.
     fn settle(&self, end: AskEnd);
 }
@@ -65,8 +65,8 @@ const UNANSWERED: u8 = 2;
 ///
 /// Between two asks it rests, with its deadline still among those of the engine: to put one down and to take it back would cost more than
 /// all else here. Who looks at the deadlines asks it for the true one ([`Fire::due`]). Only a slot that nobody else can reach is used
-/// again ([`is_free`](Slot::is_free)), so that no late reply ends the wrong ask.
-pub(crate) struct Slot<T> {
+/// again ([`is_free`](AskSlot::is_free)), so that no late reply ends the wrong ask.
+pub(crate) struct AskSlot<T> {
     /// The engine of the actor; none of a reply without an actor.
     pub home: Weak<Core>,
     actor: AtomicU64,
@@ -91,15 +91,15 @@ struct State<T> {
 }
 
 /// What whoever waits finds in a slot.
-pub(crate) enum Look<T> {
+pub(crate) enum SlotView<T> {
     /// The ask has ended. `stays` says that the slot is not in the timing wheel.
     Ended { value: Result<T, AskError>, stays: bool },
     /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its deadline.
     Waits { watched: bool },
 }
 
-impl<T> Slot<T> {
-    /// One for a first ask, which [begins](Slot::begin) it.
+impl<T> AskSlot<T> {
+    /// One for a first ask, which [begins](AskSlot::begin) it.
     pub fn new(home: Weak<Core>) -> Self {
         Self {
             home,
@@ -188,7 +188,7 @@ impl<T> Slot<T> {
     }
 
     /// The result, if the ask has ended; else `waker` is woken when it does.
-    pub fn look_or_wait(&self, waker: &Waker) -> Look<T> {
+    pub fn look_or_wait(&self, waker: &Waker) -> SlotView<T> {
         let mut waker = (self.stage.load(Ordering::Acquire) == OPEN).then(|| waker.clone());
         let mut state = self.state.lock();
         match state.value.take() {
@@ -197,13 +197,13 @@ impl<T> Slot<T> {
                 drop(state);
                 // What is left of the wakers is dropped after the lock.
                 drop(waker);
-                Look::Ended { value, stays }
+                SlotView::Ended { value, stays }
             }
             None => {
                 std::mem::swap(&mut state.waker, &mut waker);
                 let until = state.watched_until;
                 drop(state);
-                Look::Waits { watched: until <= self.deadline() && self.watched.load(Ordering::Relaxed) }
+                SlotView::Waits { watched: until <= self.deadline() && self.watched.load(Ordering::Relaxed) }
             }
         }
     }
@@ -219,17 +219,17 @@ impl<T> Slot<T> {
         drop(gone);
     }
 
-    pub fn look(&self) -> Standing {
+    pub fn look(&self) -> AskState {
         // An asker whose time was up has gone for that reason.
         let deadline = self.deadline();
-        if deadline != clock::NEVER && clock::now() >= deadline { Standing::Expired } else { self.stage() }
+        if deadline != clock::NEVER && clock::now() >= deadline { AskState::Expired } else { self.stage() }
     }
 
-    fn stage(&self) -> Standing {
+    fn stage(&self) -> AskState {
         match self.stage.load(Ordering::Acquire) {
-            EXPIRED => Standing::Expired,
-            CANCELLED => Standing::Cancelled,
-            _ => Standing::Live,
+            EXPIRED => AskState::Expired,
+            CANCELLED => AskState::Cancelled,
+            _ => AskState::Live,
         }
     }
 
@@ -246,8 +246,8 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T: Send + 'static> Asked for Slot<T> {
-    fn standing(&self) -> Standing {
+impl<T: Send + 'static> AskHandle for AskSlot<T> {
+    fn standing(&self) -> AskState {
         // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has to be read.
         if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
     }
@@ -266,7 +266,7 @@ impl<T: Send + 'static> Asked for Slot<T> {
     }
 }
 
-impl<T: Send + 'static> Fire for Slot<T> {
+impl<T: Send + 'static> Fire for AskSlot<T> {
     fn fire(self: std::sync::Arc<Self>) {
         self.time_is_up();
     }

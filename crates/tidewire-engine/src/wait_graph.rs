@@ -11,12 +11,12 @@ use crate::error::AskError;
 
 /// The edges from actors that wait inside their handlers to the actors they asked.
 #[derive(Default)]
-pub(crate) struct Rings {
+pub(crate) struct WaitGraph {
     edges: Mutex<HashMap<ActorId, Vec<ActorId>>>,
     count: AtomicUsize,
 }
 
-impl Rings {
+impl WaitGraph {
     /// Adds an edge, unless it closes a ring.
     pub fn add(&self, core: &Core, asker: ActorId, asked: ActorId) -> Result<(), AskError> {
         let ring = {

@@ -10,12 +10,12 @@ use crate::sync::thread::{self, Thread};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence};
 
 /// The bed of one thread.
-pub(crate) struct Bed {
+pub(crate) struct Parker {
     woken: AtomicBool,
     thread: Mutex<Option<Thread>>,
 }
 
-impl Bed {
+impl Parker {
     pub fn new() -> Arc<Self> {
         Arc::new(Self { woken: AtomicBool::new(false), thread: Mutex::new(None) })
     }
@@ -34,14 +34,14 @@ impl Bed {
 }
 
 #[derive(Default)]
-pub(crate) struct Sleepers {
-    beds: Mutex<Vec<Arc<Bed>>>,
+pub(crate) struct ParkedThreads {
+    beds: Mutex<Vec<Arc<Parker>>>,
     count: AtomicUsize,
 }
 
-impl Sleepers {
+impl ParkedThreads {
     /// Announces a thread that is about to sleep. It must look for work once more before it does.
-    pub fn announce(&self, bed: &Arc<Bed>) {
+    pub fn announce(&self, bed: &Arc<Parker>) {
         bed.woken.store(false, Ordering::Relaxed);
         {
             let mut beds = self.beds.lock();
@@ -52,7 +52,7 @@ impl Sleepers {
     }
 
     /// Takes an announcement back. Answers false if the thread has been woken already.
-    pub fn retract(&self, bed: &Arc<Bed>) -> bool {
+    pub fn retract(&self, bed: &Arc<Parker>) -> bool {
         let mut beds = self.beds.lock();
         let at = beds.iter().position(|other| Arc::ptr_eq(other, bed));
         if let Some(at) = at {
@@ -63,7 +63,7 @@ impl Sleepers {
     }
 
     /// Sleeps until woken, or until the time is up. Answers whether it was woken.
-    pub fn sleep(&self, bed: &Arc<Bed>, most: Option<Duration>) -> bool {
+    pub fn sleep(&self, bed: &Arc<Parker>, most: Option<Duration>) -> bool {
         let until = most.and_then(|most| Instant::now().checked_add(most));
         while !bed.woken.load(Ordering::Acquire) {
             match until {
