@@ -9,10 +9,10 @@ use tidewire_proto::subject::Pattern;
 
 use crate::clock;
 use crate::connection::{Connection, Failure};
-use crate::known::Known;
 use crate::names;
 use crate::pulling::{Pull, Puller, Wait};
 use crate::shared::Shared;
+use crate::stream_cache::CachedStream;
 use crate::streams::{create_dead, find, first_difference, shown, sorted};
 
 /// A server measures pauses by the clock; this one is longer than anybody waits.
@@ -186,7 +186,7 @@ async fn found(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<Opti
     }
 }
 
-async fn make(shared: &Shared, stream: &str, known: &Known, settings: &ConsumerSettings) -> HomeResult<Value> {
+async fn make(shared: &Shared, stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> HomeResult<Value> {
     let info =
         find(&shared.connection, stream).await.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
     create_dead(shared, stream, info["config"]["num_replicas"].as_u64().unwrap_or(1)).await?;
@@ -200,7 +200,7 @@ async fn make(shared: &Shared, stream: &str, known: &Known, settings: &ConsumerS
     }
 }
 
-fn config(stream: &str, known: &Known, settings: &ConsumerSettings) -> Value {
+fn config(stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> Value {
     let wanted = if settings.filter.is_empty() { &known.subjects } else { &settings.filter };
     let mut filter: Vec<String> = widest(wanted).iter().map(ToString::to_string).collect();
     if known.again {

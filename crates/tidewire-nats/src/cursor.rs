@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::connection::Connection;
-use crate::message::Place;
+use crate::message::AckSubject;
 use crate::pulling::{End, Pull, Puller, Wait};
 
 /// How long a server keeps a cursor that nobody uses.
@@ -108,11 +108,11 @@ impl Cursor {
     }
 
     /// The next messages, with their places.
-    pub async fn next(&mut self, connection: &Connection, pull: Pull) -> (Vec<(Place, Message)>, End) {
+    pub async fn next(&mut self, connection: &Connection, pull: Pull) -> (Vec<(AckSubject, Message)>, End) {
         let mut taken = Vec::new();
         let end = self.puller.pull(connection, &self.selection.stream, &self.name, pull, &mut taken).await;
         self.clean = end.is_clean();
-        let placed = |message: Message| Some((Place::read(message.reply.as_deref()?)?, message));
+        let placed = |message: Message| Some((AckSubject::read(message.reply.as_deref()?)?, message));
         (taken.into_iter().filter_map(placed).collect(), end)
     }
 
@@ -128,7 +128,7 @@ pub(crate) async fn scan(
     connection: &Connection,
     selection: &Selection,
     from: From,
-    mut visit: impl FnMut(Place, Message) -> bool,
+    mut visit: impl FnMut(AckSubject, Message) -> bool,
 ) -> HomeResult<()> {
     let mut cursor = Cursor::open(connection, selection, from).await?;
     loop {

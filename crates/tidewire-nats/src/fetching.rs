@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::consumers;
-use crate::message::{self, Place};
+use crate::message::{self, AckSubject};
 use crate::names;
 use crate::pulling::{End, Pull, Puller, Wait};
-use crate::settling::{Handed, how};
+use crate::settle::{OutstandingDelivery, how};
 use crate::shared::Shared;
 
 /// The longest wait that is asked of a server at once: whoever is asked may go.
@@ -106,7 +106,7 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
     let mut handed = Vec::with_capacity(taken.len());
     for message in taken {
         let Some(reply) = message.reply.clone() else { continue };
-        let Some(place) = Place::read(&reply) else { continue };
+        let Some(place) = AckSubject::read(&reply) else { continue };
         let again = names::is_ours(&message.subject).then_some(place.sequence);
         let Some(event) = message::event(message, place.sequence, place.time_us) else {
             // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle it.
@@ -115,7 +115,7 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
             continue;
         };
         let (delivery, ticket) = (place.delivery, shared.out.ticket());
-        handed.push((event.sequence, Handed { ticket, delivery, reply, again }));
+        handed.push((event.sequence, OutstandingDelivery { ticket, delivery, reply, again }));
         deliveries.push(Delivery { event, delivery, ticket });
     }
     shared.out.note(stream, consumer, handed);

@@ -20,7 +20,7 @@ use crate::publishing::Publisher;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::version::Version;
-use crate::{consumers, dead, fetching, keyvalue, leases, names, reading, scheduling, settling, streams};
+use crate::{consumers, dead_letters, fetching, keyvalue, leases, names, reading, scheduling, settle, streams};
 
 /// Streams, buckets and leases on NATS.
 pub struct Nats {
@@ -255,7 +255,7 @@ impl Streams for Nats {
 
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { settling::settle(&shared, &stream, &consumer, settled).await })
+        self.run(|shared| async move { settle::settle(&shared, &stream, &consumer, settled).await })
     }
 
     fn pause(&self, stream: &str, consumer: &str, until_us: Option<u64>) -> Answer<()> {
@@ -275,17 +275,17 @@ impl Streams for Nats {
 
     fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead::list(&shared, &stream, &consumer, from, max).await })
+        self.run(|shared| async move { dead_letters::list(&shared, &stream, &consumer, from, max).await })
     }
 
     fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead::requeue(&shared, &stream, &consumer, sequences).await })
+        self.run(|shared| async move { dead_letters::requeue(&shared, &stream, &consumer, sequences).await })
     }
 
     fn drop_dead(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
-        self.run(|shared| async move { dead::discard(&shared, &stream, &consumer, sequences).await })
+        self.run(|shared| async move { dead_letters::discard(&shared, &stream, &consumer, sequences).await })
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::connection::{Connection, Failure};
 use crate::cursor::{Cursor, From, Selection, scan};
-use crate::message::Place;
+use crate::message::AckSubject;
 use crate::names;
 use crate::pulling::{End, Pull, Wait};
 use crate::reading::wait;
@@ -306,11 +306,11 @@ fn selection(bucket: &str, filter: &str) -> Selection {
 }
 
 fn entry_of(bucket: &str, stored: Stored) -> Entry {
-    let place = Place { sequence: stored.sequence, delivery: 1, time_us: stored.time_us, pending: 0 };
+    let place = AckSubject { sequence: stored.sequence, delivery: 1, time_us: stored.time_us, pending: 0 };
     entry(bucket, place, stored.message)
 }
 
-fn entry(bucket: &str, place: Place, message: Message) -> Entry {
+fn entry(bucket: &str, place: AckSubject, message: Message) -> Entry {
     let start = "$KV.".len() + bucket.len() + 1;
     let key = message.subject.get(start..).unwrap_or_default();
     // A key of others that is no subject of ours is shown as near to it as can be.

@@ -28,7 +28,7 @@ const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 
 /// What this client holds and waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct LeaseTable {
     /// Who waits for a name here does so in turn.
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
     made: Mutex<bool>,
@@ -36,7 +36,7 @@ pub(crate) struct Held {
 
 /// A lease as its entry says.
 #[derive(Debug)]
-struct Written {
+struct LeaseEntry {
     revision: u64,
     time_us: u64,
     holder: String,
@@ -47,7 +47,7 @@ struct Written {
     released: bool,
 }
 
-impl Written {
+impl LeaseEntry {
     fn read(entry: tidewire_backend::home::Entry) -> Option<Self> {
         let value: Value = serde_json::from_slice(entry.value.as_deref()?).ok()?;
         Some(Self {
@@ -90,7 +90,7 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
     loop {
         let current = newest(shared, LEASES, &key).await?;
         let expect = current.as_ref().map_or(Expect::Absent, |entry| Expect::Revision(entry.revision));
-        let current = current.and_then(Written::read);
+        let current = current.and_then(LeaseEntry::read);
         let now_us = server_now(shared).await?;
         let remaining_us = current.as_ref().map_or(0, |written| written.remaining_us(now_us));
         if remaining_us == 0 && mine.is_some() {
@@ -162,7 +162,7 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
     let Some(now_us) = server_time(shared).await? else { return Ok(found) };
     newest_of_all(shared, LEASES, ">", |entry| {
         let name = entry.key.as_str().to_owned();
-        if let Some(written) = Written::read(entry).filter(|written| written.remaining_us(now_us) > 0) {
+        if let Some(written) = LeaseEntry::read(entry).filter(|written| written.remaining_us(now_us) > 0) {
             found.push(described(&name, &written, now_us));
         }
     })
@@ -172,16 +172,16 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
 }
 
 /// A lease as it is written, and the server's time. None if nobody ever held it.
-async fn look(shared: &Shared, key: &Subject) -> HomeResult<Option<(Written, u64)>> {
+async fn look(shared: &Shared, key: &Subject) -> HomeResult<Option<(LeaseEntry, u64)>> {
     let entry = match newest(shared, LEASES, key).await {
         Err(error) if error.kind() == HomeErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let Some(written) = entry.and_then(Written::read) else { return Ok(None) };
+    let Some(written) = entry.and_then(LeaseEntry::read) else { return Ok(None) };
     Ok(Some((written, server_now(shared).await?)))
 }
 
-fn described(name: &str, written: &Written, now_us: u64) -> LeaseInfo {
+fn described(name: &str, written: &LeaseEntry, now_us: u64) -> LeaseInfo {
     let remaining_us = written.remaining_us(now_us);
     let holder = (remaining_us > 0).then(|| written.holder.clone());
     LeaseInfo { name: name.to_owned(), holder, fence: written.fence(), remaining_us }

@@ -13,14 +13,14 @@ use crate::names::{ID, KEY, MSG_ID, ORDER, ORIGIN, TTL};
 /// Where a delivered message stands, as its reply subject says:
 /// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.number.time.pending[.random]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct AckSubject {
     pub sequence: u64,
     pub delivery: u32,
     pub time_us: u64,
     pub pending: u64,
 }
 
-impl Place {
+impl AckSubject {
     pub fn read(reply: &str) -> Option<Self> {
         let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
         let tokens = match tokens.len() {
@@ -174,23 +174,23 @@ pub(crate) fn again(event: &Event) -> NewMessage {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, headers};
+    use super::{AckSubject, headers};
     use tidewire_backend::home::NewMessage;
     use tidewire_proto::subject::Subject;
 
     #[test]
     fn reply_subjects_say_where_a_message_stands() {
-        let place = Place { sequence: 9, delivery: 2, time_us: 5_000, pending: 3 };
+        let place = AckSubject { sequence: 9, delivery: 2, time_us: 5_000, pending: 3 };
         for reply in [
             "$JS.ACK.orders.billing.2.9.7.5000000.3",
             "$JS.ACK.hub.ACCOUNT.orders.billing.2.9.7.5000000.3",
             "$JS.ACK._.ACCOUNT.orders.billing.2.9.7.5000000.3.random",
         ] {
-            assert_eq!(Place::read(reply), Some(place), "{reply}");
+            assert_eq!(AckSubject::read(reply), Some(place), "{reply}");
         }
         for reply in ["", "_INBOX.1", "$JS.ACK.orders.billing.2.9.7.5000000", "$JS.ACK.orders.billing.x.9.7.5000000.3"]
         {
-            assert_eq!(Place::read(reply), None, "{reply}");
+            assert_eq!(AckSubject::read(reply), None, "{reply}");
         }
     }
 

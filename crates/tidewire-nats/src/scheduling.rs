@@ -10,8 +10,8 @@ use tidewire_core::stream::timing::Timing;
 use tidewire_proto::generated::limits::SCHEDULES;
 use tidewire_proto::subject::Subject;
 
-use crate::known::Known;
 use crate::shared::{Shared, Stored};
+use crate::stream_cache::CachedStream;
 use crate::{clock, message, names};
 
 const PATTERN: &str = "Nats-Schedule";
@@ -76,7 +76,7 @@ pub(crate) async fn cancel(shared: &Shared, stream: &str, name: &str) -> HomeRes
 fn allowed(
     shared: &Shared,
     capabilities: &Capabilities,
-    known: &Known,
+    known: &CachedStream,
     stream: &str,
     settings: &ScheduleSettings,
 ) -> HomeResult<()> {
@@ -101,7 +101,7 @@ async fn find(shared: &Shared, stream: &str, subject: &str) -> HomeResult<Option
 }
 
 /// The headers of a schedule as the server takes it. Its own are not on the beats; those of the message are.
-fn headers(settings: &ScheduleSettings, known: &Known) -> HomeResult<HeaderMap> {
+fn headers(settings: &ScheduleSettings, known: &CachedStream) -> HomeResult<HeaderMap> {
     let ScheduleSettings { name, timing, message } = settings;
     let mut beat = NewMessage { ttl_us: None, ..message.clone() };
     beat.headers.insert(0, (SCHEDULE_HEADER.to_owned(), name.clone()));

@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep};
 use crate::connection::{Connection, Failure};
 use crate::consumers::Consumers;
 use crate::cursor::Cursors;
-use crate::known::{Streams, kind};
-use crate::leases::Held;
+use crate::leases::LeaseTable;
 use crate::names;
 use crate::pulling::Pullers;
-use crate::settling::Out;
+use crate::settle::OutstandingDeliveries;
+use crate::stream_cache::{Streams, kind};
 
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -27,8 +27,8 @@ pub(crate) struct Shared {
     pub consumers: Consumers,
     pub pullers: Pullers,
     pub cursors: Cursors,
-    pub out: Out,
-    pub held: Held,
+    pub out: OutstandingDeliveries,
+    pub held: LeaseTable,
 }
 
 /// A message as it is stored.
@@ -47,8 +47,8 @@ impl Shared {
             consumers: Consumers::default(),
             pullers: Pullers::default(),
             cursors: Cursors::default(),
-            out: Out::default(),
-            held: Held::default(),
+            out: OutstandingDeliveries::default(),
+            held: LeaseTable::default(),
         }
     }
 

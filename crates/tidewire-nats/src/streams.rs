@@ -7,9 +7,9 @@ use tidewire_proto::subject::Pattern;
 
 use crate::clock;
 use crate::connection::{Connection, Failure};
-use crate::known::Known;
 use crate::names;
 use crate::shared::Shared;
+use crate::stream_cache::CachedStream;
 use crate::version::Version;
 
 /// The version from which a server has schedules and atomic batches.
@@ -245,7 +245,7 @@ async fn described(shared: &Shared, info: &Value) -> HomeResult<StreamInfo> {
     let state = &info["state"];
     let number = |name: &str| state[name].as_u64().unwrap_or_default();
     let time = |name: &str| state[name].as_str().and_then(clock::read);
-    let known = Known::read(&shared.connection, &settings.name, &info["config"]);
+    let known = CachedStream::read(&shared.connection, &settings.name, &info["config"]);
     let count = |wanted: bool, subject: String| async move {
         if wanted { shared.count(info["config"]["name"].as_str().unwrap_or_default(), &subject).await } else { Ok(0) }
     };

@@ -10,7 +10,7 @@ use tidewire_core::stream::log::SegmentInfo;
 use tidewire_core::stream::record::{Event, GROUP_BYTES, Group, Kind, SEGMENT_BYTES, Segment, put};
 
 use super::Folder;
-use super::files::{Place, StreamFiles, log_name};
+use super::files::{SegmentCursor, StreamFiles, log_name};
 use super::wrong::{disk_error, sync_error};
 use crate::disk::{Disk, File};
 
@@ -25,7 +25,7 @@ pub struct Cleaning {
     info: SegmentInfo,
     /// The last event of what it replaces.
     upto: u64,
-    place: Place,
+    place: SegmentCursor,
     /// Names whose newest event goes.
     freed: Vec<(Box<str>, u64)>,
 }
@@ -108,7 +108,7 @@ impl Cleaning {
             Ok::<_, io::Error>(file)
         })();
         let file = made.map_err(|error| disk_error("make", &name, &error))?;
-        Ok(Self { file, upto, place: Place::before(info.base), info, freed: Vec::new() })
+        Ok(Self { file, upto, place: SegmentCursor::before(info.base), info, freed: Vec::new() })
     }
 
     /// Copies some events that stay. True: those were the last.

@@ -8,7 +8,7 @@ use tidewire_core::stream::consumer::Settlement as How;
 use tidewire_core::stream::consumer::{Consumer, Options, Taken};
 use tidewire_proto::generated::limits;
 
-use super::files::Place;
+use super::files::SegmentCursor;
 use super::names::{check_consumer, check_count, clipped};
 use super::reading::{Subjects, is_shown, selects, taken};
 use super::streams::{same, spelled_us};
@@ -79,7 +79,7 @@ impl Folder {
         };
         let oldest = machine.oldest().unwrap_or(machine.acked_to() + 1);
         if oldest <= last {
-            known.files.read(disk.as_mut(), &mut Place::before(oldest), &mut |event, _, _| {
+            known.files.read(disk.as_mut(), &mut SegmentCursor::before(oldest), &mut |event, _, _| {
                 info.oldest_time_us = Some(event.time_us);
                 false
             })?;
@@ -194,7 +194,7 @@ impl Folder {
         let next = self.sequence_of(stream, start)?;
         let (_, cursor) = self.cursor_mut(stream, consumer)?;
         cursor.machine.seek(next);
-        cursor.place = Place::before(next);
+        cursor.place = SegmentCursor::before(next);
         self.note(stream, consumer, true);
         Ok(())
     }
@@ -368,7 +368,7 @@ impl Fetching {
             return Ok(false);
         }
         if place.next != machine.next() {
-            *place = Place::before(machine.next());
+            *place = SegmentCursor::before(machine.next());
         }
         let oldest_us = stream.files.log.oldest_time_us(self.now_us);
         let mut subjects = Subjects::default();
@@ -401,7 +401,7 @@ impl Cursor {
         Self {
             settings,
             machine: Consumer::new(options, next),
-            place: Place::before(next),
+            place: SegmentCursor::before(next),
             used_us: now_us,
             planned_us: u64::MAX,
         }

@@ -37,7 +37,7 @@ pub struct StreamFiles {
 
 /// A place in the segments of a stream, for reading on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct SegmentCursor {
     /// The id of a segment, so that a place in one that was written anew is none.
     id: u64,
     offset: u64,
@@ -45,7 +45,7 @@ pub struct Place {
     pub next: u64,
 }
 
-impl Place {
+impl SegmentCursor {
     /// Before an event.
     pub const fn before(sequence: u64) -> Self {
         Self { id: 0, offset: 0, next: sequence }
@@ -235,7 +235,7 @@ impl StreamFiles {
     /// # Errors
     ///
     /// `Corrupt` at an event whose checksum is wrong.
-    pub fn read(&mut self, disk: &mut dyn Disk, place: &mut Place, visit: &mut Visit<'_>) -> HomeResult<()> {
+    pub fn read(&mut self, disk: &mut dyn Disk, place: &mut SegmentCursor, visit: &mut Visit<'_>) -> HomeResult<()> {
         place.next = place.next.max(self.log.segments().front().map_or(1, |oldest| oldest.base));
         while place.next <= self.log.durable() {
             let after = self.log.segments().partition_point(|segment| segment.base <= place.next);
@@ -260,7 +260,7 @@ impl StreamFiles {
     fn read_segment(
         &mut self,
         disk: &mut dyn Disk,
-        place: &mut Place,
+        place: &mut SegmentCursor,
         (base, last, end): (u64, u64, u64),
         visit: &mut Visit<'_>,
     ) -> HomeResult<bool> {
@@ -329,10 +329,10 @@ impl StreamFiles {
     }
 
     /// A place at which the first event of this time or later is, or before it by a few.
-    pub fn place_at_time(&self, time_us: u64) -> Place {
+    pub fn place_at_time(&self, time_us: u64) -> SegmentCursor {
         let segments = self.log.segments();
         let at = segments.partition_point(|segment| segment.last_time_us < time_us && segment.last >= segment.base);
-        Place::before(segments.get(at).map_or(self.log.next(), |segment| segment.base).max(self.log.first()))
+        SegmentCursor::before(segments.get(at).map_or(self.log.next(), |segment| segment.base).max(self.log.first()))
     }
 }
 

@@ -11,7 +11,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 use super::names::check_bucket;
 use super::streams::{same, spelled, spelled_us};
 use super::wrong::{invalid, not_found};
-use super::{Folder, Kept};
+use super::{Folder, StoredConsumer};
 use crate::state::Op;
 
 impl Folder {
@@ -28,7 +28,7 @@ impl Folder {
             return self.bucket_info(&name);
         }
         self.keep(&Op::Bucket(settings.clone()));
-        self.buckets.insert(name.clone(), Kept::new(settings));
+        self.buckets.insert(name.clone(), StoredConsumer::new(settings));
         self.bucket_info(&name)
     }
 
@@ -38,7 +38,7 @@ impl Folder {
     ///
     /// `NotFound`.
     pub fn bucket_info(&self, name: &str) -> HomeResult<BucketInfo> {
-        let Kept { settings, bucket } = self.bucket(name)?;
+        let StoredConsumer { settings, bucket } = self.bucket(name)?;
         let (keys, bytes, revision) = (bucket.len(), bucket.bytes(), bucket.revision());
         Ok(BucketInfo { settings: settings.clone(), keys, bytes, revision })
     }
@@ -183,7 +183,7 @@ impl Folder {
         self.expiring.next_us()
     }
 
-    fn bucket(&self, name: &str) -> HomeResult<&Kept> {
+    fn bucket(&self, name: &str) -> HomeResult<&StoredConsumer> {
         self.buckets.get(name).ok_or_else(|| not_found("bucket", name))
     }
 
@@ -192,7 +192,7 @@ impl Folder {
     }
 }
 
-impl Kept {
+impl StoredConsumer {
     pub(super) fn new(settings: BucketSettings) -> Self {
         let options = Options {
             history: settings.history as usize,

@@ -29,7 +29,7 @@ use tidewire_core::stream::schedule::Schedules;
 use crate::disk::Disk;
 use crate::state::{Journal, Op};
 use agenda::Agenda;
-use files::{Place, StreamFiles};
+use files::{SegmentCursor, StreamFiles};
 
 pub use consuming::Fetched;
 pub use leasing::Leased;
@@ -92,7 +92,7 @@ pub struct Folder {
     /// How many of them forget events by their age.
     aging: usize,
     next_number: u64,
-    buckets: BTreeMap<String, Kept>,
+    buckets: BTreeMap<String, StoredConsumer>,
     leases: Leases,
     /// When something is due at a consumer at the earliest, with its stream and its name.
     due: BTreeSet<(u64, String, String)>,
@@ -125,13 +125,13 @@ struct Cursor {
     settings: ConsumerSettings,
     machine: Consumer,
     /// Where the machine's next event lies.
-    place: Place,
+    place: SegmentCursor,
     used_us: u64,
     /// Its time in `Folder::due`; `u64::MAX` while it is not in there. Never later than the truth.
     planned_us: u64,
 }
 
-struct Kept {
+struct StoredConsumer {
     settings: BucketSettings,
     bucket: Bucket,
 }

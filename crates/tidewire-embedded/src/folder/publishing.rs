@@ -5,7 +5,7 @@ use tidewire_core::stream::log::{Full, New};
 use tidewire_core::stream::record::put_headers;
 use tidewire_proto::generated::limits;
 
-use super::files::Place;
+use super::files::SegmentCursor;
 use super::streams::full;
 use super::wrong::invalid;
 use super::{Folder, Stream};
@@ -69,7 +69,7 @@ impl Folder {
             touched.insert(name.clone());
             while let Some(origin) = stream.files.log.due(now_us) {
                 let mut found = None;
-                stream.files.read(disk.as_mut(), &mut Place::before(origin), &mut |event, chunk, _| {
+                stream.files.read(disk.as_mut(), &mut SegmentCursor::before(origin), &mut |event, chunk, _| {
                     found = Some(
                         (event.sequence == origin)
                             .then(|| (chunk.clone(), chunk.slice_ref(event.payload), Copied::of(event))),

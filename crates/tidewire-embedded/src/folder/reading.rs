@@ -5,7 +5,7 @@ use tidewire_backend::home::{Event, HomeResult, Page, Read, Start};
 use tidewire_core::stream::record::{self, headers_of};
 use tidewire_proto::subject::{Pattern, Subject};
 
-use super::files::Place;
+use super::files::SegmentCursor;
 use super::{Folder, Stream};
 
 /// How many events are looked at in one call, so that others get their turn.
@@ -23,9 +23,9 @@ impl Folder {
         let last = stream.files.log.durable();
         let (first, oldest_time_us) = (stream.files.log.first(), stream.files.log.oldest_time_us(now_us));
         let (mut place, from_us) = match read.start {
-            Start::New => (Place::before(last + 1), 0),
-            Start::All => (Place::before(first), 0),
-            Start::Sequence(sequence) => (Place::before(sequence.max(first)), 0),
+            Start::New => (SegmentCursor::before(last + 1), 0),
+            Start::All => (SegmentCursor::before(first), 0),
+            Start::Sequence(sequence) => (SegmentCursor::before(sequence.max(first)), 0),
             Start::Time(time_us) => (stream.files.place_at_time(time_us), time_us),
         };
         let stop = read.stop.unwrap_or(u64::MAX);
@@ -90,7 +90,7 @@ impl Stream {
         }
         let oldest_us = self.files.log.oldest_time_us(now_us);
         let mut found = None;
-        self.files.read(disk, &mut Place::before(sequence), &mut |event, chunk, hidden| {
+        self.files.read(disk, &mut SegmentCursor::before(sequence), &mut |event, chunk, hidden| {
             if event.sequence == sequence && !hidden && is_shown(event, oldest_us, now_us) {
                 found = taken(event, chunk, &mut Subjects::default());
             }

@@ -10,16 +10,16 @@ use super::agenda::Agenda;
 use super::files::{Keeping as StreamKeeping, StreamFiles};
 use super::streams::log_options;
 use super::wrong::{corrupt, disk_error};
-use super::{Cursor, Folder, Kept, STREAMS, Sizes, Stream, stream_dir};
+use super::{Cursor, Folder, STREAMS, Sizes, StoredConsumer, Stream, stream_dir};
 use crate::disk::Disk;
 use crate::state::{Journal, Keeping, Op};
 
 /// The state that a journal tells of.
 #[derive(Default)]
-struct Told {
+struct RecoveredState {
     streams: BTreeMap<u64, ToldStream>,
     newest_number: u64,
-    buckets: BTreeMap<String, Kept>,
+    buckets: BTreeMap<String, StoredConsumer>,
     leases: Vec<Op>,
 }
 
@@ -42,7 +42,7 @@ impl Folder {
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
         let (journal, ops) = Journal::recover(disk.as_mut(), keeping, &mut notices)?;
         let now_us = journal.as_ref().map_or(now_us, |journal| journal.newest_us().max(now_us));
-        let mut told = Told::default();
+        let mut told = RecoveredState::default();
         for op in ops {
             told.repeat(op, now_us);
         }
@@ -156,13 +156,13 @@ impl Folder {
 
 /// The first event that each stream must have, by its folder, as the journal says.
 pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
-    let mut told = Told::default();
+    let mut told = RecoveredState::default();
     Journal::look(disk).into_iter().for_each(|op| told.repeat(op, 0));
     let begins = |(number, told): (u64, ToldStream)| (stream_dir(&told.settings.name, number), told.first);
     told.streams.into_iter().map(begins).collect()
 }
 
-impl Told {
+impl RecoveredState {
     fn repeat(&mut self, op: Op, now_us: u64) {
         match op {
             Op::Stream(number, settings) => {
@@ -211,7 +211,7 @@ impl Told {
                     stream.schedules.beaten(&name, over_us);
                 }
             }
-            Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), Kept::new(settings))),
+            Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), StoredConsumer::new(settings))),
             Op::BucketGone(name) => drop(self.buckets.remove(&name)),
             Op::Entry(name, entry) => {
                 if let Some(kept) = self.buckets.get_mut(&name) {

@@ -10,17 +10,17 @@ use tidewire_backend::home::{
 use tidewire_proto::subject::{Pattern, Subject};
 
 use super::Embedded;
-use super::work::{Doing, closed};
+use super::home_thread::{CallContext, closed};
 
 impl Embedded {
     /// Does something that has its answer itself, or at least a teller.
-    fn call<T: Send + 'static>(&self, run: impl FnOnce(&mut Doing<'_>, Teller<T>) + Send + 'static) -> Answer<T> {
+    fn call<T: Send + 'static>(&self, run: impl FnOnce(&mut CallContext<'_>, Teller<T>) + Send + 'static) -> Answer<T> {
         if self.is_forked() {
             let text = "a data folder is of the process that opened it: this one was forked from that; open another folder here";
             return Answer::ready(Err(HomeError::new(HomeErrorKind::Closed, text)));
         }
         let (teller, answer) = answer();
-        let call = Box::new(move |doing: Result<&mut Doing<'_>, HomeError>| match doing {
+        let call = Box::new(move |doing: Result<&mut CallContext<'_>, HomeError>| match doing {
             Ok(doing) => run(doing, teller),
             Err(error) => drop(teller.tell(Err(error))),
         });
@@ -30,7 +30,7 @@ impl Embedded {
     /// Changes something: answered after the next sync.
     fn change<T: Send + 'static>(
         &self,
-        run: impl FnOnce(&mut Doing<'_>) -> HomeResult<T> + Send + 'static,
+        run: impl FnOnce(&mut CallContext<'_>) -> HomeResult<T> + Send + 'static,
     ) -> Answer<T> {
         self.call(move |doing, teller| {
             let result = run(doing);
@@ -39,7 +39,10 @@ impl Embedded {
     }
 
     /// Looks at something.
-    fn look<T: Send + 'static>(&self, run: impl FnOnce(&mut Doing<'_>) -> HomeResult<T> + Send + 'static) -> Answer<T> {
+    fn look<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut CallContext<'_>) -> HomeResult<T> + Send + 'static,
+    ) -> Answer<T> {
         self.call(move |doing, teller| {
             let result = run(doing);
             doing.show(teller, result);
@@ -82,7 +85,7 @@ impl Streams for Embedded {
         }
         let (stream, shared) = (stream.to_owned(), std::sync::Arc::clone(&self.shared));
         // Given back also if the call is never done.
-        let room = Room { shared, bytes };
+        let room = IntakePermit { shared, bytes };
         self.call(move |doing, teller: Teller<Vec<HomeResult<Ack>>>| {
             let result = doing.folder.publish(&stream, &messages, whole, doing.now_us);
             doing.synced.push(Box::new(move |synced| {
@@ -194,7 +197,7 @@ impl Embedded {
         &self,
         stream: &str,
         consumer: &str,
-        run: impl FnOnce(&mut Doing<'_>, &str, &str) -> HomeResult<T> + Send + 'static,
+        run: impl FnOnce(&mut CallContext<'_>, &str, &str) -> HomeResult<T> + Send + 'static,
     ) -> Answer<T> {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
         self.change(move |doing| {
@@ -301,12 +304,12 @@ impl Leases for Embedded {
 }
 
 /// Room in the intake, given back when the call has ended.
-struct Room {
-    shared: std::sync::Arc<super::work::Shared>,
+struct IntakePermit {
+    shared: std::sync::Arc<super::home_thread::Shared>,
     bytes: u64,
 }
 
-impl Drop for Room {
+impl Drop for IntakePermit {
     fn drop(&mut self) {
         self.shared.give_room(self.bytes);
     }

@@ -2,9 +2,9 @@
 
 mod calls;
 mod clock;
+mod home_thread;
 mod parked;
 mod waiting;
-mod work;
 
 use std::fs::{File, OpenOptions};
 use std::mem::ManuallyDrop;
@@ -18,7 +18,7 @@ use tidewire_backend::home::{Answer, Capabilities, Home, HomeError, HomeErrorKin
 use crate::disk::Real;
 use crate::folder::{Folder, Notice, Sizes};
 use clock::Clock;
-use work::{Shared, Work};
+use home_thread::{HomeThread, Shared};
 
 /// How a folder is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,7 @@ pub fn open(path: &Path, options: Options) -> HomeResult<Arc<Embedded>> {
     let clock = clock.not_before(folder.opened_us());
     let notices = folder.notices().to_vec();
     let shared = Arc::new(Shared::default());
-    let work = Work::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));
+    let work = HomeThread::new(folder, (path.to_owned(), lock), options.sizes, clock, Arc::clone(&shared));
     let thread = thread::Builder::new().name("tidewire-home".to_owned()).spawn(move || {
         tidewire_sync::leave_signals();
         work.run();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidewire_backend::home::{HomeError, Teller};
 
 /// A call that waits until then.
-pub struct Waits<C, T> {
+pub struct ParkedCall<C, T> {
     pub call: C,
     pub until_us: u64,
     pub teller: Teller<T>,
@@ -13,15 +13,15 @@ pub struct Waits<C, T> {
 
 /// Lines of calls by what they wait for. Lines without news cost nothing.
 pub struct Parked<K, C, T> {
-    lines: BTreeMap<K, Line<C, T>>,
+    lines: BTreeMap<K, ParkedQueue<C, T>>,
     /// When the first wait of a line is over.
     ends: BTreeSet<(u64, K)>,
     /// Lines with news, or with a wait that is over.
     ready: BTreeSet<K>,
 }
 
-struct Line<C, T> {
-    waits: VecDeque<Waits<C, T>>,
+struct ParkedQueue<C, T> {
+    waits: VecDeque<ParkedCall<C, T>>,
     /// Its time in `ends`; `u64::MAX` while it is not in there.
     until_us: u64,
 }
@@ -32,9 +32,9 @@ impl<K: Ord + Clone, C, T> Parked<K, C, T> {
     }
 
     /// Takes a call in, which is looked at in this turn.
-    pub fn push(&mut self, key: K, waits: Waits<C, T>) {
+    pub fn push(&mut self, key: K, waits: ParkedCall<C, T>) {
         self.ready.insert(key.clone());
-        let line = self.lines.entry(key).or_insert_with(|| Line { waits: VecDeque::new(), until_us: u64::MAX });
+        let line = self.lines.entry(key).or_insert_with(|| ParkedQueue { waits: VecDeque::new(), until_us: u64::MAX });
         line.waits.push_back(waits);
     }
 
@@ -84,7 +84,7 @@ impl<K: Ord + Clone, C, T> Parked<K, C, T> {
     }
 
     /// Takes a line out.
-    pub fn take(&mut self, key: &K) -> Option<VecDeque<Waits<C, T>>> {
+    pub fn take(&mut self, key: &K) -> Option<VecDeque<ParkedCall<C, T>>> {
         let line = self.lines.remove(key)?;
         if line.until_us < u64::MAX {
             self.ends.remove(&(line.until_us, key.clone()));
@@ -93,12 +93,12 @@ impl<K: Ord + Clone, C, T> Parked<K, C, T> {
     }
 
     /// Lets calls wait on.
-    pub fn park(&mut self, key: K, waits: VecDeque<Waits<C, T>>) {
+    pub fn park(&mut self, key: K, waits: VecDeque<ParkedCall<C, T>>) {
         let Some(until_us) = waits.iter().map(|waits| waits.until_us).min() else { return };
         if until_us < u64::MAX {
             self.ends.insert((until_us, key.clone()));
         }
-        self.lines.insert(key, Line { waits, until_us });
+        self.lines.insert(key, ParkedQueue { waits, until_us });
     }
 
     /// When the next wait is over.

@@ -7,8 +7,8 @@ use tidewire_backend::home::{
     Changes, Delivery, Fetch, Grant, HomeError, HomeResult, Page, Read, Start, Teller, Watch,
 };
 
-use super::parked::{Parked, Waits};
-use super::work::{Doing, Shared};
+use super::home_thread::{CallContext, Shared};
+use super::parked::{Parked, ParkedCall};
 use crate::folder::Leased;
 
 type Consumer = (String, String);
@@ -31,17 +31,17 @@ impl Waiting {
 
     pub fn fetch(&mut self, consumer: Consumer, call: Fetch, now_us: u64, teller: Teller<Vec<Delivery>>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.fetches.push(consumer, Waits { call, until_us, teller });
+        self.fetches.push(consumer, ParkedCall { call, until_us, teller });
     }
 
     pub fn read(&mut self, stream: String, call: Read, now_us: u64, teller: Teller<Page>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.reads.push(stream, Waits { call, until_us, teller });
+        self.reads.push(stream, ParkedCall { call, until_us, teller });
     }
 
     pub fn watch(&mut self, bucket: String, call: Watch, now_us: u64, teller: Teller<Changes>) {
         let until_us = now_us.saturating_add(call.wait_us);
-        self.watches.push(bucket, Waits { call, until_us, teller });
+        self.watches.push(bucket, ParkedCall { call, until_us, teller });
     }
 
     /// A ticket for a call that may have to wait for a lease.
@@ -106,7 +106,7 @@ impl Waiting {
     }
 }
 
-impl Doing<'_> {
+impl CallContext<'_> {
     /// Answers with what is on the disk, at the latest when it is.
     pub fn show<T: Send + 'static>(&mut self, teller: Teller<T>, result: HomeResult<T>) {
         if self.folder.has_urgent() { self.keep(teller, result) } else { self.tell(teller, result) }

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use super::connecting::{Connected, silence};
 use super::envelope::{self, Envelope, What};
 use super::peer::{Outgoing, Peer, Work};
-use super::presence::{self, Presence, Says};
-use super::session::Heard;
+use super::presence::{self, Presence, PresenceKind};
+use super::session::Received;
 use super::{BridgeError, BridgeOptions, rand_token};
 
 /// How long it is waited for others that may be there, after the last one that was heard; and at most.
@@ -195,7 +195,7 @@ impl Cluster {
         peer.heard = Instant::now();
         self.touched.insert(number);
         let mut heard = peer.session.heard(&said, rest.len());
-        if heard == Heard::Broken {
+        if heard == Received::Broken {
             self.restart(number, "something that it said was lost, or it begins anew").await;
             if said.what != What::Open {
                 return;
@@ -204,12 +204,12 @@ impl Cluster {
             heard = peer.session.heard(&said, rest.len());
         }
         match heard {
-            Heard::Nothing | Heard::Broken => {}
-            Heard::Answer => self.open(number).await,
-            Heard::Asked => self.say(number, What::Ack).await,
-            Heard::Begun => self.begun(number).await,
-            Heard::Closed => self.forget(number, &String::from_utf8_lossy(rest)),
-            Heard::Frames { begun } => {
+            Received::Nothing | Received::Broken => {}
+            Received::Answer => self.open(number).await,
+            Received::Asked => self.say(number, What::Ack).await,
+            Received::Begun => self.begun(number).await,
+            Received::Closed => self.forget(number, &String::from_utf8_lossy(rest)),
+            Received::Frames { begun } => {
                 if begun {
                     self.begun(number).await;
                 }
@@ -277,7 +277,7 @@ impl Cluster {
         }
         let (number, says) = (about.number, about.says);
         let is_new = !self.peers.contains_key(&number);
-        if says == Says::Hello && about.name == self.me.name {
+        if says == PresenceKind::Hello && about.name == self.me.name {
             let mut payload = Vec::new();
             let said = Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
             said.put(&mut payload);
@@ -286,7 +286,7 @@ impl Cluster {
                 .await;
         }
         self.meet(about);
-        if is_new || says == Says::Hello {
+        if is_new || says == PresenceKind::Hello {
             self.open(number).await;
         }
         if let Some(peer) = self.peers.get_mut(&number) {
@@ -380,7 +380,7 @@ impl Cluster {
         if !self.was_up {
             return;
         }
-        let here = self.me.written(Says::Here);
+        let here = self.me.written(PresenceKind::Here);
         self.publish(Outgoing { subject: presence::SUBJECT.to_owned(), payload: here.into() }, None).await;
         let silent = |peer: &Peer| now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms);
         let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
@@ -484,7 +484,7 @@ impl Cluster {
     }
 
     async fn open(&mut self, number: u32) {
-        let about = self.me.written(Says::Here);
+        let about = self.me.written(PresenceKind::Here);
         let Some(peer) = self.peers.get_mut(&number) else { return };
         let message = peer.word(What::Open, &about);
         let away = self.away(number);
@@ -499,7 +499,7 @@ impl Cluster {
     }
 
     async fn say_hello(&mut self) {
-        let hello = self.me.written(Says::Hello);
+        let hello = self.me.written(PresenceKind::Hello);
         let message = Outgoing { subject: presence::SUBJECT.to_owned(), payload: hello.into() };
         self.publish(message, Some(format!("{}.{ALONE}", self.mine).into())).await;
         let numbers: Vec<u32> = self.peers.keys().copied().collect();

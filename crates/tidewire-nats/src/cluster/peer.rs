@@ -84,7 +84,7 @@ impl LocalFrameSink for PeerFeed {
 }
 
 /// The link of the hub that stands for a node.
-struct Standing {
+struct PeerLink {
     end: LocalEnd,
     feed: Arc<PeerFeed>,
 }
@@ -102,7 +102,7 @@ pub(super) struct Peer {
     /// It has said what it is subscribed to.
     pub told: bool,
     pub to: String,
-    standing: Option<Standing>,
+    standing: Option<PeerLink>,
     /// What the other side was told of subscriptions here, and under which ids.
     said: BTreeMap<InterestKey, u64>,
     keys: BTreeMap<u64, InterestKey>,
@@ -162,7 +162,7 @@ impl Peer {
         let weak: Weak<dyn LocalFrameSink> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn LocalFrameSink>));
         let end = hub.attach_remote(number, weak);
         end.write(&self.hello(frame_max));
-        self.standing = Some(Standing { end, feed });
+        self.standing = Some(PeerLink { end, feed });
     }
 
     /// What the node says to the hub first. It takes half of what it lets others open: the other half are its subscriptions.

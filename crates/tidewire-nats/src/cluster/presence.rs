@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 4_096;
 /// Whether somebody begins to listen, or has spoken before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Says {
+pub(super) enum PresenceKind {
     /// It begins: all others are to open a session with it.
     Hello,
     /// It is there.
@@ -24,7 +24,7 @@ pub(super) enum Says {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Presence {
     pub tidewire: u32,
-    pub says: Says,
+    pub says: PresenceKind,
     /// Chosen at random; nobody else has it.
     pub number: u32,
     pub name: String,
@@ -42,7 +42,7 @@ impl Presence {
     pub fn new(number: u32, name: &str) -> Self {
         Self {
             tidewire: VERSION,
-            says: Says::Here,
+            says: PresenceKind::Here,
             number,
             name: name.to_owned(),
             heartbeat_ms: limits::LINK_HEARTBEAT_MS.default,
@@ -53,7 +53,7 @@ impl Presence {
         }
     }
 
-    pub fn written(&self, says: Says) -> Vec<u8> {
+    pub fn written(&self, says: PresenceKind) -> Vec<u8> {
         serde_json::to_vec(&Self { says, ..self.clone() }).unwrap_or_default()
     }
 
@@ -84,14 +84,14 @@ mod tests {
     #[test]
     fn what_a_node_tells_is_read_by_others() {
         let node = Presence { name: "a \"b\"".to_owned(), features: "lz4".to_owned(), ..Presence::new(7, "x") };
-        let read = Presence::read(&node.written(Says::Hello));
-        assert_eq!(read, Some(Presence { says: Says::Hello, ..node }));
+        let read = Presence::read(&node.written(PresenceKind::Hello));
+        assert_eq!(read, Some(Presence { says: PresenceKind::Hello, ..node }));
     }
 
     #[test]
     fn what_is_out_of_limits_is_not() {
         let node = Presence::new(7, "x");
-        let written = |node: &Presence| node.written(Says::Here);
+        let written = |node: &Presence| node.written(PresenceKind::Here);
         assert!(Presence::read(&written(&node)).is_some());
         for wrong in [
             Presence { number: 0, ..node.clone() },

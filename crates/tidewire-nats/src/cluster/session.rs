@@ -25,7 +25,7 @@ pub(super) struct Session {
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Received {
     /// Nothing.
     Nothing,
     /// The other side is to be told the tokens.
@@ -92,42 +92,42 @@ impl Session {
     }
 
     /// Takes a message of the other side, with so many bytes behind the envelope.
-    pub fn heard(&mut self, said: &Envelope, bytes: usize) -> Heard {
+    pub fn heard(&mut self, said: &Envelope, bytes: usize) -> Received {
         if said.what == What::Open {
             return self.opened(said);
         }
         if self.theirs != Some(said.own) || said.other != self.own {
-            return Heard::Nothing;
+            return Received::Nothing;
         }
         let begun = !std::mem::replace(&mut self.open, true);
         let expected = self.received + u64::from(said.what == What::Frames);
         if said.sequence != expected || said.taken > self.sent_bytes || said.taken < self.acked_bytes {
-            return Heard::Broken;
+            return Received::Broken;
         }
         self.acked_bytes = said.taken;
         match said.what {
             What::Frames => {
                 self.received += 1;
                 self.taken_bytes += bytes as u64;
-                Heard::Frames { begun }
+                Received::Frames { begun }
             }
-            What::Ask => Heard::Asked,
-            What::Close => Heard::Closed,
-            What::Ack | What::Open if begun => Heard::Begun,
-            What::Ack | What::Open => Heard::Nothing,
+            What::Ask => Received::Asked,
+            What::Close => Received::Closed,
+            What::Ack | What::Open if begun => Received::Begun,
+            What::Ack | What::Open => Received::Nothing,
         }
     }
 
-    fn opened(&mut self, said: &Envelope) -> Heard {
+    fn opened(&mut self, said: &Envelope) -> Received {
         // Before it is open nothing was said with these tokens: it goes on with the other side's new one. If both began anew for each other, they would not end.
         if self.open && self.theirs != Some(said.own) {
-            return Heard::Broken;
+            return Received::Broken;
         }
         self.theirs = Some(said.own);
         if said.other != self.own {
-            return Heard::Answer;
+            return Received::Answer;
         }
-        if std::mem::replace(&mut self.open, true) { Heard::Nothing } else { Heard::Begun }
+        if std::mem::replace(&mut self.open, true) { Received::Nothing } else { Received::Begun }
     }
 }
 
@@ -137,16 +137,16 @@ mod tests {
 
     use super::*;
 
-    fn pass(from: &mut Session, to: &mut Session, what: What, bytes: usize) -> Heard {
+    fn pass(from: &mut Session, to: &mut Session, what: What, bytes: usize) -> Received {
         let said = from.say(what, bytes);
         to.heard(&said, bytes)
     }
 
     fn open() -> (Session, Session) {
         let (mut a, mut b) = (Session::new(1, 11), Session::new(2, 22));
-        assert_eq!(pass(&mut a, &mut b, What::Open, 0), Heard::Answer);
-        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Heard::Begun);
-        assert_eq!(pass(&mut a, &mut b, What::Frames, 10), Heard::Frames { begun: true });
+        assert_eq!(pass(&mut a, &mut b, What::Open, 0), Received::Answer);
+        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Received::Begun);
+        assert_eq!(pass(&mut a, &mut b, What::Frames, 10), Received::Frames { begun: true });
         (a, b)
     }
 
@@ -156,12 +156,12 @@ mod tests {
         let (mut to_a, mut to_b) = (VecDeque::from([b.say(What::Open, 0)]), VecDeque::from([a.say(What::Open, 0)]));
         for _ in 0..10 {
             if let Some(said) = to_a.pop_front()
-                && a.heard(&said, 0) == Heard::Answer
+                && a.heard(&said, 0) == Received::Answer
             {
                 to_b.push_back(a.say(What::Open, 0));
             }
             if let Some(said) = to_b.pop_front()
-                && b.heard(&said, 0) == Heard::Answer
+                && b.heard(&said, 0) == Received::Answer
             {
                 to_a.push_back(b.say(What::Open, 0));
             }
@@ -200,15 +200,15 @@ mod tests {
                     continue;
                 };
                 let mut heard = sides[at].heard(&said, 0);
-                if heard == Heard::Broken {
+                if heard == Received::Broken {
                     sides[at] = Session::new(at as u32 + 1, token);
                     token += 1;
                     ways[1 - at].push_back(sides[at].say(What::Open, 0));
-                    heard = if said.what == What::Open { sides[at].heard(&said, 0) } else { Heard::Nothing };
+                    heard = if said.what == What::Open { sides[at].heard(&said, 0) } else { Received::Nothing };
                 }
                 match heard {
-                    Heard::Answer => ways[1 - at].push_back(sides[at].say(What::Open, 0)),
-                    Heard::Begun | Heard::Frames { begun: true } => {
+                    Received::Answer => ways[1 - at].push_back(sides[at].say(What::Open, 0)),
+                    Received::Begun | Received::Frames { begun: true } => {
                         ways[1 - at].push_back(sides[at].say(What::Frames, 0))
                     }
                     _ => {}
@@ -223,10 +223,10 @@ mod tests {
     fn a_message_that_is_missing_breaks_the_session() {
         let (mut a, mut b) = open();
         a.say(What::Frames, 5);
-        assert_eq!(pass(&mut a, &mut b, What::Frames, 5), Heard::Broken);
+        assert_eq!(pass(&mut a, &mut b, What::Frames, 5), Received::Broken);
         let (mut a, mut b) = open();
         a.say(What::Frames, 5);
-        assert_eq!(pass(&mut a, &mut b, What::Ask, 0), Heard::Broken, "the last one is missed, too");
+        assert_eq!(pass(&mut a, &mut b, What::Ask, 0), Received::Broken, "the last one is missed, too");
     }
 
     #[test]
@@ -234,8 +234,8 @@ mod tests {
         let (mut a, _) = open();
         let late = a.say(What::Frames, 5);
         let mut b = Session::new(2, 23);
-        assert_eq!(b.heard(&late, 5), Heard::Nothing);
-        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Heard::Broken);
+        assert_eq!(b.heard(&late, 5), Received::Nothing);
+        assert_eq!(pass(&mut b, &mut a, What::Open, 0), Received::Broken);
     }
 
     #[test]
@@ -243,12 +243,12 @@ mod tests {
         let (mut a, mut b) = open();
         let (mut sent, part) = (10, 100_000);
         while a.room() > 0 {
-            assert_eq!(pass(&mut a, &mut b, What::Frames, part), Heard::Frames { begun: false });
+            assert_eq!(pass(&mut a, &mut b, What::Frames, part), Received::Frames { begun: false });
             sent += part as u64;
         }
         assert!(sent >= WINDOW && sent < WINDOW + part as u64);
         assert!(b.owes_ack());
-        assert_eq!(pass(&mut b, &mut a, What::Ack, 0), Heard::Nothing);
+        assert_eq!(pass(&mut b, &mut a, What::Ack, 0), Received::Nothing);
         assert!(!b.owes_ack());
         assert_eq!(a.room(), WINDOW);
     }
@@ -258,6 +258,6 @@ mod tests {
         let (mut a, mut b) = open();
         let mut said = b.say(What::Ack, 0);
         said.taken = 1_000_000;
-        assert_eq!(a.heard(&said, 0), Heard::Broken);
+        assert_eq!(a.heard(&said, 0), Received::Broken);
     }
 }

@@ -5,7 +5,7 @@ use std::vec;
 
 use tidewire_backend::home::{Ack, HomeError, HomeResult, NewMessage, Teller};
 
-use super::Room;
+use super::PublishPermit;
 
 /// One call, before anything of it was sent.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub messages: vec::IntoIter<NewMessage>,
     pub count: usize,
     teller: Teller<Vec<HomeResult<Ack>>>,
-    room: Room,
+    room: PublishPermit,
 }
 
 impl Job {
@@ -26,7 +26,7 @@ impl Job {
         messages: Vec<NewMessage>,
         whole: bool,
         teller: Teller<Vec<HomeResult<Ack>>>,
-        room: Room,
+        room: PublishPermit,
     ) -> Self {
         let count = messages.len();
         Self { stream: stream.to_owned(), whole, looked: false, messages: messages.into_iter(), count, teller, room }
@@ -57,7 +57,7 @@ struct Results {
     found: Vec<Option<HomeResult<Ack>>>,
     missing: usize,
     teller: Teller<Vec<HomeResult<Ack>>>,
-    room: Room,
+    room: PublishPermit,
 }
 
 /// Calls that were begun.

@@ -17,8 +17,8 @@ use tidewire_proto::generated::limits::{NATS_WAITING_BYTES, NATS_WAITING_MESSAGE
 use tokio::sync::{Notify, mpsc};
 
 use crate::connection::Connection;
-use crate::known::Streams;
 use crate::message::weight;
+use crate::stream_cache::Streams;
 
 use jobs::Job;
 
@@ -26,12 +26,12 @@ use jobs::Job;
 #[derive(Debug)]
 pub(crate) struct Publisher {
     jobs: mpsc::UnboundedSender<Job>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<PublishBudget>,
 }
 
 /// What was taken on and is not answered yet. The channel itself has no bound; this is it.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PublishBudget {
     messages: AtomicU64,
     bytes: AtomicU64,
     answered: Notify,
@@ -41,7 +41,7 @@ impl Publisher {
     /// Begins the task. Must be called within the runtime.
     pub async fn start(connection: Arc<Connection>, streams: Arc<Streams>) -> HomeResult<Self> {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let waiting = Arc::<Waiting>::default();
+        let waiting = Arc::<PublishBudget>::default();
         let task = task::Task::new(connection, streams, queue, Arc::clone(&waiting)).await?;
         tokio::spawn(task.run());
         Ok(Self { jobs, waiting })
@@ -65,7 +65,13 @@ impl Publisher {
             return Answer::ready(Err(connection.error(HomeErrorKind::Busy, words)));
         }
         let (teller, answer) = answer();
-        let job = Job::new(stream, messages, whole, teller, Room { waiting: Arc::clone(&self.waiting), count, bytes });
+        let job = Job::new(
+            stream,
+            messages,
+            whole,
+            teller,
+            PublishPermit { waiting: Arc::clone(&self.waiting), count, bytes },
+        );
         // A task that has ended drops the job, whose teller says that the home was closed.
         drop(self.jobs.send(job));
         answer
@@ -88,7 +94,7 @@ impl Publisher {
     }
 }
 
-impl Waiting {
+impl PublishBudget {
     fn take(&self, count: u64, bytes: u64) -> bool {
         let messages = self.messages.fetch_add(count, Ordering::Relaxed);
         let weight = self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -111,13 +117,13 @@ impl Waiting {
 
 /// The room that a call takes, until it is answered.
 #[derive(Debug)]
-pub(crate) struct Room {
-    waiting: Arc<Waiting>,
+pub(crate) struct PublishPermit {
+    waiting: Arc<PublishBudget>,
     count: u64,
     bytes: u64,
 }
 
-impl Drop for Room {
+impl Drop for PublishPermit {
     fn drop(&mut self) {
         self.waiting.give_back(self.count, self.bytes);
     }

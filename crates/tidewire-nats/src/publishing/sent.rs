@@ -7,7 +7,7 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::known::Known;
+use crate::stream_cache::CachedStream;
 
 /// A message on its way.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Sent {
     pub call: u64,
     pub index: usize,
     pub stream: Arc<str>,
-    pub known: Arc<Known>,
+    pub known: Arc<CachedStream>,
     pub subject: async_nats::Subject,
     pub headers: Option<HeaderMap>,
     pub payload: Bytes,

@@ -14,11 +14,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::clock;
 use crate::connection::Connection;
-use crate::known::{Known, Streams, kind};
 use crate::message;
 use crate::names;
+use crate::stream_cache::{CachedStream, Streams, kind};
 
-use super::Waiting;
+use super::PublishBudget;
 use super::jobs::{Begun, Job};
 use super::sent::{InFlight, Sent};
 
@@ -31,7 +31,7 @@ const BATCH_MESSAGES_MAX: usize = 1_000;
 
 /// What a server says of a message.
 #[derive(Deserialize)]
-struct Said<'a> {
+struct AckReply<'a> {
     #[serde(borrow, default)]
     stream: std::borrow::Cow<'a, str>,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct Current {
     call: u64,
     index: usize,
     stream: Arc<str>,
-    known: Arc<Known>,
+    known: Arc<CachedStream>,
     messages: std::vec::IntoIter<NewMessage>,
     /// Of a batch that is stored whole or not at all: its name, and how many messages it has.
     batch: Option<(String, usize)>,
@@ -65,7 +65,7 @@ pub(crate) struct Task {
     streams: Arc<Streams>,
     queue: mpsc::UnboundedReceiver<Job>,
     // Kept, so that its counters live as long as what they count.
-    _waiting: Arc<Waiting>,
+    _waiting: Arc<PublishBudget>,
     acks: Subscriber,
     inbox: String,
     lost: watch::Receiver<u64>,
@@ -81,8 +81,8 @@ pub(crate) struct Task {
     asked: HashSet<String>,
     /// Since when there is no connection.
     down_since: Option<Instant>,
-    found: mpsc::UnboundedSender<(String, HomeResult<Arc<Known>>)>,
-    finds: mpsc::UnboundedReceiver<(String, HomeResult<Arc<Known>>)>,
+    found: mpsc::UnboundedSender<(String, HomeResult<Arc<CachedStream>>)>,
+    finds: mpsc::UnboundedReceiver<(String, HomeResult<Arc<CachedStream>>)>,
     last_subject: (String, async_nats::Subject),
     unique: u64,
 }
@@ -92,7 +92,7 @@ impl Task {
         connection: Arc<Connection>,
         streams: Arc<Streams>,
         queue: mpsc::UnboundedReceiver<Job>,
-        waiting: Arc<Waiting>,
+        waiting: Arc<PublishBudget>,
     ) -> HomeResult<Self> {
         let inbox = connection.client.new_inbox();
         let acks = connection.client.subscribe(format!("{inbox}.*")).await;
@@ -198,7 +198,7 @@ impl Task {
     }
 
     /// A stream was looked up: its calls go on, or fail.
-    fn found(&mut self, stream: &str, known: HomeResult<Arc<Known>>) {
+    fn found(&mut self, stream: &str, known: HomeResult<Arc<CachedStream>>) {
         self.asked.remove(stream);
         let parked = self.parked.remove(stream).unwrap_or_default();
         match known {
@@ -215,7 +215,7 @@ impl Task {
         }
     }
 
-    fn open(&mut self, job: Job, known: Arc<Known>) {
+    fn open(&mut self, job: Job, known: Arc<CachedStream>) {
         let (stream, whole, count) = (Arc::<str>::from(&*job.stream), job.whole, job.count);
         if whole && let Err(error) = self.batch_allowed(&known, &job) {
             job.fail(error);
@@ -231,7 +231,7 @@ impl Task {
     }
 
     /// A batch is stored whole or not at all: what can be known to be wrong is refused before anything is sent.
-    fn batch_allowed(&self, known: &Known, job: &Job) -> HomeResult<()> {
+    fn batch_allowed(&self, known: &CachedStream, job: &Job) -> HomeResult<()> {
         let refuse = |kind, words: &str| Err(self.connection.error(kind, words));
         if !known.batches {
             let words = "whole: the stream takes no batches: create it anew on nats-server 2.12 or newer";
@@ -244,7 +244,7 @@ impl Task {
         Ok(())
     }
 
-    fn batch_fits(&self, known: &Known, job: &Job) -> HomeResult<()> {
+    fn batch_fits(&self, known: &CachedStream, job: &Job) -> HomeResult<()> {
         for message in job.messages.as_slice() {
             self.check(known, &job.stream, message)?;
             message::headers(message, known.dedupe)?;
@@ -278,7 +278,7 @@ impl Task {
         call: u64,
         index: usize,
         stream: Arc<str>,
-        known: Arc<Known>,
+        known: Arc<CachedStream>,
         message: NewMessage,
         batch: Option<(String, usize)>,
     ) -> HomeResult<Option<Sent>> {
@@ -333,7 +333,7 @@ impl Task {
         self.last_subject.1.clone()
     }
 
-    fn check(&self, known: &Known, stream: &str, message: &NewMessage) -> HomeResult<()> {
+    fn check(&self, known: &CachedStream, stream: &str, message: &NewMessage) -> HomeResult<()> {
         let refuse = |kind, words: String| Err(self.connection.error(kind, &words));
         if !known.takes(message.subject.as_str()) {
             return Err(known.takes_not(&self.connection, stream, message.subject.as_str()));
@@ -398,7 +398,7 @@ impl Task {
             self.send_again(sent);
             return;
         }
-        let Ok(said) = serde_json::from_slice::<Said<'_>>(&message.payload) else {
+        let Ok(said) = serde_json::from_slice::<AckReply<'_>>(&message.payload) else {
             let words = "what it answers to a message can't be read: look whether a service takes the same subject";
             self.finish(&sent, Err(self.connection.error(HomeErrorKind::Foreign, words)));
             return;
@@ -507,6 +507,6 @@ impl Task {
 }
 
 /// True if a call can be sent as far as is known. Streams change: one that seems not to fit is looked up before it is refused.
-fn fits(known: &Known, job: &Job) -> bool {
+fn fits(known: &CachedStream, job: &Job) -> bool {
     job.messages.as_slice().iter().all(|message| known.takes(message.subject.as_str()))
 }

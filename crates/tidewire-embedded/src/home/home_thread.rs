@@ -22,7 +22,7 @@ const LONGEST_WAIT_US: u64 = 3_600_000_000;
 const REOPEN_EVERY_US: u64 = 500_000;
 
 /// Something to be done with the folder, or told why that can't be.
-pub type Call = Box<dyn FnOnce(HomeResult<&mut Doing<'_>>) + Send>;
+pub type Call = Box<dyn FnOnce(HomeResult<&mut CallContext<'_>>) + Send>;
 /// Something to be told, once the folder was synced, or could not be.
 type Told = Box<dyn FnOnce(HomeResult<()>) + Send>;
 
@@ -106,7 +106,7 @@ impl Shared {
 }
 
 /// What a call does its work with.
-pub struct Doing<'a> {
+pub struct CallContext<'a> {
     /// The folder.
     pub folder: &'a mut Folder,
     /// Calls that wait for something.
@@ -122,7 +122,7 @@ pub struct Doing<'a> {
 }
 
 /// The thread.
-pub struct Work {
+pub struct HomeThread {
     /// None: it could not be written, and was not opened anew yet.
     folder: Option<Folder>,
     /// Why it can't be used.
@@ -138,7 +138,7 @@ pub struct Work {
     lock: File,
 }
 
-impl Work {
+impl HomeThread {
     pub fn new(folder: Folder, (path, lock): (PathBuf, File), sizes: Sizes, clock: Clock, shared: Arc<Shared>) -> Self {
         let waiting = Waiting::new(Arc::clone(&shared));
         let retire_at_us = clock.now_us() + RETIRE_EVERY_US;
@@ -212,7 +212,7 @@ impl Work {
         let (mut soon, mut synced) = (Vec::new(), Vec::new());
         let waiting = &mut self.waiting;
         let wall_us = Clock::wall_us();
-        let mut doing = Doing { folder, waiting, now_us, wall_us, soon: &mut soon, synced: &mut synced };
+        let mut doing = CallContext { folder, waiting, now_us, wall_us, soon: &mut soon, synced: &mut synced };
         for call in calls.drain(..) {
             call(Ok(&mut doing));
         }

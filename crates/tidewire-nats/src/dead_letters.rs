@@ -12,7 +12,7 @@ use tidewire_backend::home::{DeadLetter, Fault, HomeErrorKind, HomeResult};
 use crate::clock;
 use crate::connection::Failure;
 use crate::cursor::{From, Selection, scan};
-use crate::message::{self, Place};
+use crate::message::{self, AckSubject};
 use crate::names;
 use crate::shared::Shared;
 
@@ -21,7 +21,7 @@ const TEXT_MAX: usize = 256 * 1_024;
 
 /// A dead letter as it is kept.
 #[derive(Debug)]
-struct Kept {
+struct StoredDeadLetter {
     /// Its place in the stream of dead letters.
     at: u64,
     deliveries: u32,
@@ -141,7 +141,7 @@ pub(crate) async fn discard(shared: &Shared, stream: &str, consumer: &str, seque
     Ok(count)
 }
 
-async fn forget(shared: &Shared, stream: &str, entries: &[Kept]) -> HomeResult<()> {
+async fn forget(shared: &Shared, stream: &str, entries: &[StoredDeadLetter]) -> HomeResult<()> {
     let dead = names::dead(stream);
     for entry in entries {
         let body = json!({"seq": entry.at, "no_erase": true});
@@ -155,11 +155,11 @@ async fn forget(shared: &Shared, stream: &str, entries: &[Kept]) -> HomeResult<(
 }
 
 /// Every dead letter of a consumer by its sequence; of one that was kept twice, the newest last.
-async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeMap<u64, Vec<Kept>>> {
+async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeMap<u64, Vec<StoredDeadLetter>>> {
     let settings = shared.consumers.settings(shared, stream, consumer).await?;
     let filter = vec![names::dead_subject(stream, consumer), names::given_up(stream, consumer)];
     let selection = Selection { stream: names::dead(stream), filter };
-    let mut found = BTreeMap::<u64, Vec<Kept>>::new();
+    let mut found = BTreeMap::<u64, Vec<StoredDeadLetter>>::new();
     let wait = format!("no ack within {} s", settings.ack_wait_us as f64 / 1e6);
     let scanned = scan(&shared.connection, &selection, From::Sequence(1), |place, message| {
         if let Some((sequence, kept)) = read(place, &message, &wait) {
@@ -175,10 +175,10 @@ async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeM
     }
 }
 
-fn read(place: Place, message: &Message, no_ack: &str) -> Option<(u64, Kept)> {
+fn read(place: AckSubject, message: &Message, no_ack: &str) -> Option<(u64, StoredDeadLetter)> {
     let entry: Value = serde_json::from_slice(&message.payload).ok()?;
     let text = |name: &str, missing: &str| entry[name].as_str().unwrap_or(missing).to_owned();
-    let kept = Kept {
+    let kept = StoredDeadLetter {
         at: place.sequence,
         deliveries: entry["deliveries"].as_u64()? as u32,
         dead_at_us: entry["dead_at_us"].as_u64().unwrap_or(place.time_us),

@@ -13,7 +13,7 @@ use crate::streams::DEDUPE;
 
 /// A stream as its server has it, as far as publishing and reading need it.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedStream {
     /// What users may publish to.
     pub subjects: Vec<Pattern>,
     /// Whether ids are looked at.
@@ -33,11 +33,11 @@ pub(crate) struct Known {
 /// Streams that were looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    known: Mutex<HashMap<String, Arc<Known>>>,
+    known: Mutex<HashMap<String, Arc<CachedStream>>>,
 }
 
 impl Streams {
-    pub fn get(&self, stream: &str) -> Option<Arc<Known>> {
+    pub fn get(&self, stream: &str) -> Option<Arc<CachedStream>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(stream).cloned()
     }
 
@@ -46,14 +46,14 @@ impl Streams {
     }
 
     /// Takes over what the server says of a stream.
-    pub fn learn(&self, connection: &Connection, stream: &str, info: &Value) -> Arc<Known> {
-        let known = Arc::new(Known::read(connection, stream, &info["config"]));
+    pub fn learn(&self, connection: &Connection, stream: &str, info: &Value) -> Arc<CachedStream> {
+        let known = Arc::new(CachedStream::read(connection, stream, &info["config"]));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.to_owned(), Arc::clone(&known));
         known
     }
 
     /// What is known of a stream; asks if nothing is.
-    pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<Known>> {
+    pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         match self.get(stream) {
             Some(known) => Ok(known),
             None => self.look(connection, stream).await,
@@ -61,7 +61,7 @@ impl Streams {
     }
 
     /// Asks the server for a stream.
-    pub async fn look(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<Known>> {
+    pub async fn look(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         let found = connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await;
         match found {
             Ok(info) => Ok(self.learn(connection, stream, &info)),
@@ -76,7 +76,7 @@ impl Streams {
     }
 }
 
-impl Known {
+impl CachedStream {
     pub fn read(connection: &Connection, stream: &str, config: &Value) -> Self {
         let texts = config["subjects"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let all: Vec<_> = texts.collect();

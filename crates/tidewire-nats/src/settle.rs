@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
-use crate::dead;
+use crate::dead_letters;
 use crate::shared::Shared;
 
 /// Deliveries of one consumer that are noted. A consumer has fewer out, if it is one of ours.
@@ -22,7 +22,7 @@ const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// A delivery that is out.
 #[derive(Clone, Debug)]
-pub(crate) struct Handed {
+pub(crate) struct OutstandingDelivery {
     /// What it is settled by.
     pub ticket: u64,
     pub delivery: u32,
@@ -35,19 +35,19 @@ type Of = (String, String);
 
 /// Deliveries that are out, by consumer and sequence, and subscriptions for the server's answers.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
-    handed: Mutex<HashMap<Of, BTreeMap<u64, Handed>>>,
+pub(crate) struct OutstandingDeliveries {
+    handed: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
     tickets: AtomicU64,
     boxes: Mutex<Vec<Answers>>,
 }
 
-impl Out {
+impl OutstandingDeliveries {
     /// A ticket that no other delivery has.
     pub fn ticket(&self) -> u64 {
         self.tickets.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, Handed)>) {
+    pub fn note(&self, stream: &str, consumer: &str, handed: Vec<(u64, OutstandingDelivery)>) {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
         out.extend(handed);
@@ -57,7 +57,7 @@ impl Out {
     }
 
     /// Takes a delivery that is out. None: it was settled, or the event was delivered again.
-    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<Handed> {
+    pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<OutstandingDelivery> {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
         if out.get(&sequence)?.ticket != ticket {
@@ -104,7 +104,7 @@ pub(crate) mod how {
 struct Step {
     at: usize,
     sequence: u64,
-    handed: Handed,
+    handed: OutstandingDelivery,
     said: Bytes,
     /// It is not out any more afterwards.
     last: bool,
@@ -151,8 +151,8 @@ pub(crate) async fn settle(
     Ok(results)
 }
 
-impl Out {
-    fn put_back(&self, stream: &str, consumer: &str, sequence: u64, handed: Handed) {
+impl OutstandingDeliveries {
+    fn put_back(&self, stream: &str, consumer: &str, sequence: u64, handed: OutstandingDelivery) {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.entry((stream.to_owned(), consumer.to_owned())).or_default();
         out.entry(sequence).or_insert(handed);
@@ -170,7 +170,7 @@ async fn said(
 ) -> HomeResult<(Bytes, bool)> {
     let keep = async |reason: &str, fault: Option<Fault>| {
         let fault = fault.unwrap_or_default();
-        dead::keep(shared, stream, &settings.name, sequence, delivery, reason, &fault).await
+        dead_letters::keep(shared, stream, &settings.name, sequence, delivery, reason, &fault).await
     };
     match how {
         Settlement::Ack => Ok((how::ACK, true)),
