@@ -16,11 +16,11 @@ use crate::headers::{check_json, passed, stream_form, timeout, trace};
 use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{Asked, only};
+use crate::routes::{RequestHead, only};
 use crate::server::Shared;
 use crate::streams;
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     let [_, service, method] = asked.path.as_slice() else {
         return Err(Problem::nothing("path: a call is POST /services/NAME/METHOD"));
     };
@@ -63,7 +63,7 @@ pub(crate) fn client(
     caller: &Caller,
     service: &Service,
     method: &MethodInfo,
-    asked: &Asked,
+    asked: &RequestHead,
 ) -> Result<Client, Problem> {
     let instance = caller.instance(&shared.access, service, &method.name)?;
     let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, &asked.headers)?;

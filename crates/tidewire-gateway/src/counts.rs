@@ -113,9 +113,9 @@ fn locked<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// One of as many as a limit allows, until it is dropped.
-pub(crate) struct Taken<'a>(&'a AtomicUsize, usize);
+pub(crate) struct LimitPermit<'a>(&'a AtomicUsize, usize);
 
-impl<'a> Taken<'a> {
+impl<'a> LimitPermit<'a> {
     /// Takes so many, if there is room for them.
     pub fn some(counter: &'a AtomicUsize, many: usize, most: usize) -> Option<Self> {
         let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
@@ -125,7 +125,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for LimitPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }

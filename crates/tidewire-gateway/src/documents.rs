@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use crate::answer::{Answer, Body, answer as of_type, json};
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::routes::{Asked, only};
+use crate::routes::{RequestHead, only};
 use crate::server::Shared;
 use crate::{metrics, openapi};
 
@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("page/page.css");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Problem> {
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead) -> Result<Answer, Problem> {
     if let Some(("files", parts)) = asked.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
         only(asked, &[Method::GET])?;
         return shared.files.answer(parts).ok_or_else(|| Problem::nothing("path: there is no file of this name"));

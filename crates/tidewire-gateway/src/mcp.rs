@@ -20,7 +20,7 @@ use crate::headers::check_json;
 use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{Asked, only};
+use crate::routes::{RequestHead, only};
 use crate::server::Shared;
 use crate::streams::collected;
 
@@ -54,7 +54,7 @@ struct Call<'a> {
 /// Why a request of the protocol itself fails.
 struct Fault(i32, String);
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     if asked.path.len() != 1 {
         return Err(Problem::nothing("path: the tools are at /mcp"));
     }
@@ -165,7 +165,7 @@ fn tool(name: &str, method: &MethodInfo) -> Json {
 async fn called(
     shared: &Arc<Shared>,
     caller: &Caller,
-    asked: &Asked,
+    asked: &RequestHead,
     params: Option<&RawValue>,
 ) -> Result<Result<Json, Fault>, Problem> {
     let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());

@@ -9,18 +9,18 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::counts::Taken;
+use crate::counts::LimitPermit;
 use crate::problem::Problem;
 use crate::server::Shared;
 
 /// A body, and its place among those that are held.
-pub(crate) struct Held<'a> {
+pub(crate) struct BufferedBody<'a> {
     pub bytes: Bytes,
-    _place: Vec<Taken<'a>>,
+    _place: Vec<LimitPermit<'a>>,
 }
 
 /// Reads a body whole.
-pub(crate) async fn read(shared: &Shared, body: Incoming) -> Result<Held<'_>, Problem> {
+pub(crate) async fn read(shared: &Shared, body: Incoming) -> Result<BufferedBody<'_>, Problem> {
     let limits = &shared.options.limits;
     let (most, all) = (limits.body_bytes, limits.bodies_bytes);
     if body.size_hint().lower() > most as u64 {
@@ -36,7 +36,7 @@ pub(crate) async fn read(shared: &Shared, body: Incoming) -> Result<Held<'_>, Pr
     }
 }
 
-async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize) -> Result<Held<'_>, Problem> {
+async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize) -> Result<BufferedBody<'_>, Problem> {
     let (mut first, mut more, mut place) = (Bytes::new(), BytesMut::new(), Vec::new());
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| Problem::invalid("the body did not come whole").last())?;
@@ -44,7 +44,7 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize)
         if first.len() + more.len() + data.len() > most {
             return Err(too_long(most));
         }
-        let taken = Taken::some(&shared.counting.bodies_bytes, data.len(), all).ok_or_else(|| {
+        let taken = LimitPermit::some(&shared.counting.bodies_bytes, data.len(), all).ok_or_else(|| {
             Problem::new(
                 ErrorCode::LimitExceeded,
                 format!("http_bodies_bytes={all}: too many bodies are held: try again later"),
@@ -60,7 +60,7 @@ async fn collected(shared: &Shared, mut body: Incoming, most: usize, all: usize)
         more.extend_from_slice(&data);
     }
     let bytes = if more.is_empty() { first } else { more.freeze() };
-    Ok(Held { bytes, _place: place })
+    Ok(BufferedBody { bytes, _place: place })
 }
 
 fn too_long(most: usize) -> Problem {

@@ -23,7 +23,7 @@ use crate::server::Shared;
 use crate::{calls, documents, mcp, subjects};
 
 /// A request without its body.
-pub(crate) struct Asked {
+pub(crate) struct RequestHead {
     pub method: Method,
     /// The parts of its path, decoded.
     pub path: Vec<String>,
@@ -81,7 +81,7 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
 }
 
 /// What must hold for every request.
-fn checked(shared: &Shared, parts: Parts) -> Result<Asked, Problem> {
+fn checked(shared: &Shared, parts: Parts) -> Result<RequestHead, Problem> {
     let headers = &parts.headers;
     let authority = authority(&parts)?;
     if shared.is_open() && !is_plain(&authority) && !shared.options.hosts.iter().any(|host| host == host_of(&authority))
@@ -99,7 +99,7 @@ fn checked(shared: &Shared, parts: Parts) -> Result<Asked, Problem> {
     let path = parts.uri.path().split('/').skip(1).map(decoded).collect::<Option<Vec<_>>>();
     let path = path.ok_or_else(|| Problem::invalid("the path is not percent-encoded UTF-8"))?;
     let query = parts.uri.query().unwrap_or_default().to_owned();
-    Ok(Asked { method: parts.method, path, query, headers: parts.headers })
+    Ok(RequestHead { method: parts.method, path, query, headers: parts.headers })
 }
 
 /// The one name under which the client reached the gateway.
@@ -137,7 +137,7 @@ fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap)
 }
 
 /// Answers a browser that asks before it sends a request of a page.
-fn preflight(asked: &Asked) -> Option<Answer> {
+fn preflight(asked: &RequestHead) -> Option<Answer> {
     if asked.method != Method::OPTIONS || !asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
         return None;
     }
@@ -150,7 +150,7 @@ fn preflight(asked: &Asked) -> Option<Answer> {
 }
 
 /// Refuses other methods than those that there are.
-pub(crate) fn only(asked: &Asked, methods: &[Method]) -> Result<(), Problem> {
+pub(crate) fn only(asked: &RequestHead, methods: &[Method]) -> Result<(), Problem> {
     let is_head = asked.method == Method::HEAD && methods.contains(&Method::GET);
     if is_head || methods.contains(&asked.method) {
         return Ok(());

@@ -64,7 +64,7 @@ pub(crate) async fn begin(
     form: StreamForm,
     patience: Duration,
 ) -> Result<Answer, Problem> {
-    let place = Place::take(shared)?;
+    let place = StreamPermit::take(shared)?;
     let mut first = Vec::new();
     let mut late = pin!(sleep(patience));
     let begun = poll_fn(|context| {
@@ -78,7 +78,7 @@ pub(crate) async fn begin(
         Some(Ok(())) => false,
         None => true,
     };
-    let mut written = Written { out: Vec::with_capacity(256), form, items: 0 };
+    let mut written = OutputBuffer { out: Vec::with_capacity(256), form, items: 0 };
     if !first.is_empty() {
         written.item(|out| out.append(&mut first));
     }
@@ -124,9 +124,9 @@ pub(crate) async fn collected(mut items: Items<Value>) -> Result<Vec<u8>, Proble
 }
 
 /// A place among the streams that are open.
-struct Place(Arc<Shared>);
+struct StreamPermit(Arc<Shared>);
 
-impl Place {
+impl StreamPermit {
     fn take(shared: &Arc<Shared>) -> Result<Self, Problem> {
         let most = shared.options.limits.streams;
         let more = |open: usize| (open < most).then_some(open + 1);
@@ -140,7 +140,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.0.counting.streams.fetch_sub(1, Ordering::Relaxed);
     }
@@ -170,11 +170,11 @@ enum State {
 
 struct Parts<S> {
     source: S,
-    written: Written,
+    written: OutputBuffer,
     state: State,
     beat: Pin<Box<Sleep>>,
     ending: Ending,
-    _place: Place,
+    _place: StreamPermit,
 }
 
 impl<S: Source> Stream for Parts<S> {
@@ -253,13 +253,13 @@ impl<S: Source> Parts<S> {
 }
 
 /// What is written and not yet handed over.
-struct Written {
+struct OutputBuffer {
     out: Vec<u8>,
     form: StreamForm,
     items: u64,
 }
 
-impl Written {
+impl OutputBuffer {
     fn item(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.try_item(|out| {
             write(out);

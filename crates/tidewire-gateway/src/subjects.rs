@@ -17,14 +17,14 @@ use crate::headers::{check_json, passed, stream_form};
 use crate::json::{value, write_json};
 use crate::problem::Problem;
 use crate::request;
-use crate::routes::{Asked, only};
+use crate::routes::{RequestHead, only};
 use crate::server::Shared;
 use crate::streams::{Source, begin};
 
 /// Messages that wait for one client; further ones are dropped.
 const WAITING: usize = 256;
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) -> Result<Answer, Problem> {
+pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
     let [_, subject] = asked.path.as_slice() else {
         return Err(Problem::nothing("path: publish with POST, subscribe with GET on /subjects/SUBJECT"));
     };
@@ -47,7 +47,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &Asked, body: Incoming) 
 
 async fn publish(
     shared: &Arc<Shared>,
-    asked: &Asked,
+    asked: &RequestHead,
     caller: &Caller,
     subject: &str,
     body: Incoming,

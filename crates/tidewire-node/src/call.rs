@@ -10,12 +10,12 @@ use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 
+use crate::delay::Delay;
 use crate::error::Error;
-use crate::finding::Finding;
-use crate::pause::Pause;
+use crate::instance_lookup::InstanceLookup;
 use crate::pending::wait;
-use crate::place::{Outcome, Place};
-use crate::shot::Shot;
+use crate::prepared_call::PreparedCall;
+use crate::reply_slot::{CallOutcome, ReplySlot};
 use crate::values;
 
 /// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
@@ -25,25 +25,25 @@ use crate::values;
 #[must_use = "dropping a call cancels it"]
 pub struct Call<T> {
     /// None: it could not be sent, or has been answered.
-    shot: Option<Shot>,
+    shot: Option<PreparedCall>,
     problem: Option<Error>,
-    place: Arc<Place>,
+    place: Arc<ReplySlot>,
     /// None: it is not under way now.
     key: Option<CallKey>,
     /// Before the next attempt.
-    pause: Option<Pause>,
+    pause: Option<Delay>,
     /// A subscriber of this node has it, and nothing is sent.
     is_here: bool,
     /// It is not known yet where it goes.
-    finding: Option<Finding>,
+    finding: Option<InstanceLookup>,
     /// The result, while streams are dropped that the call has given.
-    result: Option<Outcome>,
+    result: Option<CallOutcome>,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Call<T> {
-    pub(crate) fn begin(shot: Result<Shot, Error>) -> Self {
+    pub(crate) fn begin(shot: Result<PreparedCall, Error>) -> Self {
         let (shot, problem) = match shot {
             Ok(shot) => (Some(shot), None),
             Err(problem) => (None, Some(problem)),
@@ -67,7 +67,7 @@ impl<T> Call<T> {
     }
 
     /// A request that a subscriber of this node has.
-    pub(crate) fn here(shot: Shot, place: Arc<Place>) -> Self {
+    pub(crate) fn here(shot: PreparedCall, place: Arc<ReplySlot>) -> Self {
         Self {
             shot: Some(shot),
             problem: None,
@@ -87,7 +87,7 @@ impl<T> Call<T> {
         let waiting = Arc::clone(&self.place) as Arc<dyn ReplyWaiter>;
         if !shot.is_found() {
             self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
-            self.finding = Some(Finding::begin(shot, 0, waiting)?);
+            self.finding = Some(InstanceLookup::begin(shot, 0, waiting)?);
             return Ok(());
         }
         let sent = shot.send(0, waiting);
@@ -109,7 +109,7 @@ impl<T> Call<T> {
             // A link that is lost is waited for.
             return shot.lost(&core);
         }
-        self.pause = shot.nobody(&core).map(|wait| Pause::begin(&core.runner, wait));
+        self.pause = shot.nobody(&core).map(|wait| Delay::begin(&core.runner, wait));
         self.pause.is_some()
     }
 
@@ -149,7 +149,7 @@ impl<T> Call<T> {
 
     /// Ends the search for where it goes.
     fn take_back(&mut self) {
-        if let Some((shot, key)) = self.finding.take().and_then(Finding::take_back) {
+        if let Some((shot, key)) = self.finding.take().and_then(InstanceLookup::take_back) {
             (self.shot, self.key) = (Some(shot), key);
         }
     }
@@ -165,7 +165,7 @@ impl<T> Call<T> {
     }
 
     fn is_handed_over_late(&self) -> bool {
-        self.finding.as_ref().is_some_and(Finding::is_under_way)
+        self.finding.as_ref().is_some_and(InstanceLookup::is_under_way)
     }
 
     /// Ready when it was handed over by whoever has sent it.
@@ -191,18 +191,18 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     /// What has become of it, unless the call is to be made again.
-    fn settled(&mut self, outcome: Outcome) -> Option<Outcome> {
+    fn settled(&mut self, outcome: CallOutcome) -> Option<CallOutcome> {
         self.take_back();
         let Some(shot) = &mut self.shot else { return Some(outcome) };
-        if let (Outcome::Late, Some(key), Ok(core)) = (&outcome, self.key, shot.core()) {
+        if let (CallOutcome::Late, Some(key), Ok(core)) = (&outcome, self.key, shot.core()) {
             core.link.cancel(key);
         }
-        if matches!(outcome, Outcome::Late) && self.key.is_none() && shot.was_lost() {
+        if matches!(outcome, CallOutcome::Late) && self.key.is_none() && shot.was_lost() {
             // It has not been sent again.
-            return Some(Outcome::Failed(ErrorCode::LinkLost.number(), None));
+            return Some(CallOutcome::Failed(ErrorCode::LinkLost.number(), None));
         }
         self.key = None;
-        let Outcome::Failed(number, _) = outcome else { return Some(outcome) };
+        let CallOutcome::Failed(number, _) = outcome else { return Some(outcome) };
         if !shot.is_found_elsewhere(number) && !self.goes_on(number, true) {
             return Some(outcome);
         }
@@ -223,20 +223,20 @@ impl<T: DeserializeOwned> Call<T> {
         Poll::Ready(result)
     }
 
-    fn ended(&mut self, outcome: Outcome) -> Result<T, Error> {
+    fn ended(&mut self, outcome: CallOutcome) -> Result<T, Error> {
         let title = self.shot.as_ref().map_or("call", |shot| &shot.title);
         match outcome {
-            Outcome::Replied(mut payload) => match &self.shot {
+            CallOutcome::Replied(mut payload) => match &self.shot {
                 Some(shot) => values::read_for(&shot.core()?.objects, title, payload.input()),
                 None => values::read(title, payload.input()),
             },
-            Outcome::Failed(number, Some(payload)) => Err(match &self.shot {
+            CallOutcome::Failed(number, Some(payload)) => Err(match &self.shot {
                 Some(shot) => shot.told(number, payload.bytes()),
                 None => Error::told(title, number, payload.bytes()),
             }),
-            Outcome::Failed(_, None) => Err(Error::lost(title)),
-            Outcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),
-            Outcome::Late => Err(Error::late(title, self.place.last_alive())),
+            CallOutcome::Failed(_, None) => Err(Error::lost(title)),
+            CallOutcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),
+            CallOutcome::Late => Err(Error::late(title, self.place.last_alive())),
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::context::{Context, ORIGIN, PUBLIC, TRACE, USER};
 use crate::core::Core;
 use crate::discovery::listed;
 use crate::error::Error;
-use crate::items::Items;
+use crate::item_stream::Items;
 use crate::names;
 use crate::pending::Pending;
-use crate::shot::{Aim, Shot};
+use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::references::within;
 use crate::values::{Blob, Writer};
 
@@ -314,25 +314,25 @@ impl Client {
         method: &str,
         arguments: &(impl Serialize + ?Sized),
         timeout: Option<Duration>,
-    ) -> Result<Shot, Error> {
+    ) -> Result<PreparedCall, Error> {
         let blob = within(Some(&self.core.objects), || Writer::arguments(arguments));
         let blob = blob.map_err(|wrong| Error::of_value(&self.title(method), wrong))?;
         self.shot_of(method, blob, timeout)
     }
 
-    fn shot_of(&self, method: &str, blob: Blob, timeout: Option<Duration>) -> Result<Shot, Error> {
+    fn shot_of(&self, method: &str, blob: Blob, timeout: Option<Duration>) -> Result<PreparedCall, Error> {
         names::token("method", method)?;
         let aim = self.aim(method, &blob);
-        Shot::new(&self.core, aim, self.title(method), blob, &self.options, self.options.deadline(timeout))
+        PreparedCall::new(&self.core, aim, self.title(method), blob, &self.options, self.options.deadline(timeout))
     }
 
-    fn aim(&self, method: &str, blob: &Blob) -> Aim {
+    fn aim(&self, method: &str, blob: &Blob) -> CallTarget {
         let (service, instance) = (&self.service, &self.options.instance);
         if !blob.offered.is_empty() || self.options.choice == Choice::LowestLatency {
             let (service, instance) = (Arc::clone(service), instance.clone());
-            return Aim::Service { service, method: method.to_owned(), instance };
+            return CallTarget::Service { service, method: method.to_owned(), instance };
         }
-        Aim::Subject(match instance {
+        CallTarget::Subject(match instance {
             Some(instance) => format!("svc.{service}.{instance}.{method}"),
             None => format!("svc.{service}.{method}"),
         })

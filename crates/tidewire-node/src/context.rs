@@ -11,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::client::Priority;
 use crate::discovery::Visibility;
 use crate::error::Error;
-use crate::exchanging::{Ended, Exchanging};
+use crate::inbound_call::{Ended, InboundCallState};
 use crate::names::random_hex;
 use crate::streams::Lease;
 
@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     pub deadline: Option<Instant>,
     pub headers: BTreeMap<String, String>,
     pub lane: usize,
-    pub exchange: Arc<Exchanging>,
+    pub exchange: Arc<InboundCallState>,
     pub trace: OnceLock<String>,
     pub origin: Visibility,
     /// On whose behalf, where a gateway says so.

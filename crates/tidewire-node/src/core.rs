@@ -13,15 +13,15 @@ use tidewire_link::{HubHandle, Link, Listening, Runtime};
 use crate::directory::Directory;
 use crate::discovery::Skipped;
 use crate::error::Error;
-use crate::host::Host;
-use crate::local::Local;
+use crate::instance::ServiceInstance;
+use crate::local_subscriptions::LocalSubscriptions;
 use crate::objects::Objects;
 use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
-use crate::place::{Outcome, Place};
-use crate::serving::Kept;
-use crate::single;
-use crate::streams::{Home, Leaving};
+use crate::reply_slot::{CallOutcome, ReplySlot};
+use crate::serving::ServedRecord;
+use crate::single_active;
+use crate::streams::{Home, StopSignal};
 
 /// A node.
 pub(crate) struct Core {
@@ -33,9 +33,9 @@ pub(crate) struct Core {
     /// Whether the node has opened the home, and closes it.
     pub owns_home: bool,
     /// What calls of other nodes look at that wait for something in the home.
-    pub leaving: Arc<Leaving>,
+    pub leaving: Arc<StopSignal>,
     pub runner: Arc<Runner>,
-    pub local: Local,
+    pub local: LocalSubscriptions,
     pub objects: Arc<Objects>,
     pub directory: Directory,
     /// What was announced here and is of no use.
@@ -43,9 +43,9 @@ pub(crate) struct Core {
     /// Woken when the link is back.
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
-    pub served: Mutex<BTreeMap<u64, Kept>>,
+    pub served: Mutex<BTreeMap<u64, ServedRecord>>,
     /// Instances that are active one at a time, or stand by.
-    pub singles: Mutex<Vec<Weak<single::Inner>>>,
+    pub singles: Mutex<Vec<Weak<single_active::Inner>>>,
     pub log: Log,
     /// Told of what comes and goes.
     pub changes: Log,
@@ -173,7 +173,7 @@ impl Runner {
 
 impl Core {
     /// Hosts of services that are served here.
-    pub fn hosts(&self) -> Vec<Arc<Host>> {
+    pub fn hosts(&self) -> Vec<Arc<ServiceInstance>> {
         self.served.lock().values().map(|kept| Arc::clone(&kept.host)).collect()
     }
 
@@ -188,11 +188,11 @@ impl Core {
 }
 
 /// Waits until something is in force that was asked for.
-pub(crate) async fn in_force(place: Arc<Place>, title: String) -> Result<(), Error> {
+pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(), Error> {
     let outcome = std::future::poll_fn(|context| place.poll(context)).await;
     match outcome {
-        Outcome::Replied(_) | Outcome::Over => Ok(()),
-        Outcome::Failed(number, Some(payload)) => Err(Error::told(&title, number, payload.bytes())),
-        Outcome::Failed(_, None) | Outcome::Late => Err(Error::lost(&title)),
+        CallOutcome::Replied(_) | CallOutcome::Over => Ok(()),
+        CallOutcome::Failed(number, Some(payload)) => Err(Error::told(&title, number, payload.bytes())),
+        CallOutcome::Failed(_, None) | CallOutcome::Late => Err(Error::lost(&title)),
     }
 }

@@ -19,10 +19,10 @@ use tidewire_proto::wire::PublishHead;
 use crate::core::{Core, in_force};
 use crate::discovery::{Listed, Skipped, entries, list};
 use crate::error::Error;
-use crate::host::refuse;
+use crate::instance::refuse;
 use crate::names;
 use crate::pending::Wakers;
-use crate::place::Place;
+use crate::reply_slot::ReplySlot;
 use crate::values::{self, Bytes};
 
 /// What the hub publishes when a service comes or goes.
@@ -49,7 +49,7 @@ struct State {
 }
 
 /// An instance that gets a call.
-pub(crate) struct Chosen {
+pub(crate) struct ChosenInstance {
     pub instance: Arc<str>,
     pub node: Arc<str>,
     service: Arc<str>,
@@ -69,7 +69,13 @@ fn has(balancer: &Balancer<Arc<str>>, id: Option<&str>) -> bool {
 
 impl Directory {
     /// The instance for a call, if one is known.
-    pub fn choose(&self, service: &Arc<str>, id: Option<&str>, policy: Policy, tried: &[Arc<str>]) -> Option<Chosen> {
+    pub fn choose(
+        &self,
+        service: &Arc<str>,
+        id: Option<&str>,
+        policy: Policy,
+        tried: &[Arc<str>],
+    ) -> Option<ChosenInstance> {
         let mut state = self.state.lock();
         if !state.machine.is_current() {
             return None;
@@ -84,7 +90,7 @@ impl Directory {
                 None => state.services.get_mut(&**service)?.choose(policy, names::dice(), was_tried)?,
             },
         };
-        Some(Chosen {
+        Some(ChosenInstance {
             instance: Arc::clone(instance),
             node: Arc::clone(node),
             service: Arc::clone(service),
@@ -165,7 +171,7 @@ impl Directory {
         if self.state.lock().subscription.is_some() {
             return Ok(());
         }
-        let (place, follower) = (Arc::new(Place::default()), Arc::new(Follower(Arc::downgrade(core))));
+        let (place, follower) = (Arc::new(ReplySlot::default()), Arc::new(Follower(Arc::downgrade(core))));
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let made = core.link.subscribe(&names::pattern(CHANGES)?, "", &[], follower, waiting);
         let made = made.map_err(|refused| Error::refused(CHANGES, &refused))?;
@@ -177,7 +183,7 @@ impl Directory {
     }
 
     async fn refresh(&self, core: &Arc<Core>) -> Result<(), Error> {
-        let asked = Asked { directory: self, number: self.state.lock().machine.ask() };
+        let asked = DirectoryRequest { directory: self, number: self.state.lock().machine.ask() };
         let listed = entries(&list(core).await?, &core.skipped)?;
         let mut state = self.state.lock();
         let changes = state.machine.listed(asked.number, listed.into_iter().map(Listed::entry));
@@ -207,12 +213,12 @@ impl Directory {
 }
 
 /// A list that was asked for, until it has come or nobody waits for it any more.
-struct Asked<'a> {
+struct DirectoryRequest<'a> {
     directory: &'a Directory,
     number: u64,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for DirectoryRequest<'_> {
     fn drop(&mut self) {
         self.directory.state.lock().machine.give_up(self.number);
     }
@@ -235,7 +241,7 @@ impl State {
     }
 }
 
-impl Chosen {
+impl ChosenInstance {
     /// A call was sent there.
     pub fn began(&mut self, directory: &Directory) {
         self.since = Some(Instant::now());

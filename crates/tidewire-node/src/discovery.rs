@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::client::{CallOptions, DEFAULT_TIMEOUT};
 use crate::core::Core;
 use crate::error::Error;
-use crate::shot::{Aim, Shot};
+use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::{self, Bytes};
 
 /// A longer description is told without its schemas.
@@ -267,9 +267,9 @@ pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> 
 /// The same, as the hub writes it.
 pub(crate) async fn list(core: &Arc<Core>) -> Result<Bytes, Error> {
     let (nothing, options) = (values::write("services", &())?, CallOptions::default());
-    let aim = Aim::Subject("$hub.services".to_owned());
+    let aim = CallTarget::Subject("$hub.services".to_owned());
     let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
-    Call::begin(Shot::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
+    Call::begin(PreparedCall::new(core, aim, "services".to_owned(), nothing, &options, deadline)).await
 }
 
 #[cfg(test)]

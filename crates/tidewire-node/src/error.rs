@@ -6,8 +6,8 @@ use tidewire_link::{AddressError, JoinError, ListenError, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::WireError;
 
-use crate::place::Alive;
-use crate::values::{self, Kind, Value, Wrong};
+use crate::reply_slot::Alive;
+use crate::values::{self, DecodeError, Kind, Value};
 
 /// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value and the mend.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Error {
     }
 
     /// A value that can't be written or read.
-    pub(crate) fn of_value(name: &str, wrong: Wrong) -> Self {
+    pub(crate) fn of_value(name: &str, wrong: DecodeError) -> Self {
         let code = match wrong.kind() {
             Kind::Malformed => ErrorCode::WireError,
             Kind::Unfit => ErrorCode::InvalidArgument,

@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::core::Runner;
+use crate::current_service::handling;
 use crate::discovery::EventInfo;
 use crate::error::Error;
-use crate::exchanging::Exchanging;
 use crate::failure::Failure;
-use crate::handling::handling;
-use crate::host::{Counts, Host};
-use crate::local::Mailbox;
+use crate::inbound_call::InboundCallState;
+use crate::instance::{Counts, ServiceInstance};
+use crate::local_subscriptions::Mailbox;
 use crate::names;
 use crate::options::{Log, within};
 use crate::subjects::{Message, SubscribeOptions};
@@ -182,7 +182,7 @@ pub(crate) struct Listener {
     title: String,
     mailbox: Arc<Mailbox>,
     handles: Arc<Handles>,
-    exchange: Arc<Exchanging>,
+    exchange: Arc<InboundCallState>,
     is_handling: AtomicBool,
     log: Log,
 }
@@ -193,7 +193,7 @@ impl Listener {
             title: format!("{service}.{}", event.info.method),
             mailbox,
             handles: Arc::clone(&event.handles),
-            exchange: Exchanging::new(0),
+            exchange: InboundCallState::new(0),
             is_handling: AtomicBool::new(false),
             log,
         })
@@ -211,10 +211,10 @@ impl Listener {
 
     /// Ends it, and the handler that is at work.
     pub fn end(&self) {
-        self.exchange.end(crate::exchanging::Ended::Stopping);
+        self.exchange.end(crate::inbound_call::Ended::Stopping);
     }
 
-    pub fn begin(self: Arc<Self>, host: &Arc<Host>, runner: &Arc<Runner>) {
+    pub fn begin(self: Arc<Self>, host: &Arc<ServiceInstance>, runner: &Arc<Runner>) {
         let (host, ended) = (Arc::clone(host), Arc::clone(runner));
         runner.spawn(Box::pin(async move {
             ended.beat();
@@ -243,7 +243,7 @@ impl Listener {
         .await
     }
 
-    async fn handle(&self, host: &Host, message: Message) {
+    async fn handle(&self, host: &ServiceInstance, message: Message) {
         Counts::add(&host.counts.events);
         let context = EventContext::new(&message);
         let begun = handling(host, || caught(|| (self.handles)(context, &message)));
@@ -254,12 +254,12 @@ impl Listener {
         match done {
             Some(Ok(blob)) => message.answer(blob),
             Some(Err(failure)) => self.failed(host, message, failure),
-            None => message.refuse(tidewire_proto::generated::errors::ErrorCode::NodeStopped, crate::host::STOPPED),
+            None => message.refuse(tidewire_proto::generated::errors::ErrorCode::NodeStopped, crate::instance::STOPPED),
         }
     }
 
     /// None: its service has stopped.
-    async fn run(&self, host: &Host, mut handled: Handled) -> Option<Result<Blob, Failure>> {
+    async fn run(&self, host: &ServiceInstance, mut handled: Handled) -> Option<Result<Blob, Failure>> {
         poll_fn(|task| {
             if self.exchange.poll_ended(task).is_ready() {
                 return Poll::Ready(None);
@@ -272,7 +272,7 @@ impl Listener {
         .await
     }
 
-    fn failed(&self, host: &Host, message: Message, failure: Failure) {
+    fn failed(&self, host: &ServiceInstance, message: Message, failure: Failure) {
         Counts::add(&host.counts.event_errors);
         (self.log)(&format!(
             "{}: a message on {:?} of {:?} failed: {failure:?}",

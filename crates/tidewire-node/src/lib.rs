@@ -40,33 +40,35 @@ mod call;
 mod client;
 mod context;
 mod core;
+mod current_service;
+mod delay;
 mod directory;
 mod discovery;
+mod encoded_items;
 mod error;
 mod events;
-mod exchanging;
 mod failure;
-mod finding;
-mod handling;
-mod host;
-mod items;
+mod handler_run;
+mod inbound_call;
+mod instance;
+mod instance_lookup;
+mod item_stream;
 mod joining;
-mod local;
+mod local_subscriptions;
 mod names;
 mod node;
 mod objects;
 mod options;
-mod pause;
 mod pending;
-mod place;
-mod running;
+mod prepared_call;
+mod reply_slot;
 #[cfg(feature = "schemars")]
 mod schemas;
 mod service;
+mod service_watch;
 mod serving;
-mod shot;
-mod single;
-mod stopping;
+mod single_active;
+mod stop_wait;
 pub mod streams;
 mod subject;
 mod subjects;
@@ -74,11 +76,9 @@ mod token;
 #[cfg(feature = "tracing")]
 mod tracing;
 #[cfg(not(feature = "tracing"))]
-#[path = "untraced.rs"]
+#[path = "tracing_disabled.rs"]
 mod tracing;
 pub mod values;
-mod watching;
-mod written;
 
 pub use call::Call;
 pub use client::{Answer, Choice, Client, Priority};
@@ -87,14 +87,15 @@ pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Visibility
 pub use error::{Error, Remote};
 pub use events::{Event, EventContext};
 pub use failure::Failure;
-pub use items::Items;
+pub use item_stream::Items;
 pub use node::{Node, RemoteStatistics, Stopped};
 pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
 pub use options::{NodeOptions, Task};
 pub use pending::Pending;
 pub use service::{Method, Service};
+pub use service_watch::{InstanceChange, ServiceChanges};
 pub use serving::{Served, ServiceStatistics};
-pub use single::Single;
+pub use single_active::SingleActive;
 pub use subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;
@@ -102,7 +103,6 @@ pub use tidewire_link::Tls;
 pub use tidewire_macros::service;
 pub use tidewire_proto::generated::errors::ErrorCode;
 pub use token::Token;
-pub use watching::{InstanceChange, ServiceChanges};
 
 /// The examples of the guide run as tests.
 #[cfg(all(doctest, feature = "embedded"))]

@@ -15,23 +15,23 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::call::Call;
 use crate::client::Client;
 use crate::core::{Core, Runner};
+use crate::current_service::refuse_own;
 use crate::directory::Directory;
 use crate::discovery::{ServiceInfo, Skipped, listed};
 use crate::error::Error;
-use crate::handling::refuse_own;
 use crate::joining::{address, check_open, greeting, runtime};
-use crate::local::Local;
+use crate::local_subscriptions::LocalSubscriptions;
 use crate::objects::Objects;
 use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
 use crate::service::Service;
+use crate::service_watch::ServiceChanges;
 use crate::serving::{Served, serve};
-use crate::single::{Single, serve_single};
-use crate::stopping::until;
+use crate::single_active::{SingleActive, serve_single};
+use crate::stop_wait::until;
 use crate::streams::{self, LeaseOptions};
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
-use crate::watching::ServiceChanges;
 
 /// What handlers have to end once nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
@@ -205,7 +205,7 @@ impl Node {
             leaving: Arc::default(),
             objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
             runner,
-            local: Local::default(),
+            local: LocalSubscriptions::default(),
             directory: Directory::default(),
             skipped: Skipped::default(),
             rejoined: Wakers::default(),
@@ -274,7 +274,7 @@ impl Node {
     ///
     /// # Cancel safety
     /// If it is dropped, the instance may stand by all the same.
-    pub fn serve_single(&self, service: Service) -> Pending<Single> {
+    pub fn serve_single(&self, service: Service) -> Pending<SingleActive> {
         self.serve_single_with(service, LeaseOptions::default())
     }
 
@@ -285,7 +285,7 @@ impl Node {
     ///
     /// # Cancel safety
     /// As for `serve_single`.
-    pub fn serve_single_with(&self, service: Service, lease: LeaseOptions) -> Pending<Single> {
+    pub fn serve_single_with(&self, service: Service, lease: LeaseOptions) -> Pending<SingleActive> {
         serve_single(&self.core, service, lease)
     }
 

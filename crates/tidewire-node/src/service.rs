@@ -26,15 +26,15 @@ use crate::values::{self, Blob, Input, Kind};
 
 const METHODS_MAX: usize = limits::SERVICE_METHODS.max as usize;
 
-pub(crate) type Answering = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
-pub(crate) type Streaming = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
+pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> + Send>>;
 
-type Answers = dyn Fn(Context, Input<'_>) -> Result<Answering, Failure> + Send + Sync;
-type Streams = dyn Fn(Context, Input<'_>) -> Result<Streaming, Failure> + Send + Sync;
+type Answers = dyn Fn(Context, Input<'_>) -> Result<ReplyFuture, Failure> + Send + Sync;
+type Streams = dyn Fn(Context, Input<'_>) -> Result<ReplyStream, Failure> + Send + Sync;
 
 /// What runs when a method is called.
 #[derive(Clone)]
-pub(crate) enum Handling {
+pub(crate) enum MethodHandler {
     Once(Arc<Answers>),
     Stream(Arc<Streams>),
 }
@@ -65,13 +65,13 @@ pub(crate) enum Handling {
 #[derive(Clone)]
 pub struct Service {
     pub(crate) info: ServiceInfo,
-    pub(crate) methods: Vec<(MethodInfo, Handling)>,
+    pub(crate) methods: Vec<(MethodInfo, MethodHandler)>,
     pub(crate) events: Vec<Event>,
     pub(crate) durables: Vec<DurableHandler>,
     pub(crate) instance: Option<String>,
     /// Its version and its metadata; the id follows.
     pub(crate) release: InstanceInfo,
-    pub(crate) room: Room,
+    pub(crate) room: ConcurrencyLimits,
     problem: Option<Error>,
 }
 
@@ -89,7 +89,7 @@ impl Service {
             durables: Vec::new(),
             instance: None,
             release,
-            room: Room::default(),
+            room: ConcurrencyLimits::default(),
             problem,
         }
     }
@@ -256,13 +256,13 @@ impl Service {
 
 /// How much an instance takes on at once.
 #[derive(Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct ConcurrencyLimits {
     pub calls: usize,
     pub streams: usize,
     pub waiting: usize,
 }
 
-impl Default for Room {
+impl Default for ConcurrencyLimits {
     fn default() -> Self {
         Self {
             calls: limits::SERVICE_CONCURRENCY.default as usize,
@@ -299,7 +299,7 @@ impl fmt::Debug for Service {
 /// ```
 pub struct Method {
     info: MethodInfo,
-    handling: Handling,
+    handling: MethodHandler,
     problem: Option<Error>,
 }
 
@@ -319,10 +319,10 @@ impl Method {
         let names = owned(parameters);
         let answers = move |context: Context, input: Input<'_>| {
             let answer = handler(context, arguments(input, &names)?);
-            let answer: Answering = Box::pin(async move { result("the result", &answer.await?) });
+            let answer: ReplyFuture = Box::pin(async move { result("the result", &answer.await?) });
             Ok(answer)
         };
-        Self::of(name, parameters, Handling::Once(Arc::new(answers)))
+        Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
     /// A method that gives a stream of items. It is polled only as far as its reader gives credit, and dropped when the reader closes early.
@@ -339,31 +339,31 @@ impl Method {
         let names = owned(parameters);
         let streams = move |context: Context, input: Input<'_>| {
             let items = handler(context, arguments(input, &names)?);
-            let items: Streaming = Box::pin(crate::written::Written::new(items));
+            let items: ReplyStream = Box::pin(crate::encoded_items::EncodedItems::new(items));
             Ok(items)
         };
-        Self::of(name, parameters, Handling::Stream(Arc::new(streams)))
+        Self::of(name, parameters, MethodHandler::Stream(Arc::new(streams)))
     }
 
     /// A method whose handler begins at once and writes its answer itself.
     pub(crate) fn answering<A, F>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
-        F: Fn(A) -> Result<Answering, Failure> + Send + Sync + 'static,
+        F: Fn(A) -> Result<ReplyFuture, Failure> + Send + Sync + 'static,
     {
         let names = owned(parameters);
         let answers = move |_: Context, input: Input<'_>| handler(arguments(input, &names)?);
-        Self::of(name, parameters, Handling::Once(Arc::new(answers)))
+        Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
-    fn of(name: &str, parameters: &[&str], handling: Handling) -> Self {
+    fn of(name: &str, parameters: &[&str], handling: MethodHandler) -> Self {
         let problem = names::method(name).and_then(|()| check_parameters(name, parameters)).err();
         let properties: Map<_, _> = parameters.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
         let info = MethodInfo {
             name: name.to_owned(),
             parameters: json!({"type": "object", "properties": properties, "additionalProperties": false}),
             result: json!({}),
-            stream: matches!(handling, Handling::Stream(_)),
+            stream: matches!(handling, MethodHandler::Stream(_)),
             visibility: Visibility::Public,
             ..MethodInfo::default()
         };

@@ -8,22 +8,22 @@ use tidewire_link::{Handler, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::core::{Core, in_force};
+use crate::current_service::refuse_own;
 use crate::discovery::InstanceInfo;
 use crate::error::Error;
 use crate::events::{Event, Listener};
-use crate::handling::refuse_own;
-use crate::host::{Door, Host};
+use crate::instance::{InstanceSubscription, ServiceInstance};
 use crate::names;
 use crate::pending::Pending;
-use crate::place::Place;
+use crate::reply_slot::ReplySlot;
 use crate::service::Service;
-use crate::stopping::until;
+use crate::stop_wait::until;
 use crate::streams::{Consumer, DurableSubscription, own_or_hub};
 use crate::subjects;
 
 /// What a node holds of an instance that it serves.
-pub(crate) struct Kept {
-    pub host: Arc<Host>,
+pub(crate) struct ServedRecord {
+    pub host: Arc<ServiceInstance>,
     _subscriptions: [Subscription; 2],
     /// What events come by. They end with these: what has come is still handled.
     _events: Vec<subjects::Subscription>,
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
 pub struct Served {
     core: Weak<Core>,
     number: u64,
-    host: Arc<Host>,
+    host: Arc<ServiceInstance>,
 }
 
 /// What has become of the calls of one instance.
@@ -76,7 +76,7 @@ pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
 }
 
 /// Waits until the hub knows it, and its durable handlers have their consumers.
-async fn began(host: &Host, places: Vec<Arc<Place>>) -> Result<(), Error> {
+async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<(), Error> {
     for place in places {
         in_force(place, host.service.to_string()).await?;
     }
@@ -86,7 +86,7 @@ async fn began(host: &Host, places: Vec<Arc<Place>>) -> Result<(), Error> {
     Ok(())
 }
 
-fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Place>>), Error> {
+fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<ReplySlot>>), Error> {
     core.check()?;
     service.check()?;
     let name = service.info.name.clone();
@@ -104,8 +104,8 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     let events = std::mem::take(&mut service.events);
     let durables = std::mem::take(&mut service.durables);
     let says = service.info.said()?;
-    let host = Arc::new(Host::new(service, instance, &core.name, Arc::clone(&core.runner)));
-    let mut places: [Arc<Place>; 2] = Default::default();
+    let host = Arc::new(ServiceInstance::new(service, instance, &core.name, Arc::clone(&core.runner)));
+    let mut places: [Arc<ReplySlot>; 2] = Default::default();
     let of_instance = format!("svc.{name}.{}.*", host.instance);
     let first = subscribe(core, &of_instance, "", &says, &host, &mut places[0])?;
     let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
@@ -113,7 +113,7 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
     let events = listen(core, &host, &events, &mut places)?;
     let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
     host.subscribe(core, durables.collect::<Result<_, _>>()?);
-    let number = keep(core, Kept { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
+    let number = keep(core, ServedRecord { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
     (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
 }
@@ -121,9 +121,9 @@ fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<Plac
 /// Subscribes to events, and begins to handle them.
 fn listen(
     core: &Arc<Core>,
-    host: &Arc<Host>,
+    host: &Arc<ServiceInstance>,
     events: &[Event],
-    places: &mut Vec<Arc<Place>>,
+    places: &mut Vec<Arc<ReplySlot>>,
 ) -> Result<Vec<subjects::Subscription>, Error> {
     let (mut subscriptions, mut listeners) = (Vec::new(), Vec::new());
     for event in events {
@@ -141,16 +141,16 @@ fn subscribe(
     pattern: &str,
     queue: &str,
     says: &[u8],
-    host: &Arc<Host>,
-    place: &mut Arc<Place>,
+    host: &Arc<ServiceInstance>,
+    place: &mut Arc<ReplySlot>,
 ) -> Result<Subscription, Error> {
-    let door: Arc<dyn Handler> = Arc::new(Door(Arc::clone(host)));
+    let door: Arc<dyn Handler> = Arc::new(InstanceSubscription(Arc::clone(host)));
     let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
     let subscribed = core.link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
     subscribed.map_err(|refused| Error::refused(pattern, &refused))
 }
 
-fn keep(core: &Core, kept: Kept) -> u64 {
+fn keep(core: &Core, kept: ServedRecord) -> u64 {
     let mut served = core.served.lock();
     let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
     served.insert(number, kept);

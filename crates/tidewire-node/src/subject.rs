@@ -10,7 +10,7 @@ use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority, fields};
 use crate::core::Core;
 use crate::error::Error;
 use crate::names;
-use crate::shot::{Aim, Shot};
+use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::subjects::{ask_here, publish};
 use crate::values;
 
@@ -82,7 +82,14 @@ impl Subject {
         let (subject, options) = (&self.subject, &self.options);
         let shot = values::write(subject, value).and_then(|blob| {
             let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
-            Shot::new(&self.core, Aim::Subject(subject.clone()), subject.clone(), blob, options, deadline)
+            PreparedCall::new(
+                &self.core,
+                CallTarget::Subject(subject.clone()),
+                subject.clone(),
+                blob,
+                options,
+                deadline,
+            )
         });
         let shot = match shot {
             Ok(shot) => shot,

@@ -17,12 +17,12 @@ use tidewire_proto::wire::{Fields, Flags, PublishHead};
 use crate::context::{ORIGIN, USER};
 use crate::core::{Core, in_force};
 use crate::error::Error;
-use crate::host::refuse;
-use crate::local::{Inlet, Mailbox};
+use crate::instance::refuse;
+use crate::local_subscriptions::{Mailbox, MailboxSubscription};
 use crate::names;
 use crate::options::within;
 use crate::pending::{Pending, wait};
-use crate::place::{Outcome, Payload, Place};
+use crate::reply_slot::{CallOutcome, Payload, ReplySlot};
 use crate::values::{self, Blob};
 
 /// What came on a subject: something that was published, or a request, which [`reply`](Message::reply) answers.
@@ -41,7 +41,7 @@ pub struct Message {
 /// Where the answer to a request goes.
 enum Answer {
     Link(Call),
-    Here(Arc<Place>),
+    Here(Arc<ReplySlot>),
 }
 
 impl Message {
@@ -129,7 +129,7 @@ impl Message {
                 sent.or_else(|refused| if refused == Refused::Over { Ok(()) } else { Err(refused) })
             }
             Some(Answer::Here(place)) => {
-                place.end(Outcome::Replied(blob.into_bytes().into()));
+                place.end(CallOutcome::Replied(blob.into_bytes().into()));
                 Ok(())
             }
             None => Ok(()),
@@ -145,7 +145,7 @@ impl Message {
                 call.fail(code, blob.sending());
                 flusher.flush();
             }
-            Some(Answer::Here(place)) => place.end(Outcome::Failed(code.number(), Some(blob.into_bytes().into()))),
+            Some(Answer::Here(place)) => place.end(CallOutcome::Failed(code.number(), Some(blob.into_bytes().into()))),
             None => {}
         }
     }
@@ -154,7 +154,7 @@ impl Message {
         match self.answer.take() {
             Some(Answer::Link(call)) => refuse(call, code, text),
             Some(Answer::Here(place)) => {
-                place.end(Outcome::Failed(code.number(), Some(text.as_bytes().to_vec().into())));
+                place.end(CallOutcome::Failed(code.number(), Some(text.as_bytes().to_vec().into())));
             }
             None => {}
         }
@@ -171,7 +171,7 @@ impl Drop for Message {
         match self.answer.take() {
             Some(Answer::Link(call)) => refuse(call, ErrorCode::NoReply, text),
             Some(Answer::Here(place)) => {
-                place.end(Outcome::Failed(ErrorCode::NoReply.number(), Some(text.as_bytes().to_vec().into())));
+                place.end(CallOutcome::Failed(ErrorCode::NoReply.number(), Some(text.as_bytes().to_vec().into())));
             }
             None => {}
         }
@@ -292,7 +292,7 @@ pub(crate) fn begin(
     core: &Arc<Core>,
     pattern: &str,
     options: &SubscribeOptions,
-) -> Result<(Subscription, Arc<Place>), Error> {
+) -> Result<(Subscription, Arc<ReplySlot>), Error> {
     core.check()?;
     let parsed = names::pattern(pattern)?;
     within(&limits::SUBSCRIPTION_CAPACITY, "capacity", options.capacity as u64)?;
@@ -300,8 +300,9 @@ pub(crate) fn begin(
         names::token("queue", &options.queue)?;
     }
     let mailbox = Arc::new(Mailbox::new(&options.queue, options.capacity));
-    let place = Arc::new(Place::default());
-    let (inlet, waiting) = (Arc::new(Inlet(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn ReplyWaiter>);
+    let place = Arc::new(ReplySlot::default());
+    let (inlet, waiting) =
+        (Arc::new(MailboxSubscription(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn ReplyWaiter>);
     let link = core.link.subscribe(&parsed, &options.queue, &[], inlet, waiting);
     let link = link.map_err(|refused| Error::refused(pattern, &refused))?;
     let id = core.local.add(&parsed, &mailbox);
@@ -329,9 +330,9 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
 }
 
 /// Asks a subscriber of this node, if there is one. Answers where the answer comes.
-pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -> Option<Arc<Place>> {
+pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -> Option<Arc<ReplySlot>> {
     let mailbox = core.local.responder(subject)?;
-    let place = Arc::new(Place::default());
+    let place = Arc::new(ReplySlot::default());
     let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
     let payload = Arc::new(Payload::from(blob.clone().into_bytes()));
     let answer = Some(Answer::Here(Arc::clone(&place)));

@@ -27,12 +27,12 @@ const OTHERS: usize = 8;
 const ERROR_CHARACTERS: usize = 500;
 
 /// A place among the requests that are under way.
-struct Place(Arc<Shared>);
+struct RequestPermit(Arc<Shared>);
 
 /// Begins to answer a request.
 pub(super) fn take(serving: &Arc<Serving>, message: Message) {
     let (serving, since) = (Arc::clone(serving), Instant::now());
-    let place = Place::take(&serving.shared);
+    let place = RequestPermit::take(&serving.shared);
     tokio::spawn(async move {
         let Some(method) = serving.method(&message.subject) else { return };
         let done = match &place {
@@ -118,7 +118,7 @@ fn header_of(problem: &Problem) -> String {
     problem.detail().chars().take(ERROR_CHARACTERS).map(plain).collect()
 }
 
-impl Place {
+impl RequestPermit {
     fn take(shared: &Arc<Shared>) -> Result<Self, usize> {
         // Instances of one gateway read on one thread.
         if shared.under_way.load(Ordering::Relaxed) >= REQUESTS {
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         if self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.idle.notify_waiters();

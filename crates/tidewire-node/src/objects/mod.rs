@@ -3,13 +3,13 @@
 //! `held` is what this node has of others, `door` takes calls in of what it has given; their tables are `imports` and `exports` of
 //! `tidewire_core::rpc`.
 
-mod door;
-mod feed;
-mod giving;
-mod held;
-mod own;
-mod remote;
-mod thing;
+mod argument_stream;
+mod endpoint;
+mod export_scope;
+mod exportable;
+mod exported;
+mod import_handle;
+mod proxy;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -24,19 +24,19 @@ use tidewire_proto::wire::{CallHead, Flags};
 
 use crate::core::{Core, Runner};
 use crate::error::Error;
-use crate::host::Host;
+use crate::instance::ServiceInstance;
 use crate::names;
 use crate::pending::Wakers;
 use crate::values::{self, Blob, Value};
 
-pub(crate) use door::Busy;
-use door::Door;
-pub use feed::Feed;
-pub(crate) use giving::Giving;
-pub(crate) use held::{Holding, Stands};
-pub use own::{Function, Object};
-pub use remote::{RemoteFunction, RemoteObject};
-pub(crate) use thing::{Kind, Offer, Offered, Target, Thing};
+pub use argument_stream::Feed;
+pub(crate) use endpoint::ExportPin;
+use endpoint::ExportSubscription;
+pub(crate) use export_scope::ExportScope;
+pub(crate) use exportable::{Exportable, KeyedReference, Kind, OutboundReference, Target};
+pub use exported::{Function, Object};
+pub(crate) use import_handle::{ImportHandle, WireReference};
+pub use proxy::{RemoteFunction, RemoteObject};
 
 /// The method of a function.
 pub(crate) const CALL: &str = "call";
@@ -54,7 +54,7 @@ const CLAIM_US: u64 = limits::REMOTE_CLAIM_MS.default * 1_000;
 pub(crate) struct Objects {
     core: Weak<Core>,
     runner: Arc<Runner>,
-    pub host: Arc<Host>,
+    pub host: Arc<ServiceInstance>,
     /// The lock protects what was given and what is held; nothing is called or dropped under it.
     state: Mutex<State>,
     /// Woken when something was given, came, or was let go.
@@ -68,8 +68,8 @@ struct State {
     /// The number of the link that all below belongs to.
     number: Option<u32>,
     /// By the addresses of things.
-    given: Exports<usize, Thing>,
-    held: Imports<Weak<Holding>>,
+    given: Exports<usize, Exportable>,
+    held: Imports<Weak<ImportHandle>>,
     subscription: Option<Subscription>,
     /// When leases are looked at next.
     watch: Option<(Instant, Watch)>,
@@ -80,7 +80,7 @@ impl Objects {
         Self {
             core,
             runner: Arc::clone(runner),
-            host: Arc::new(Host::of_objects(Arc::clone(runner))),
+            host: Arc::new(ServiceInstance::of_objects(Arc::clone(runner))),
             state: Mutex::default(),
             news: Wakers::default(),
         }
@@ -115,9 +115,9 @@ impl Objects {
         drop(before);
         self.news.wake();
         let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
-        let door = Arc::new(Door(Arc::downgrade(self)));
+        let door = Arc::new(ExportSubscription(Arc::downgrade(self)));
         // A hub that has no such subjects has no nodes that could call there.
-        if let Ok(subscription) = core.link.subscribe(&pattern, "", &[], door, Arc::new(Nobody)) {
+        if let Ok(subscription) = core.link.subscribe(&pattern, "", &[], door, Arc::new(IgnoreReply)) {
             self.state.lock().subscription = Some(subscription);
         }
     }
@@ -144,15 +144,15 @@ impl Objects {
     // References that leave
 
     /// What is written for something, with a key of its own.
-    pub fn offered(&self, offer: Offer) -> Result<(Offered, Written), Error> {
+    pub fn offered(&self, offer: OutboundReference) -> Result<(KeyedReference, Written), Error> {
         let text = |text: &str| Value::from(text);
         let thing = match &offer {
-            Offer::Back(holding) => {
+            OutboundReference::Back(holding) => {
                 holding.check()?;
                 let (key, stands) = (holding.key.clone(), vec![("kind", text("back")), ("key", text(&holding.key))]);
-                return Ok((Offered { key, what: Arc::new(offer) }, stands));
+                return Ok((KeyedReference { key, what: Arc::new(offer) }, stands));
             }
-            Offer::Own(thing) => thing,
+            OutboundReference::Own(thing) => thing,
         };
         let lost = || Error::new(ErrorCode::LinkLost, "its link is lost: nothing can be given before it is back");
         let core = self.core.upgrade().ok_or_else(lost)?;
@@ -165,27 +165,27 @@ impl Objects {
             ("kind", text(kind.as_str())),
             ("title", text(thing.title())),
         ];
-        if let Thing::Object(shared) = thing {
+        if let Exportable::Object(shared) = thing {
             shared.problem.clone().map_or(Ok(()), Err)?;
             let methods = shared.methods.iter().map(|method| method.offered());
             stands.push(("methods", Value::List(methods.collect())));
         }
-        Ok((Offered { key, what: Arc::new(offer) }, stands))
+        Ok((KeyedReference { key, what: Arc::new(offer) }, stands))
     }
 
     /// Gives what a value refers to, to the node that it goes to.
-    pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<Giving, Error> {
-        let mut giving = Giving::new(self);
-        for Offered { key, what } in std::mem::take(&mut blob.offered) {
+    pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
+        let mut giving = ExportScope::new(self);
+        for KeyedReference { key, what } in std::mem::take(&mut blob.offered) {
             match &*what {
-                Offer::Back(holding) if holding.owner == peer => giving.add_back(Arc::clone(&what)),
-                Offer::Back(holding) => {
+                OutboundReference::Back(holding) if holding.owner == peer => giving.add_back(Arc::clone(&what)),
+                OutboundReference::Back(holding) => {
                     let text = format!(
                         "{holding:?} belongs to another node and can't be given to {peer:?}: give a function that calls it"
                     );
                     return Err(Error::invalid(text));
                 }
-                Offer::Own(thing) => {
+                OutboundReference::Own(thing) => {
                     let known = self.given(peer, thing, &key)?;
                     if *known != *key {
                         blob.rename(&key, &known);
@@ -198,8 +198,9 @@ impl Objects {
     }
 
     /// As `give`, in an answer: nobody would read a stream in it, as its call has ended then.
-    pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<Giving, Error> {
-        let is_stream = |offered: &Offered| matches!(&*offered.what, Offer::Own(Thing::Items(_)));
+    pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
+        let is_stream =
+            |offered: &KeyedReference| matches!(&*offered.what, OutboundReference::Own(Exportable::Items(_)));
         if blob.offered.iter().any(is_stream) {
             let text = "the result: a stream is given as an argument only: declare the method as a stream";
             return Err(Error::invalid(text));
@@ -207,8 +208,8 @@ impl Objects {
         self.give(peer, blob)
     }
 
-    fn given(self: &Arc<Self>, peer: &str, thing: &Thing, key: &str) -> Result<Arc<str>, Error> {
-        if let Thing::Object(shared) = thing {
+    fn given(self: &Arc<Self>, peer: &str, thing: &Exportable, key: &str) -> Result<Arc<str>, Error> {
+        if let Exportable::Object(shared) = thing {
             shared.given_by(self);
         }
         let (now_us, identity) = (self.now_us(), thing.address());
@@ -258,7 +259,7 @@ impl Objects {
     }
 
     /// Its owner lets it go, whoever holds it.
-    pub fn dispose(&self, thing: &Thing) {
+    pub fn dispose(&self, thing: &Exportable) {
         let entries = self.state.lock().given.dispose(&thing.address());
         drop(entries);
         self.news.wake();
@@ -278,7 +279,7 @@ impl Objects {
     // References that come
 
     /// What a reference stands for: the same for the same, as long as somebody has it.
-    pub fn take(self: &Arc<Self>, stands: Stands) -> Result<Target, Error> {
+    pub fn take(self: &Arc<Self>, stands: WireReference) -> Result<Target, Error> {
         if stands.kind == "back" {
             let state = self.state.lock();
             let found = state.given.returned(&stands.key, None).map(|thing| Target::Own(thing.clone()));
@@ -308,12 +309,12 @@ impl Objects {
     }
 
     /// Whether it is the one that is held under its key.
-    pub fn holds(&self, holding: &Holding) -> bool {
+    pub fn holds(&self, holding: &ImportHandle) -> bool {
         self.state.lock().held.holds(&holding.key, holding.identity())
     }
 
     /// Nobody here has it any more; its owner is told.
-    pub fn let_go(&self, holding: &Holding) {
+    pub fn let_go(&self, holding: &ImportHandle) {
         if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
             self.tell_owners();
             self.news.wake();
@@ -321,7 +322,7 @@ impl Objects {
     }
 
     /// Its owner is not there any more, or has let it go.
-    pub fn lost(&self, holding: &Holding) {
+    pub fn lost(&self, holding: &ImportHandle) {
         self.state.lock().held.lost(&holding.key, holding.identity());
     }
 
@@ -345,7 +346,7 @@ impl Objects {
         let Ok(mut blob) = values::write(what, value) else { return };
         let subject = format!("$node.{node}.{what}");
         let head = CallHead { deadline_ms: TELL_MS, subject: &subject, ..CallHead::default() };
-        let told: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(Nobody));
+        let told: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(IgnoreReply));
         drop(told);
         core.link.flush();
     }
@@ -360,7 +361,7 @@ impl Objects {
             if state.watch.as_ref().is_some_and(|(known, _)| *known <= at) {
                 return;
             }
-            let look = Arc::new(Look(Arc::downgrade(self))) as Arc<dyn Fire>;
+            let look = Arc::new(ExportSweep(Arc::downgrade(self))) as Arc<dyn Fire>;
             state.watch.replace((at, core.runner.watch(at, look)))
         };
         drop(before);
@@ -394,9 +395,9 @@ impl Default for State {
     }
 }
 
-struct Look(Weak<Objects>);
+struct ExportSweep(Weak<Objects>);
 
-impl Fire for Look {
+impl Fire for ExportSweep {
     fn fire(self: Arc<Self>) {
         if let Some(objects) = self.0.upgrade() {
             objects.look();
@@ -405,9 +406,9 @@ impl Fire for Look {
 }
 
 /// Nobody waits for what becomes of it.
-struct Nobody;
+struct IgnoreReply;
 
-impl ReplyWaiter for Nobody {
+impl ReplyWaiter for IgnoreReply {
     fn replied(&self, _: Message) {}
 
     fn failed(&self, _: Failure) {}

@@ -13,11 +13,11 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::client::{Client, Priority};
 use crate::core::Core;
+use crate::delay::Delay;
 use crate::error::Error;
-use crate::items::Items;
+use crate::item_stream::Items;
 use crate::names;
 use crate::node::Node;
-use crate::pause::Pause;
 use crate::pending::{Pending, wait};
 use crate::values::{self, Bytes, Value};
 
@@ -228,7 +228,7 @@ impl Commands {
         if !error.is_retryable() {
             return Err(explained(error));
         }
-        let (pause, is_lost) = (Pause::begin(&self.core.runner, PAUSE), self.core.link.joined().is_none());
+        let (pause, is_lost) = (Delay::begin(&self.core.runner, PAUSE), self.core.link.joined().is_none());
         poll_fn(|context| {
             self.core.rejoined.add(context.waker());
             let is_back = is_lost && self.core.link.joined().is_some();

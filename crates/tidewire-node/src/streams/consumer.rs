@@ -16,10 +16,10 @@ use tidewire_proto::generated::limits;
 use super::event::{DeadEvent, Delivery, Settler};
 use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, answered, micros, patterns, texts_of};
 use crate::core::Runner;
+use crate::delay::Delay;
 use crate::error::Error;
 use crate::names;
 use crate::options::within;
-use crate::pause::Pause;
 use crate::pending::{Pending, wait};
 
 /// A broadcast consumer goes when nobody has used it for so long.
@@ -125,9 +125,9 @@ struct Fetching {
 }
 
 /// The end of a wait: the home's if the fetch was begun for it, else one of this process.
-struct Patience {
+struct FetchTimeout {
     until: Instant,
-    pause: Option<Pause>,
+    pause: Option<Delay>,
 }
 
 impl Consumer {
@@ -174,7 +174,7 @@ impl Consumer {
     /// # Cancel safety
     /// As for `next`.
     pub async fn next_within(&mut self, time: Duration) -> Result<Option<Delivery>, Error> {
-        let mut patience = Patience { until: Instant::now() + time, pause: None };
+        let mut patience = FetchTimeout { until: Instant::now() + time, pause: None };
         poll_fn(|context| self.poll(context, Some(&mut patience))).await
     }
 
@@ -198,7 +198,7 @@ impl Consumer {
     fn poll(
         &mut self,
         context: &mut Context<'_>,
-        mut patience: Option<&mut Patience>,
+        mut patience: Option<&mut FetchTimeout>,
     ) -> Poll<Result<Option<Delivery>, Error>> {
         self.settler.check()?;
         loop {
@@ -341,10 +341,10 @@ impl futures_core::Stream for Consumer {
     }
 }
 
-impl Patience {
+impl FetchTimeout {
     fn is_over(&mut self, runner: &Runner, context: &Context<'_>) -> bool {
         let left = self.until.saturating_duration_since(Instant::now());
-        left.is_zero() || self.pause.get_or_insert_with(|| Pause::begin(runner, left)).is_over(context)
+        left.is_zero() || self.pause.get_or_insert_with(|| Delay::begin(runner, left)).is_over(context)
     }
 }
 

@@ -12,7 +12,7 @@ use tidewire_backend::home::{self, Fault, Home, Settle, Settlement, Teller, answ
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::lane::{Lane, Results};
+use super::batcher::{Batcher, Results};
 use super::message::{CONTENT, JSON, VALUE};
 use super::{answered, micros, time_of};
 use crate::error::Error;
@@ -249,17 +249,17 @@ impl fmt::Debug for Delivery {
     }
 }
 
-type Told = Option<Teller<()>>;
+type SettleCallback = Option<Teller<()>>;
 
 /// Stores what is said of the deliveries of one consumer.
 pub(super) struct Settler {
-    lane: Arc<Lane<Settle, Told, ()>>,
-    troubles: Arc<Troubles>,
+    lane: Arc<Batcher<Settle, SettleCallback, ()>>,
+    troubles: Arc<SettleFailures>,
 }
 
 /// What went wrong in the background.
 #[derive(Default)]
-struct Troubles {
+struct SettleFailures {
     /// Told to whoever comes next.
     error: Mutex<Option<Error>>,
     stale: AtomicU64,
@@ -268,10 +268,13 @@ struct Troubles {
 impl Settler {
     pub fn new(home: &Arc<dyn Home>, stream: &str, consumer: &str) -> Arc<Self> {
         let (home, stream, consumer) = (Arc::clone(home), stream.to_owned(), consumer.to_owned());
-        let troubles = Arc::<Troubles>::default();
+        let troubles = Arc::<SettleFailures>::default();
         let noted = Arc::clone(&troubles);
         let store = move |settled| home.settle(&stream, &consumer, settled);
-        Arc::new(Self { lane: Lane::new(SETTLED_MAX, store, move |told, results| noted.note(told, results)), troubles })
+        Arc::new(Self {
+            lane: Batcher::new(SETTLED_MAX, store, move |told, results| noted.note(told, results)),
+            troubles,
+        })
     }
 
     /// Refuses, once, what comes after acks that could not be stored.
@@ -290,8 +293,8 @@ impl Settler {
     }
 }
 
-impl Troubles {
-    fn note(&self, told: Vec<Told>, results: Results<()>) {
+impl SettleFailures {
+    fn note(&self, told: Vec<SettleCallback>, results: Results<()>) {
         match results {
             Ok(results) => {
                 for (told, result) in told.into_iter().zip(results) {

@@ -18,9 +18,9 @@ use tidewire_proto::generated::errors::ErrorCode;
 use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
 use crate::client::Client;
 use crate::core::{Core, Runner};
+use crate::delay::Delay;
 use crate::error::Error;
-use crate::items::Items;
-use crate::pause::Pause;
+use crate::item_stream::Items;
 use crate::pending::{Pending, Wakers};
 
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
@@ -74,11 +74,11 @@ impl LeaseOptions {
 /// ```
 #[must_use = "dropping a lease gives it back"]
 pub struct Lease {
-    held: Arc<Held>,
+    held: Arc<LeaseState>,
 }
 
 /// What a lease shares with the task that renews it.
-struct Held {
+struct LeaseState {
     home: Arc<dyn Home>,
     name: String,
     /// Decides when to renew it and until when it is believed.
@@ -106,22 +106,22 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
     };
     let mut asked = if core.home.is_none() {
         let client = Client::new(Arc::clone(core), SERVICE);
-        Asking::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
+        LeaseRequest::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
     } else {
-        Asking::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()))
+        LeaseRequest::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()))
     };
     Pending::new(async move {
         let (fence, stream) = loop {
             match asked {
-                Asking::OverLink(mut stream) => {
-                    let end = until.map(|until| Pause::begin(&runner, until.saturating_duration_since(Instant::now())));
+                LeaseRequest::OverLink(mut stream) => {
+                    let end = until.map(|until| Delay::begin(&runner, until.saturating_duration_since(Instant::now())));
                     let fence = granted(&mut stream, end.as_ref(), &name).await?;
                     break (fence, Some(stream));
                 }
-                Asking::Home(answer) => match answer.await {
+                LeaseRequest::Home(answer) => match answer.await {
                     Ok(grant) => break (grant.fence, None),
                     Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
-                        asked = Asking::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()));
+                        asked = LeaseRequest::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()));
                     }
                     Err(error) => return Err(error.into()),
                 },
@@ -129,7 +129,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
         };
         let (tenure, began) = (Mutex::new(LeaseHolder::new(ttl_us)), Instant::now());
         tenure.lock().granted(fence, 0);
-        let held = Held {
+        let held = LeaseState {
             home,
             name,
             tenure,
@@ -154,14 +154,14 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
 }
 
 /// A lease that is asked for.
-enum Asking {
+enum LeaseRequest {
     Home(Asked<Grant>),
     /// The hub holds it for as long as this stream is read.
     OverLink(Box<Items<u64>>),
 }
 
 /// The fence of a lease that the hub holds, once it does.
-async fn granted(stream: &mut Items<u64>, end: Option<&Pause>, name: &str) -> Result<u64, Error> {
+async fn granted(stream: &mut Items<u64>, end: Option<&Delay>, name: &str) -> Result<u64, Error> {
     let first = poll_fn(|context| match Pin::new(&mut *stream).poll_next(context) {
         Poll::Ready(first) => Poll::Ready(Some(first)),
         Poll::Pending if end.is_some_and(|end| end.is_over(context)) => Poll::Ready(None),
@@ -245,7 +245,7 @@ fn lost(name: &str) -> Error {
     Error::new(ErrorCode::LeaseLost, text)
 }
 
-impl Held {
+impl LeaseState {
     fn now_us(&self) -> u64 {
         micros(self.began.elapsed())
     }
@@ -314,7 +314,7 @@ impl Held {
 
     /// Sleeps until a time, or until it is over.
     async fn sleep(&self, runner: &Runner, until_us: u64) {
-        let pause = Pause::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
+        let pause = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
         poll_fn(|context| {
             self.news.add(context.waker());
             let is_over = self.is_over.load(Ordering::Acquire);
@@ -326,7 +326,7 @@ impl Held {
     /// Renews it. None: there was no answer in time.
     async fn renewed(&self, runner: &Runner, fence: u64, until_us: u64) -> Option<Result<(), HomeErrorKind>> {
         let mut renewal = self.home.renew(&self.name, fence);
-        let end = Pause::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
+        let end = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
         let ended = poll_fn(|context| match Pin::new(&mut renewal).poll(context) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending if end.is_over(context) => Poll::Ready(None),

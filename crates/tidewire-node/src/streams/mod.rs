@@ -39,25 +39,25 @@
 //! Where a home is, and what it can't do, is in `docs/guides/streams.md` and `docs/reference/capabilities.md` of the repository. Spans of time are rounded
 //! down to microseconds.
 
+mod batcher;
 mod bucket;
 mod commands;
 mod consumer;
 mod durable;
 mod errors;
 mod event;
-mod hub;
-mod lane;
 mod lease;
-mod maps;
 mod message;
 mod publisher;
+mod remote_home;
 mod replay;
 mod schedule;
+mod serial_queue;
 mod service;
 mod stream;
 mod subscription;
-mod turns;
 mod wire;
+mod wire_maps;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -79,14 +79,14 @@ pub use tidewire_backend::home::{
     Settlement, Start, StreamInfo,
 };
 
-pub(crate) use service::{Leaving, service};
+pub(crate) use service::{StopSignal, service};
 pub(crate) use subscription::DurableSubscription;
 
 use crate::core::Core;
 use crate::error::Error;
 use crate::node::Node;
 use crate::pending::Pending;
-use hub::HubHome;
+use remote_home::HubHome;
 
 /// The name under which a hub with a home offers it to those that join it, and the method that takes all calls.
 const SERVICE: &str = "tidewire-streams";

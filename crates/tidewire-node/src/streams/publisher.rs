@@ -8,8 +8,8 @@ use tidewire_backend::home::{Ack, Home, NewMessage};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
+use super::batcher::{Batcher, Results};
 use super::errors;
-use super::lane::{Lane, Results};
 use super::message::Message;
 use crate::error::Error;
 use crate::pending::Pending;
@@ -37,7 +37,7 @@ const FAILURES_MAX: usize = 1_000;
 /// }
 /// ```
 pub struct Publisher {
-    lane: Arc<Lane<NewMessage, Option<String>, Ack>>,
+    lane: Arc<Batcher<NewMessage, Option<String>, Ack>>,
     record: Arc<Record>,
 }
 
@@ -56,11 +56,11 @@ pub struct NotStored {
 /// What has become of the messages of one publisher.
 struct Record {
     stream: String,
-    state: Mutex<Became>,
+    state: Mutex<PublishOutcome>,
 }
 
 #[derive(Default)]
-struct Became {
+struct PublishOutcome {
     ended: u64,
     acked: u64,
     last: Option<Ack>,
@@ -79,7 +79,7 @@ impl Publisher {
         let record = Arc::new(Record { stream: stream.to_owned(), state: Mutex::default() });
         let (home, name, noted) = (Arc::clone(home), stream.to_owned(), Arc::clone(&record));
         let store = move |messages| home.publish(&name, messages, false);
-        Ok(Self { lane: Lane::new(window, store, move |ids, results| noted.note(ids, results)), record })
+        Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results)), record })
     }
 
     /// Publishes a message: done when there is room in the window, not when it is stored. It is on its way when this returns, if there is room already.
@@ -167,7 +167,7 @@ impl Record {
     }
 }
 
-impl Became {
+impl PublishOutcome {
     fn fail(&mut self, id: Option<String>, error: Error) {
         self.failed += 1;
         if self.failures.len() < FAILURES_MAX {

@@ -21,13 +21,13 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Subject;
 
-use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::schedule::{self, ScheduleMap};
 use super::wire::{self, AckResult, Each, EntryOut, EventOut};
+use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{ACQUIRE_WAIT_US, CALL, END_WAIT, HOLD, SERVICE, errors};
 use crate::failure::Failure;
 use crate::pending::Wakers;
-use crate::service::{Answering, Method, Service};
+use crate::service::{Method, ReplyFuture, Service};
 use crate::values::{self, Blob, Bytes};
 
 /// How many calls may wait for events at once.
@@ -35,7 +35,7 @@ const CONCURRENCY: usize = 10_000;
 
 /// Whether the node stops: what waits for something ends then, and is made again elsewhere or later.
 #[derive(Default)]
-pub(crate) struct Leaving {
+pub(crate) struct StopSignal {
     is_leaving: AtomicBool,
     wakers: Wakers,
     /// The waits that can be ended, by their tokens.
@@ -50,38 +50,38 @@ struct Wait {
 }
 
 /// The wait of a call under way.
-struct Waiting {
-    leaving: Arc<Leaving>,
+struct LongPoll {
+    leaving: Arc<StopSignal>,
     token: u64,
     wait: Arc<Wait>,
 }
 
-impl Waiting {
+impl LongPoll {
     fn poll(&self, context: &Context<'_>) -> Poll<()> {
         self.wait.wakers.add(context.waker());
         if self.wait.is_over.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for LongPoll {
     fn drop(&mut self) {
         self.leaving.waits.lock().remove(&self.token);
     }
 }
 
-impl Leaving {
+impl StopSignal {
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.wakers.wake();
     }
 
-    fn wait(self: &Arc<Self>, token: u64) -> Waiting {
+    fn wait(self: &Arc<Self>, token: u64) -> LongPoll {
         let wait = Arc::<Wait>::default();
         // Who gives no token can't end it.
         if token != 0 {
             self.waits.lock().insert(token, Arc::clone(&wait));
         }
-        Waiting { leaving: Arc::clone(self), token, wait }
+        LongPoll { leaving: Arc::clone(self), token, wait }
     }
 
     /// Ends the wait of a call. Gives whether there was one.
@@ -103,11 +103,11 @@ impl Leaving {
 }
 
 /// The service of a home.
-pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<Leaving>) -> Service {
+pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service {
     let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
     let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
     let leaving = Arc::clone(leaving);
-    let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| Hold {
+    let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| HeldLease {
         home: Arc::clone(&held),
         leaving: Arc::clone(&leaving),
         name,
@@ -123,10 +123,10 @@ pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<Leaving>) -> Service {
         .with(hold)
 }
 
-type Act = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<Leaving>) -> Result<Answering, Failure> + Send>;
+type HomeCall = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<StopSignal>) -> Result<ReplyFuture, Failure> + Send>;
 
 /// A call of a home: what is to be done with it.
-struct Request(Act);
+struct Request(HomeCall);
 
 impl<'de> Deserialize<'de> for Request {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -154,21 +154,21 @@ impl<'de> Deserialize<'de> for Request {
 struct Arguments<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Arguments<'_> {
-    type Value = Act;
+    type Value = HomeCall;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Act, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<HomeCall, D::Error> {
         from.deserialize_seq(self)
     }
 }
 
 impl<'de> Visitor<'de> for Arguments<'_> {
-    type Value = Act;
+    type Value = HomeCall;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "the arguments of {}", self.0)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, arguments: A) -> Result<Act, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, arguments: A) -> Result<HomeCall, A::Error> {
         read(self.0, SeqAccessDeserializer::new(arguments))
     }
 }
@@ -192,7 +192,7 @@ impl NewStream {
         Ok(StreamSettings {
             subjects: wire::patterns("subjects", &self.subjects)?,
             full: if self.drops_old { Full::DropOld } else { Full::Refuse },
-            compact: self.compact.as_deref().map(maps::compact_named),
+            compact: self.compact.as_deref().map(wire_maps::compact_named),
             name: self.name,
             max_age_us: self.max_age_us,
             max_bytes: self.max_bytes,
@@ -245,7 +245,7 @@ fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)>
 }
 
 /// A call of a home, read by its name.
-fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<Act, A::Error> {
+fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_stream" => {
             let new = NewStream::deserialize(from)?;
@@ -365,7 +365,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
 }
 
 /// The calls of buckets and leases, and what the home declares.
-fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<Act, A::Error> {
+fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_bucket" => {
             let (name, history, ttl_us, max_bytes, replicas) = Deserialize::deserialize(from)?;
@@ -465,7 +465,7 @@ fn lacking(home: &dyn Home) -> Vec<(&'static str, String)> {
 fn act<T: Send + 'static>(
     begin: impl FnOnce(&dyn Home) -> HomeResult<Answer<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
-) -> Act {
+) -> HomeCall {
     Box::new(move |home, _| {
         let answer = begin(&**home).map_err(refused)?;
         Ok(Box::pin(async move { write(answer.await.map_err(refused)?) }))
@@ -476,7 +476,7 @@ fn act<T: Send + 'static>(
 fn waiting<T: Send + 'static>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
-) -> Act {
+) -> HomeCall {
     Box::new(move |home, leaving| {
         let mut answer = begin(home).map_err(refused)?;
         let leaving = Arc::clone(leaving);
@@ -496,7 +496,7 @@ fn ended<T: Send + 'static>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
     nothing: fn() -> HomeResult<T>,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
-) -> Act {
+) -> HomeCall {
     Box::new(move |home, leaving| {
         let (mut answer, leaving, wait) = (begin(home).map_err(refused)?, Arc::clone(leaving), leaving.wait(token));
         Ok(Box::pin(async move {
@@ -547,9 +547,9 @@ const fn expected(revision: Option<u64>) -> Expect {
 ///
 /// A link that is declared dead as nothing was heard over it is none: its process may only be stopped, and still believes in its lease. It has
 /// not renewed the lease for a while then, and the lease ends by its time.
-struct Hold {
+struct HeldLease {
     home: Arc<dyn Home>,
-    leaving: Arc<Leaving>,
+    leaving: Arc<StopSignal>,
     name: String,
     holder: String,
     ttl_us: u64,
@@ -557,7 +557,7 @@ struct Hold {
     fence: Option<u64>,
 }
 
-impl Stream for Hold {
+impl Stream for HeldLease {
     type Item = Result<u64, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -586,7 +586,7 @@ impl Stream for Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldLease {
     fn drop(&mut self) {
         let Some(fence) = self.fence else { return };
         let (home, name, ttl_us) = (Arc::clone(&self.home), self.name.clone(), self.ttl_us);

@@ -9,8 +9,8 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::generated::errors::ErrorCode;
 
+use super::batcher::{Batcher, Results};
 use super::consumer::{Consumer, ConsumerOptions};
-use super::lane::{Lane, Results};
 use super::message::Message;
 use super::publisher::Publisher;
 use super::replay::{ReadOptions, Replay};
@@ -92,14 +92,14 @@ pub struct Stream {
     /// For the timeouts of consumers.
     runner: Arc<Runner>,
     name: Arc<str>,
-    lane: Arc<Lane<tidewire_backend::home::NewMessage, Teller<Ack>, Ack>>,
+    lane: Arc<Batcher<tidewire_backend::home::NewMessage, Teller<Ack>, Ack>>,
 }
 
 impl Stream {
     pub(super) fn new(home: Arc<dyn Home>, runner: Arc<Runner>, name: &str) -> Self {
         let name: Arc<str> = name.into();
         let (to, stream) = (Arc::clone(&home), Arc::clone(&name));
-        let lane = Lane::new(WAITING_MAX, move |messages| to.publish(&stream, messages, false), tell);
+        let lane = Batcher::new(WAITING_MAX, move |messages| to.publish(&stream, messages, false), tell);
         Self { home, runner, name, lane }
     }
 

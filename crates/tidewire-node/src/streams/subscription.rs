@@ -20,13 +20,13 @@ use super::durable::{DurableHandler, Handled};
 use super::event::{Delivery, Settler};
 use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, micros};
 use crate::core::{Core, Runner};
+use crate::current_service::handling;
+use crate::delay::Delay;
 use crate::error::Error;
-use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
-use crate::handling::handling;
-use crate::host::{Counts, Host};
+use crate::inbound_call::{Ended, InboundCallState};
+use crate::instance::{Counts, ServiceInstance};
 use crate::options::Log;
-use crate::pause::Pause;
 use crate::pending::{Slot, Wakers};
 
 /// How long it waits before it asks its home again that could not be reached: at first, and at most. A link that is back ends the wait.
@@ -42,7 +42,7 @@ pub(crate) struct DurableSubscription {
     /// Told when its consumer is there, or why not.
     pub opened: Arc<Slot<()>>,
     /// Set when its consumer is there.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<ConsumerHandle>>,
     /// Protects what was fetched. Nothing is called under it.
     state: Mutex<State>,
     /// Woken when there is something to do for the task that fetches.
@@ -54,7 +54,7 @@ pub(crate) struct DurableSubscription {
 
 /// Where its events are.
 #[derive(Clone)]
-struct Place {
+struct ConsumerHandle {
     stream: Arc<str>,
     consumer: Arc<str>,
     settler: Arc<Settler>,
@@ -65,7 +65,7 @@ struct State {
     /// Those that wait for their handlers.
     deliveries: HashMap<Key, Arc<Delivery>>,
     /// Those whose handlers are at work.
-    running: HashMap<Key, Arc<Exchanging>>,
+    running: HashMap<Key, Arc<InboundCallState>>,
     /// Tasks that handle deliveries, one after the other.
     tasks: u32,
     is_cut: bool,
@@ -77,9 +77,9 @@ impl State {
         micros(self.began.elapsed())
     }
 
-    fn begin(&mut self, now_us: u64) -> Option<(Arc<Delivery>, Arc<Exchanging>)> {
+    fn begin(&mut self, now_us: u64) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
         let key = self.machine.begin(now_us)?;
-        let exchange = Exchanging::new(0);
+        let exchange = InboundCallState::new(0);
         if self.is_cut {
             exchange.end(Ended::Stopping);
         }
@@ -93,9 +93,9 @@ impl State {
 struct Fetching {
     asked: Option<Asked<Vec<home::Delivery>>>,
     /// The next time at which deliveries are extended.
-    extend: Option<(u64, Pause)>,
+    extend: Option<(u64, Delay)>,
     /// After a fetch that failed.
-    pause: Option<Pause>,
+    pause: Option<Delay>,
     wait: Duration,
     /// Whether there was no link to the hub at the last look.
     was_lost: bool,
@@ -156,7 +156,7 @@ impl DurableSubscription {
     }
 
     /// Finds its stream, makes or finds its consumer, and handles its events from then on.
-    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, host: &Arc<Host>) {
+    pub fn begin(self: &Arc<Self>, core: &Arc<Core>, host: &Arc<ServiceInstance>) {
         let (this, core, host) = (Arc::clone(self), Arc::downgrade(core), Arc::clone(host));
         let runner = Arc::clone(&self.runner);
         self.runner.spawn(Box::pin(async move {
@@ -190,7 +190,7 @@ impl DurableSubscription {
         }));
     }
 
-    async fn open(&self) -> Result<Place, Error> {
+    async fn open(&self) -> Result<ConsumerHandle, Error> {
         let (stream, settings) = self.handler.settings()?;
         let stream = match stream {
             Some(stream) => stream,
@@ -198,7 +198,7 @@ impl DurableSubscription {
         };
         let info = self.home.create_consumer(&stream, settings).await?;
         let settler = Settler::new(&self.home, &stream, &info.settings.name);
-        Ok(Place { stream: stream.into(), consumer: info.settings.name.into(), settler })
+        Ok(ConsumerHandle { stream: stream.into(), consumer: info.settings.name.into(), settler })
     }
 
     /// The one stream that takes its subjects.
@@ -250,8 +250,8 @@ impl DurableSubscription {
     /// Fetches and extends. Ready when it has left, and nothing is left.
     fn poll(
         self: &Arc<Self>,
-        host: &Arc<Host>,
-        place: &Place,
+        host: &Arc<ServiceInstance>,
+        place: &ConsumerHandle,
         fetching: &mut Fetching,
         context: &mut Context<'_>,
     ) -> Poll<()> {
@@ -300,7 +300,7 @@ impl DurableSubscription {
     }
 
     /// Tells what went wrong with what was said of events.
-    fn troubles(&self, place: &Place, fetching: &mut Fetching) {
+    fn troubles(&self, place: &ConsumerHandle, fetching: &mut Fetching) {
         if let Err(error) = place.settler.check() {
             (self.log)(&format!("{}: what was said of events is not stored, and they come again: {error}", self.title));
         }
@@ -313,7 +313,7 @@ impl DurableSubscription {
     }
 
     /// Queues what was fetched, and has it handled.
-    fn fetched(self: &Arc<Self>, host: &Arc<Host>, place: &Place, fetched: Vec<home::Delivery>) {
+    fn fetched(self: &Arc<Self>, host: &Arc<ServiceInstance>, place: &ConsumerHandle, fetched: Vec<home::Delivery>) {
         let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &place.settler))).collect();
         let (tasks, back) = {
             let state = &mut *self.state.lock();
@@ -328,7 +328,8 @@ impl DurableSubscription {
         };
         back.iter().for_each(|delivery| delivery.release());
         for _ in 0..tasks {
-            let (mut at_work, host) = (AtWork { subscription: Arc::clone(self), has_left: false }, Arc::clone(host));
+            let (mut at_work, host) =
+                (DeliveryWorker { subscription: Arc::clone(self), has_left: false }, Arc::clone(host));
             self.runner.spawn(Box::pin(async move {
                 at_work.subscription.runner.beat();
                 while let Some((delivery, exchange)) = at_work.next() {
@@ -351,7 +352,7 @@ impl DurableSubscription {
             (self.log)(&format!("{}: its events can't be fetched, and it tries again: {error}", self.title));
         }
         fetching.wait = (fetching.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-        fetching.pause = Some(Pause::begin(&self.runner, fetching.wait));
+        fetching.pause = Some(Delay::begin(&self.runner, fetching.wait));
     }
 
     /// Extends what waits for its handler, and wakes when that is to be done again.
@@ -368,7 +369,7 @@ impl DurableSubscription {
             let Some(next_us) = next_us else { return fetching.extend = None };
             if fetching.extend.as_ref().is_none_or(|(at_us, _)| *at_us != next_us) {
                 let wait = Duration::from_micros(next_us.saturating_sub(now_us));
-                fetching.extend = Some((next_us, Pause::begin(&self.runner, wait)));
+                fetching.extend = Some((next_us, Delay::begin(&self.runner, wait)));
             }
             if fetching.extend.as_ref().is_some_and(|(_, pause)| !pause.is_over(context)) {
                 return;
@@ -378,7 +379,7 @@ impl DurableSubscription {
     }
 
     /// Handles one delivery, and says what has become of it.
-    async fn handle(&self, host: &Host, delivery: &Arc<Delivery>, exchange: &Exchanging) {
+    async fn handle(&self, host: &ServiceInstance, delivery: &Arc<Delivery>, exchange: &InboundCallState) {
         Counts::add(&host.counts.events);
         let begun = handling(host, || {
             let begin = || (self.handler.handles)(Arc::clone(delivery));
@@ -416,7 +417,7 @@ impl DurableSubscription {
 }
 
 /// Runs a handler. None: it was cut.
-async fn run(host: &Host, mut handled: Handled, exchange: &Exchanging) -> Option<Result<(), Failure>> {
+async fn run(host: &ServiceInstance, mut handled: Handled, exchange: &InboundCallState) -> Option<Result<(), Failure>> {
     poll_fn(|context| {
         if exchange.poll_ended(context).is_ready() {
             return Poll::Ready(None);
@@ -430,14 +431,14 @@ async fn run(host: &Host, mut handled: Handled, exchange: &Exchanging) -> Option
 }
 
 /// A task that handles deliveries, one after the other.
-struct AtWork {
+struct DeliveryWorker {
     subscription: Arc<DurableSubscription>,
     has_left: bool,
 }
 
-impl AtWork {
+impl DeliveryWorker {
     /// The next delivery, whose handler is to be run. None: the task ends, and another begins with what is fetched next.
-    fn next(&mut self) -> Option<(Arc<Delivery>, Arc<Exchanging>)> {
+    fn next(&mut self) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
         let next = {
             let state = &mut *self.subscription.state.lock();
             let now_us = state.now_us();
@@ -454,7 +455,7 @@ impl AtWork {
     }
 }
 
-impl Drop for AtWork {
+impl Drop for DeliveryWorker {
     fn drop(&mut self) {
         // The node ends, and runs no tasks any more.
         if !self.has_left {

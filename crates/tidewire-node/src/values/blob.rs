@@ -5,8 +5,8 @@ use std::ops::Range;
 use tidewire_link::{PayloadParts, Sending};
 use tidewire_proto::generated::limits;
 
-use super::wrong::Wrong;
-use crate::objects::Offered;
+use super::decode_error::DecodeError;
+use crate::objects::KeyedReference;
 
 /// What a blob with buffers begins with; no value does.
 const MARK: u8 = 0xc1;
@@ -20,7 +20,7 @@ pub(crate) struct Blob {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
     /// What it refers to that is no data, until its receiver is known.
-    pub offered: Vec<Offered>,
+    pub offered: Vec<KeyedReference>,
 }
 
 impl Blob {
@@ -93,11 +93,11 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Finds them.
-    pub fn of(blob: &[u8]) -> Result<Self, Wrong> {
+    pub fn of(blob: &[u8]) -> Result<Self, DecodeError> {
         if blob.first() != Some(&MARK) {
             return Ok(Self { head: 0..blob.len(), parts: Vec::new() });
         }
-        Self::parse(blob).map_err(|problem| Wrong::malformed(problem, 0))
+        Self::parse(blob).map_err(|problem| DecodeError::malformed(problem, 0))
     }
 
     fn parse(blob: &[u8]) -> Result<Self, &'static str> {

@@ -9,8 +9,8 @@ use serde::ser::{
 };
 
 use super::cursor::{Cursor, Token};
+use super::decode_error::DecodeError;
 use super::writer::{Writer, count_of};
-use super::wrong::Wrong;
 
 /// A list, a tuple or a map that is being written.
 pub(crate) struct Container<'a> {
@@ -34,19 +34,19 @@ impl<'a> Container<'a> {
 }
 
 impl Container<'_> {
-    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), DecodeError> {
         let number = self.count;
         self.count += 1;
         value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(format_args!("[{number}]")))
     }
 
-    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
+    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), DecodeError> {
         self.count += 1;
         self.writer.serialize_str(name)?;
         value.serialize(&mut *self.writer).map_err(|wrong| wrong.inside_of(name))
     }
 
-    fn close(self) -> Result<(), Wrong> {
+    fn close(self) -> Result<(), DecodeError> {
         if !self.known {
             let mut count = Vec::new();
             count_of(&mut count, self.count, self.is_map)?;
@@ -64,13 +64,13 @@ macro_rules! items {
     ($($of:ident: $method:ident,)*) => {
         $(impl $of for Container<'_> {
             type Ok = ();
-            type Error = Wrong;
+            type Error = DecodeError;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), DecodeError> {
                 self.item(value)
             }
 
-            fn end(self) -> Result<(), Wrong> {
+            fn end(self) -> Result<(), DecodeError> {
                 self.close()
             }
         })*
@@ -88,13 +88,13 @@ macro_rules! fields {
     ($($of:ident,)*) => {
         $(impl $of for Container<'_> {
             type Ok = ();
-            type Error = Wrong;
+            type Error = DecodeError;
 
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Wrong> {
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), DecodeError> {
                 self.field(name, value)
             }
 
-            fn end(self) -> Result<(), Wrong> {
+            fn end(self) -> Result<(), DecodeError> {
                 self.close()
             }
         })*
@@ -105,9 +105,9 @@ fields! { SerializeStruct, SerializeStructVariant, }
 
 impl SerializeMap for Container<'_> {
     type Ok = ();
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Wrong> {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), DecodeError> {
         self.count += 1;
         let begin = self.writer.head.len();
         key.serialize(&mut *self.writer)?;
@@ -115,7 +115,7 @@ impl SerializeMap for Container<'_> {
         Ok(())
     }
 
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Wrong> {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), DecodeError> {
         let written = value.serialize(&mut *self.writer);
         written.map_err(|wrong| match key_text(&self.writer.head[self.key.clone()]) {
             Some(key) => wrong.inside_of(format_args!("[{key:?}]")),
@@ -123,7 +123,7 @@ impl SerializeMap for Container<'_> {
         })
     }
 
-    fn end(self) -> Result<(), Wrong> {
+    fn end(self) -> Result<(), DecodeError> {
         self.close()
     }
 }

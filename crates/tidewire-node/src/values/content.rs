@@ -5,10 +5,10 @@ use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, Var
 use serde::forward_to_deserialize_any;
 
 use super::cursor::Cursor;
+use super::decode_error::DecodeError;
 use super::extensions as ext;
 use super::reader::Reader;
-use super::source::{Part, Piece};
-use super::wrong::Wrong;
+use super::source::{Part, SourceChunk};
 
 /// An extension on its way into a [`Value`](super::Value): its number as a variant, and what it holds.
 pub(super) struct Content<'a, 'de> {
@@ -18,43 +18,43 @@ pub(super) struct Content<'a, 'de> {
 }
 
 impl<'de> EnumAccess<'de> for Content<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Wrong> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
         Ok((seed.deserialize(self.code.into_deserializer())?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Content<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn unit_variant(self) -> Result<(), Wrong> {
+    fn unit_variant(self) -> Result<(), DecodeError> {
         self.cursor.take(self.bytes).map(drop)
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeError> {
         if ext::holds_values(self.code) {
             return self.cursor.within(self.bytes, |cursor| seed.deserialize(Reader(cursor)));
         }
         let content = self.cursor.take(self.bytes)?;
         if !matches!(self.code, ext::BUFFER | ext::BYTEARRAY_BUFFER) {
             return match self.cursor.bytes(content) {
-                Piece::Kept(bytes) => seed.deserialize(BorrowedBytesDeserializer::<Wrong>::new(bytes)),
-                Piece::Passing(bytes) => seed.deserialize(BytesDeserializer::<Wrong>::new(bytes)),
+                SourceChunk::Kept(bytes) => seed.deserialize(BorrowedBytesDeserializer::<DecodeError>::new(bytes)),
+                SourceChunk::Passing(bytes) => seed.deserialize(BytesDeserializer::<DecodeError>::new(bytes)),
             };
         }
         match self.cursor.part(content)? {
-            Part::Kept(bytes) => seed.deserialize(BorrowedBytesDeserializer::<Wrong>::new(bytes)),
+            Part::Kept(bytes) => seed.deserialize(BorrowedBytesDeserializer::<DecodeError>::new(bytes)),
             Part::Passing(bytes) => seed.deserialize(Owned(bytes)),
         }
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Wrong> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DecodeError> {
         Err(self.cursor.wrong("an extension holds one value"))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Wrong> {
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, DecodeError> {
         Err(self.cursor.wrong("an extension holds one value"))
     }
 }
@@ -63,9 +63,9 @@ impl<'de> VariantAccess<'de> for Content<'_, 'de> {
 struct Owned(Vec<u8>);
 
 impl<'de> Deserializer<'de> for Owned {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_byte_buf(self.0)
     }
 

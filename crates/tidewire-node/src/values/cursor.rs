@@ -3,9 +3,9 @@
 use rmp::Marker;
 use tidewire_proto::generated::limits;
 
+use super::decode_error::DecodeError;
 use super::extensions as ext;
-use super::source::{Input, Part, Piece, Source, Span};
-use super::wrong::Wrong;
+use super::source::{Input, Part, Source, SourceChunk, Span};
 
 const CUT: &str = "it ends inside of a value";
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
@@ -50,7 +50,7 @@ pub(crate) struct Mark {
 }
 
 impl<'de> Cursor<'de> {
-    pub fn new(input: impl Into<Input<'de>>) -> Result<Self, Wrong> {
+    pub fn new(input: impl Into<Input<'de>>) -> Result<Self, DecodeError> {
         let (source, head) = Source::of(input.into())?;
         let (at, end) = (head.start, head.end);
         Ok(Self { source, at, end, depth: 0, next_part: 0, checked: false, kept_from: usize::MAX })
@@ -60,12 +60,12 @@ impl<'de> Cursor<'de> {
         self.at
     }
 
-    pub fn wrong(&self, problem: &str) -> Wrong {
-        Wrong::malformed(problem, self.at)
+    pub fn wrong(&self, problem: &str) -> DecodeError {
+        DecodeError::malformed(problem, self.at)
     }
 
     /// Looks at the next token without taking it.
-    pub fn peek(&mut self) -> Result<Token, Wrong> {
+    pub fn peek(&mut self) -> Result<Token, DecodeError> {
         let at = self.at;
         let token = self.token();
         self.at = at;
@@ -83,22 +83,22 @@ impl<'de> Cursor<'de> {
 
     /// The content of an extension.
     #[inline]
-    pub fn take(&mut self, bytes: usize) -> Result<Span, Wrong> {
+    pub fn take(&mut self, bytes: usize) -> Result<Span, DecodeError> {
         let at = self.at;
         let stop = at.checked_add(bytes).filter(|stop| *stop <= self.end);
-        self.at = stop.ok_or_else(|| Wrong::malformed(CUT, at))?;
+        self.at = stop.ok_or_else(|| DecodeError::malformed(CUT, at))?;
         Ok(Span { at, bytes })
     }
 
     #[inline]
-    pub fn bytes(&self, span: Span) -> Piece<'_, 'de, [u8]> {
+    pub fn bytes(&self, span: Span) -> SourceChunk<'_, 'de, [u8]> {
         self.source.piece(span)
     }
 
-    pub fn text(&self, span: Span) -> Result<Piece<'_, 'de, str>, Wrong> {
+    pub fn text(&self, span: Span) -> Result<SourceChunk<'_, 'de, str>, DecodeError> {
         let text = match self.source.piece(span) {
-            Piece::Kept(bytes) => std::str::from_utf8(bytes).map(Piece::Kept),
-            Piece::Passing(bytes) => std::str::from_utf8(bytes).map(Piece::Passing),
+            SourceChunk::Kept(bytes) => std::str::from_utf8(bytes).map(SourceChunk::Kept),
+            SourceChunk::Passing(bytes) => std::str::from_utf8(bytes).map(SourceChunk::Passing),
         };
         text.map_err(|_| not_text(span))
     }
@@ -112,7 +112,7 @@ impl<'de> Cursor<'de> {
     }
 
     /// As [`take_out`](Self::take_out), of a text.
-    pub fn take_text(&mut self, span: Span) -> Result<Option<String>, Wrong> {
+    pub fn take_text(&mut self, span: Span) -> Result<Option<String>, DecodeError> {
         let taken = self.take_out(span).map(String::from_utf8);
         taken.transpose().map_err(|_| not_text(span))
     }
@@ -132,7 +132,7 @@ impl<'de> Cursor<'de> {
     }
 
     /// Reads a container, and keeps it from being nested too deep.
-    pub fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    pub fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
         if self.depth == DEPTH {
             return Err(self.wrong(&format!("values are nested more than value_depth={DEPTH} deep")));
         }
@@ -143,7 +143,11 @@ impl<'de> Cursor<'de> {
     }
 
     /// Reads what an extension holds, which must be all of its content.
-    pub fn within<T>(&mut self, bytes: usize, read: impl FnOnce(&mut Self) -> Result<T, Wrong>) -> Result<T, Wrong> {
+    pub fn within<T>(
+        &mut self,
+        bytes: usize,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
         let outer = self.end;
         self.end = self.at + bytes;
         let found = read(self)?;
@@ -155,7 +159,7 @@ impl<'de> Cursor<'de> {
     }
 
     /// The items of an extension that holds an array.
-    pub fn array(&mut self) -> Result<usize, Wrong> {
+    pub fn array(&mut self) -> Result<usize, DecodeError> {
         match self.token()? {
             Token::List(count) => Ok(count),
             _ => Err(self.wrong("the extension does not hold an array")),
@@ -163,12 +167,12 @@ impl<'de> Cursor<'de> {
     }
 
     /// The buffer that a reference names.
-    pub fn part(&mut self, reference: Span) -> Result<Part<'de>, Wrong> {
+    pub fn part(&mut self, reference: Span) -> Result<Part<'de>, DecodeError> {
         let number = self.part_number(reference)?;
         self.source.part(number).ok_or_else(|| self.no_part(number))
     }
 
-    fn part_number(&mut self, reference: Span) -> Result<usize, Wrong> {
+    fn part_number(&mut self, reference: Span) -> Result<usize, DecodeError> {
         let number = <[u8; 4]>::try_from(&*self.bytes(reference)).map(u32::from_be_bytes);
         let number = number.map_err(|_| self.wrong("a reference to a buffer has not 4 bytes"))? as usize;
         if number >= self.source.parts() || !(self.checked || number == self.next_part) {
@@ -178,12 +182,12 @@ impl<'de> Cursor<'de> {
         Ok(number)
     }
 
-    fn no_part(&self, number: usize) -> Wrong {
+    fn no_part(&self, number: usize) -> DecodeError {
         self.wrong(&format!("there is no buffer {number}, or it is not the next one"))
     }
 
     /// Passes one value by, and checks its form.
-    pub fn skip(&mut self) -> Result<(), Wrong> {
+    pub fn skip(&mut self) -> Result<(), DecodeError> {
         match self.token()? {
             Token::List(count) => self.deeper(|cursor| cursor.skip_all(count)),
             Token::Map(count) => self.deeper(|cursor| cursor.skip_all(2 * count)),
@@ -200,12 +204,12 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    fn skip_all(&mut self, count: usize) -> Result<(), Wrong> {
+    fn skip_all(&mut self, count: usize) -> Result<(), DecodeError> {
         (0..count).try_for_each(|_| self.skip())
     }
 
     /// Says what is left over.
-    pub fn finish(&self) -> Result<(), Wrong> {
+    pub fn finish(&self) -> Result<(), DecodeError> {
         if self.at != self.end {
             return Err(self.wrong("bytes follow the value"));
         }
@@ -215,7 +219,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    pub fn token(&mut self) -> Result<Token, Wrong> {
+    pub fn token(&mut self) -> Result<Token, DecodeError> {
         let begin = self.at;
         let marker = Marker::from_u8(self.byte()?);
         let length = match marker {
@@ -245,13 +249,13 @@ impl<'de> Cursor<'de> {
             Marker::FixExt4 => 4,
             Marker::FixExt8 => 8,
             Marker::FixExt16 => 16,
-            Marker::Reserved => return Err(Wrong::malformed("0xc1 begins no value", begin)),
+            Marker::Reserved => return Err(DecodeError::malformed("0xc1 begins no value", begin)),
         };
         self.long(marker, length)
     }
 
     /// A token with a length, which has been read.
-    fn long(&mut self, marker: Marker, length: usize) -> Result<Token, Wrong> {
+    fn long(&mut self, marker: Marker, length: usize) -> Result<Token, DecodeError> {
         match marker {
             Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32 => self.take(length).map(Token::Text),
             Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => self.take(length).map(Token::Bytes),
@@ -268,29 +272,29 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    fn byte(&mut self) -> Result<u8, Wrong> {
+    fn byte(&mut self) -> Result<u8, DecodeError> {
         self.number().map(|[byte]| byte)
     }
 
-    fn u16(&mut self) -> Result<u16, Wrong> {
+    fn u16(&mut self) -> Result<u16, DecodeError> {
         self.number().map(u16::from_be_bytes)
     }
 
-    fn u32(&mut self) -> Result<u32, Wrong> {
+    fn u32(&mut self) -> Result<u32, DecodeError> {
         self.number().map(u32::from_be_bytes)
     }
 
     /// Whether there is at least a byte for each of so many.
-    fn promised(&self, count: usize) -> Result<(), Wrong> {
+    fn promised(&self, count: usize) -> Result<(), DecodeError> {
         if count <= self.end - self.at { Ok(()) } else { Err(self.wrong("it promises more than there is")) }
     }
 
     /// The bytes of a number, the highest one first.
     #[inline]
-    fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], Wrong> {
+    fn number<const BYTES: usize>(&mut self) -> Result<[u8; BYTES], DecodeError> {
         let at = self.at;
         let span = self.take(BYTES)?;
-        self.bytes(span).first_chunk().copied().ok_or_else(|| Wrong::malformed(CUT, at))
+        self.bytes(span).first_chunk().copied().ok_or_else(|| DecodeError::malformed(CUT, at))
     }
 }
 
@@ -299,6 +303,6 @@ fn unsigned(value: u64) -> Token {
 }
 
 #[cold]
-fn not_text(span: Span) -> Wrong {
-    Wrong::malformed("text is not UTF-8", span.at)
+fn not_text(span: Span) -> DecodeError {
+    DecodeError::malformed("text is not UTF-8", span.at)
 }

@@ -20,6 +20,7 @@ mod bytes;
 mod container;
 mod content;
 mod cursor;
+mod decode_error;
 mod extensions;
 mod names;
 mod reader;
@@ -28,7 +29,6 @@ mod source;
 mod text;
 mod value;
 mod writer;
-mod wrong;
 
 use std::sync::Arc;
 
@@ -41,10 +41,10 @@ use crate::objects::Objects;
 pub(crate) use arguments::read as read_arguments;
 pub(crate) use blob::Blob;
 pub use bytes::Bytes;
+pub(crate) use decode_error::{DecodeError, Kind};
 pub(crate) use source::Input;
 pub use value::{Array, Value};
 pub(crate) use writer::Writer;
-pub(crate) use wrong::{Kind, Wrong};
 
 /// Writes a value as it travels.
 ///

@@ -10,18 +10,18 @@ use serde::forward_to_deserialize_any;
 
 use super::content::Content;
 use super::cursor::{Cursor, Token};
+use super::decode_error::DecodeError;
 use super::extensions as ext;
 use super::references::REFERENCE;
-use super::source::{Bytewise, Part, Piece, Span};
+use super::source::{Bytewise, Part, SourceChunk, Span};
 use super::text;
 use super::value::{VALUE, Value};
-use super::wrong::Wrong;
 
 /// One value at a cursor.
 pub(crate) struct Reader<'a, 'de>(pub &'a mut Cursor<'de>);
 
 impl<'de> Reader<'_, 'de> {
-    fn plain<V: Visitor<'de>>(self, token: Token, visitor: V) -> Result<V::Value, Wrong> {
+    fn plain<V: Visitor<'de>>(self, token: Token, visitor: V) -> Result<V::Value, DecodeError> {
         match token {
             Token::Nil => visitor.visit_unit(),
             Token::Bool(value) => visitor.visit_bool(value),
@@ -36,28 +36,28 @@ impl<'de> Reader<'_, 'de> {
         }
     }
 
-    fn text<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, Wrong> {
+    fn text<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, DecodeError> {
         if let Some(text) = self.0.take_text(span)? {
             return visitor.visit_string(text);
         }
         match self.0.text(span)? {
-            Piece::Kept(text) => visitor.visit_borrowed_str(text),
-            Piece::Passing(text) => visitor.visit_str(text),
+            SourceChunk::Kept(text) => visitor.visit_borrowed_str(text),
+            SourceChunk::Passing(text) => visitor.visit_str(text),
         }
     }
 
-    fn bytes<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, Wrong> {
+    fn bytes<V: Visitor<'de>>(self, span: Span, visitor: V) -> Result<V::Value, DecodeError> {
         if let Some(bytes) = self.0.take_out(span) {
             return visitor.visit_byte_buf(bytes);
         }
         match self.0.bytes(span) {
-            Piece::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
-            Piece::Passing(bytes) => visitor.visit_bytes(bytes),
+            SourceChunk::Kept(bytes) => visitor.visit_borrowed_bytes(bytes),
+            SourceChunk::Passing(bytes) => visitor.visit_bytes(bytes),
         }
     }
 
     /// What an extension stands for, as near as a type that knows nothing of it can have it.
-    fn extension<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn extension<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, DecodeError> {
         match code {
             ext::TUPLE | ext::SET | ext::FROZENSET | ext::ERROR => {
                 self.0.within(bytes, |cursor| Reader(cursor).deserialize_any(visitor))
@@ -74,12 +74,12 @@ impl<'de> Reader<'_, 'de> {
                     Part::Passing(bytes) => visitor.visit_byte_buf(bytes),
                 }
             }
-            ext::REFERENCE => Err(Wrong::unfit(ext::REFERENCE_IS_NO_VALUE)),
+            ext::REFERENCE => Err(DecodeError::unfit(ext::REFERENCE_IS_NO_VALUE)),
             _ => self.other(code, bytes, visitor),
         }
     }
 
-    fn reference<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn reference<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.0.token()? {
             Token::Extension(ext::REFERENCE, bytes) => {
                 self.0.within(bytes, |cursor| cursor.deeper(|cursor| visitor.visit_newtype_struct(Reader(cursor))))
@@ -89,27 +89,29 @@ impl<'de> Reader<'_, 'de> {
     }
 
     #[cold]
-    fn other<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn other<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, DecodeError> {
         match extension_value(self.0, code, bytes)? {
             Value::Uuid(bytes) => visitor.visit_bytes(&bytes),
             value => match text::of(&value) {
                 Some(text) => visitor.visit_string(text),
-                None => Err(Wrong::unfit("arrays and scalars of NumPy, and complex numbers, are read as a `Value`")),
+                None => {
+                    Err(DecodeError::unfit("arrays and scalars of NumPy, and complex numbers, are read as a `Value`"))
+                }
             },
         }
     }
 }
 
 /// A value of an extension, whatever it is.
-fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, Wrong> {
+fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, DecodeError> {
     let at = cursor.at();
     let content = Content { cursor, code, bytes };
     let value = content.newtype_variant::<Value>()?;
-    ext::value_of(code, value).map_err(|problem| Wrong::malformed(problem, at))
+    ext::value_of(code, value).map_err(|problem| DecodeError::malformed(problem, at))
 }
 
 /// The second of two values: what a record or a member of an enum is, beside the name of its type.
-fn second<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, visitor: V) -> Result<V::Value, Wrong> {
+fn second<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, visitor: V) -> Result<V::Value, DecodeError> {
     if cursor.array()? != 2 {
         return Err(cursor.wrong("the extension does not hold two values"));
     }
@@ -118,14 +120,14 @@ fn second<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, visitor: V) -> Result<
 }
 
 impl<'de> Deserializer<'de> for Reader<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let token = self.0.token()?;
         self.plain(token, visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.0.peek()? == Token::Nil {
             self.0.token()?;
             return visitor.visit_none();
@@ -133,7 +135,11 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
         if name == REFERENCE {
             return self.reference(visitor);
         }
@@ -147,7 +153,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     }
 
     /// Bytes may be read as a list of numbers, as `Vec<u8>` wants them.
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let span = match self.0.token()? {
             Token::Bytes(span) => span,
             Token::Extension(ext::BYTEARRAY, bytes) => self.0.take(bytes)?,
@@ -168,7 +174,7 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, DecodeError> {
         match self.0.token()? {
             Token::Text(span) => visitor.visit_enum((*self.0.text(span)?).into_deserializer()),
             Token::Map(1) => self.0.deeper(|cursor| visitor.visit_enum(Variant(cursor))),
@@ -179,11 +185,11 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         }
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_any(visitor)
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_seq(visitor)
     }
 
@@ -192,11 +198,11 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
         _: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    ) -> Result<V::Value, DecodeError> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.0.skip()?;
         visitor.visit_unit()
     }
@@ -210,11 +216,11 @@ impl<'de> Deserializer<'de> for Reader<'_, 'de> {
     }
 }
 
-fn numbers<I: Iterator<Item = u8>>(bytes: I) -> SeqDeserializer<I, Wrong> {
+fn numbers<I: Iterator<Item = u8>>(bytes: I) -> SeqDeserializer<I, DecodeError> {
     SeqDeserializer::new(bytes)
 }
 
-fn enumerated<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, code: i8, visitor: V) -> Result<V::Value, Wrong> {
+fn enumerated<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, code: i8, visitor: V) -> Result<V::Value, DecodeError> {
     if cursor.array()? != 2 || code == ext::RECORD {
         return Err(cursor.wrong("a record is no variant of an enum"));
     }
@@ -233,21 +239,21 @@ impl<'a, 'de> Items<'a, 'de> {
     fn read<T>(
         cursor: &'a mut Cursor<'de>,
         count: usize,
-        visit: impl FnOnce(&mut Self) -> Result<T, Wrong>,
-    ) -> Result<T, Wrong> {
+        visit: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
         let mut items = Self { cursor, count, read: 0 };
         let found = visit(&mut items)?;
         if items.read < count {
-            return Err(Wrong::unfit(format!("{count} items are more than the {} that it has here", items.read)));
+            return Err(DecodeError::unfit(format!("{count} items are more than the {} that it has here", items.read)));
         }
         Ok(found)
     }
 }
 
 impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Wrong> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
         if self.read == self.count {
             return Ok(None);
         }
@@ -272,25 +278,25 @@ struct Entries<'a, 'de> {
 }
 
 impl<'a, 'de> Entries<'a, 'de> {
-    fn read<V: Visitor<'de>>(cursor: &'a mut Cursor<'de>, count: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn read<V: Visitor<'de>>(cursor: &'a mut Cursor<'de>, count: usize, visitor: V) -> Result<V::Value, DecodeError> {
         let mut entries = Self { cursor, left: count, key: None };
         let found = visitor.visit_map(&mut entries)?;
-        if entries.left > 0 { Err(Wrong::unfit("the map has more entries than it has here")) } else { Ok(found) }
+        if entries.left > 0 { Err(DecodeError::unfit("the map has more entries than it has here")) } else { Ok(found) }
     }
 
     fn key_ahead(&mut self) -> Option<Cow<'de, str>> {
         let Ok(Token::Text(span)) = self.cursor.peek() else { return None };
         match self.cursor.text(span).ok()? {
-            Piece::Kept(key) => Some(Cow::Borrowed(key)),
-            Piece::Passing(key) => Some(Cow::Owned(key.to_owned())),
+            SourceChunk::Kept(key) => Some(Cow::Borrowed(key)),
+            SourceChunk::Passing(key) => Some(Cow::Owned(key.to_owned())),
         }
     }
 }
 
 impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -299,7 +305,7 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
         seed.deserialize(Reader(self.cursor)).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeError> {
         let key = self.key.take();
         let value = seed.deserialize(Reader(self.cursor));
         self.cursor.pass();
@@ -318,30 +324,30 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
 struct Variant<'a, 'de>(&'a mut Cursor<'de>);
 
 impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
     type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Wrong> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
         Ok((seed.deserialize(Reader(self.0))?, self))
     }
 }
 
 impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
-    type Error = Wrong;
+    type Error = DecodeError;
 
-    fn unit_variant(self) -> Result<(), Wrong> {
+    fn unit_variant(self) -> Result<(), DecodeError> {
         self.0.skip()
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeError> {
         seed.deserialize(Reader(self.0))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Wrong> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
         Reader(self.0).deserialize_seq(visitor)
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Wrong> {
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, DecodeError> {
         Reader(self.0).deserialize_any(visitor)
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
 
+use super::decode_error::coded;
 use super::extensions as ext;
 use super::names::name_of;
-use super::wrong::coded;
-use crate::objects::{Objects, Offer, Offered, Stands, Target, Written};
+use crate::objects::{KeyedReference, Objects, OutboundReference, Target, WireReference, Written};
 
 /// What a reference asks its deserializer for.
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
@@ -19,7 +19,7 @@ thread_local! {
     /// The node whose value is written or read; None: it may hold no references.
     static HERE: RefCell<Option<Arc<Objects>>> = const { RefCell::new(None) };
     /// What the value holds that is being written.
-    static OFFERED: RefCell<Vec<Offered>> = const { RefCell::new(Vec::new()) };
+    static OFFERED: RefCell<Vec<KeyedReference>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Writes or reads something of a node: functions, objects and streams may be in it; without a node they are refused.
@@ -37,8 +37,8 @@ pub(crate) fn within<T>(objects: Option<&Arc<Objects>>, act: impl FnOnce() -> T)
 }
 
 /// Writes one value, and gives what it holds besides data.
-pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<Offered>) {
-    struct Restore(Vec<Offered>);
+pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<KeyedReference>) {
+    struct Restore(Vec<KeyedReference>);
 
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -52,7 +52,7 @@ pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<Offered>) {
 }
 
 /// Writes a reference to something of this node, or of the node that it goes to.
-pub(crate) fn serialize<S: Serializer>(offer: Offer, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(offer: OutboundReference, serializer: S) -> Result<S::Ok, S::Error> {
     let Some(objects) = HERE.with_borrow(Clone::clone) else {
         let text = "streams, functions and objects can be sent as arguments and results of calls only";
         return Err(S::Error::custom(text));
@@ -91,7 +91,7 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, content: D) -> Result<T, D::Error> {
-        let stands = Stands::deserialize(content)?;
+        let stands = WireReference::deserialize(content)?;
         let target =
             self.objects.take(stands).map_err(|error| D::Error::custom(coded(error.code(), error.message())))?;
         (self.made)(target).map_err(D::Error::custom)

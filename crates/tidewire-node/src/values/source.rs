@@ -5,7 +5,7 @@ use std::ops::Range;
 use tidewire_link::Message;
 
 use super::blob::Layout;
-use super::wrong::Wrong;
+use super::decode_error::DecodeError;
 
 /// Payloads from this length on are used up. Shorter ones are not: to move what is left of them costs more than to keep it for a moment.
 const LONG_BYTES: usize = 4 << 20;
@@ -54,12 +54,12 @@ pub(crate) struct Span {
 }
 
 /// Something within a payload, for as long as it is there.
-pub(crate) enum Piece<'a, 'de, T: ?Sized> {
+pub(crate) enum SourceChunk<'a, 'de, T: ?Sized> {
     Kept(&'de T),
     Passing(&'a T),
 }
 
-impl<T: ?Sized> std::ops::Deref for Piece<'_, '_, T> {
+impl<T: ?Sized> std::ops::Deref for SourceChunk<'_, '_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -85,7 +85,7 @@ pub(crate) enum Source<'de> {
 
 impl<'de> Source<'de> {
     /// Finds the head and the buffers; answers where the head is, too.
-    pub fn of(input: Input<'de>) -> Result<(Self, Range<usize>), Wrong> {
+    pub fn of(input: Input<'de>) -> Result<(Self, Range<usize>), DecodeError> {
         match input {
             Input::Kept(blob) => {
                 let Layout { head, parts } = Layout::of(blob)?;
@@ -107,10 +107,10 @@ impl<'de> Source<'de> {
     }
 
     #[inline]
-    pub fn piece(&self, span: Span) -> Piece<'_, 'de, [u8]> {
+    pub fn piece(&self, span: Span) -> SourceChunk<'_, 'de, [u8]> {
         match self {
-            Self::Kept(blob, _) => Piece::Kept(&blob[span.at..span.at + span.bytes]),
-            Self::Passing(head, _) => Piece::Passing(head.piece(span)),
+            Self::Kept(blob, _) => SourceChunk::Kept(&blob[span.at..span.at + span.bytes]),
+            Self::Passing(head, _) => SourceChunk::Passing(head.piece(span)),
         }
     }
 

@@ -7,10 +7,10 @@ use tidewire_proto::generated::limits;
 
 use super::blob::Blob;
 use super::container::Container;
+use super::decode_error::{DecodeError, Kind};
 use super::extensions as ext;
 use super::names::code_of;
 use super::references;
-use super::wrong::{Kind, Wrong};
 
 const DEPTH: usize = limits::VALUE_DEPTH.default as usize;
 const INLINE_BYTES: usize = limits::VALUE_INLINE_BYTES.default as usize;
@@ -29,16 +29,16 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// A value as a blob.
-    pub fn blob<T: Serialize + ?Sized>(value: &T) -> Result<Blob, Wrong> {
+    pub fn blob<T: Serialize + ?Sized>(value: &T) -> Result<Blob, DecodeError> {
         Self::gather(value, |_| {})
     }
 
     /// The arguments of a call. A tuple or a list is those by position, a map those by name, nothing none; any other value is the only one.
-    pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, Wrong> {
+    pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, DecodeError> {
         Self::gather(arguments, Self::wrap_arguments)
     }
 
-    fn gather<T: Serialize + ?Sized>(value: &T, wrap: impl FnOnce(&mut Self)) -> Result<Blob, Wrong> {
+    fn gather<T: Serialize + ?Sized>(value: &T, wrap: impl FnOnce(&mut Self)) -> Result<Blob, DecodeError> {
         let (written, offered) = references::gathered(|| {
             let mut writer = Self::default();
             value.serialize(&mut writer)?;
@@ -66,20 +66,20 @@ impl Writer {
         self.end_extension(0);
     }
 
-    fn finish(self) -> Result<Blob, Wrong> {
+    fn finish(self) -> Result<Blob, DecodeError> {
         self.check_size()?;
         Ok(Blob::new(self.head, self.parts))
     }
 
-    fn check_size(&self) -> Result<(), Wrong> {
+    fn check_size(&self) -> Result<(), DecodeError> {
         if self.head.len() + self.parts_bytes > PAYLOAD_BYTES {
             let text = format!("more than payload_bytes={PAYLOAD_BYTES} can't be sent: send less at once, or a stream");
-            return Err(Wrong::new(Kind::TooLong, text));
+            return Err(DecodeError::new(Kind::TooLong, text));
         }
         Ok(())
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         let is_long = bytes.len() > INLINE_BYTES;
         match self.extension.take() {
             None if is_long => self.buffer(ext::BUFFER, bytes),
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    fn buffer(&mut self, code: i8, bytes: &[u8]) -> Result<(), Wrong> {
+    fn buffer(&mut self, code: i8, bytes: &[u8]) -> Result<(), DecodeError> {
         let number = self.parts.len() as u32;
         put(mp::write_ext_meta(&mut self.head, 4, code))?;
         self.head.extend_from_slice(&number.to_be_bytes());
@@ -112,10 +112,10 @@ impl Writer {
         self.head[begin + 1..begin + 5].copy_from_slice(&length.to_be_bytes());
     }
 
-    fn go_deeper(&mut self) -> Result<(), Wrong> {
+    fn go_deeper(&mut self) -> Result<(), DecodeError> {
         self.depth += 1;
         if self.depth > DEPTH {
-            return Err(Wrong::unfit(format!(
+            return Err(DecodeError::unfit(format!(
                 "values are nested more than value_depth={DEPTH} deep: send a flatter one"
             )));
         }
@@ -123,7 +123,12 @@ impl Writer {
     }
 
     /// A container. If its count is not known, the items are counted, and the count is put before them.
-    fn begin(&mut self, count: Option<usize>, is_map: bool, extension: Option<i8>) -> Result<Container<'_>, Wrong> {
+    fn begin(
+        &mut self,
+        count: Option<usize>,
+        is_map: bool,
+        extension: Option<i8>,
+    ) -> Result<Container<'_>, DecodeError> {
         self.go_deeper()?;
         let extension_at = extension.map(|code| {
             let begin = self.head.len();
@@ -138,7 +143,7 @@ impl Writer {
     }
 
     /// A map of one entry, whose key is the name of a variant.
-    fn variant(&mut self, name: &str) -> Result<(), Wrong> {
+    fn variant(&mut self, name: &str) -> Result<(), DecodeError> {
         self.go_deeper()?;
         count_of(&mut self.head, 1, true)?;
         put(mp::write_str(&mut self.head, name))
@@ -150,20 +155,20 @@ fn extension_start(code: i8) -> Vec<u8> {
     vec![0xc9, 0, 0, 0, 0, code as u8]
 }
 
-pub(super) fn count_of(head: &mut Vec<u8>, count: usize, is_map: bool) -> Result<(), Wrong> {
-    let count = u32::try_from(count).map_err(|_| Wrong::unfit("more than 2^32 - 1 items can't be sent"))?;
+pub(super) fn count_of(head: &mut Vec<u8>, count: usize, is_map: bool) -> Result<(), DecodeError> {
+    let count = u32::try_from(count).map_err(|_| DecodeError::unfit("more than 2^32 - 1 items can't be sent"))?;
     if is_map { put(mp::write_map_len(head, count).map(drop)) } else { put(mp::write_array_len(head, count).map(drop)) }
 }
 
 /// Writing to memory does not fail.
-fn put<T, E: std::fmt::Debug>(written: Result<T, E>) -> Result<(), Wrong> {
+fn put<T, E: std::fmt::Debug>(written: Result<T, E>) -> Result<(), DecodeError> {
     debug_assert!(written.is_ok(), "{:?}", written.as_ref().err());
     Ok(())
 }
 
 impl<'a> Serializer for &'a mut Writer {
     type Ok = ();
-    type Error = Wrong;
+    type Error = DecodeError;
     type SerializeSeq = Container<'a>;
     type SerializeTuple = Container<'a>;
     type SerializeTupleStruct = Container<'a>;
@@ -172,27 +177,27 @@ impl<'a> Serializer for &'a mut Writer {
     type SerializeStruct = Container<'a>;
     type SerializeStructVariant = Container<'a>;
 
-    fn serialize_bool(self, value: bool) -> Result<(), Wrong> {
+    fn serialize_bool(self, value: bool) -> Result<(), DecodeError> {
         put(mp::write_bool(&mut self.head, value))
     }
 
-    fn serialize_i8(self, value: i8) -> Result<(), Wrong> {
+    fn serialize_i8(self, value: i8) -> Result<(), DecodeError> {
         self.serialize_i64(value.into())
     }
 
-    fn serialize_i16(self, value: i16) -> Result<(), Wrong> {
+    fn serialize_i16(self, value: i16) -> Result<(), DecodeError> {
         self.serialize_i64(value.into())
     }
 
-    fn serialize_i32(self, value: i32) -> Result<(), Wrong> {
+    fn serialize_i32(self, value: i32) -> Result<(), DecodeError> {
         self.serialize_i64(value.into())
     }
 
-    fn serialize_i64(self, value: i64) -> Result<(), Wrong> {
+    fn serialize_i64(self, value: i64) -> Result<(), DecodeError> {
         put(mp::write_sint(&mut self.head, value))
     }
 
-    fn serialize_i128(self, value: i128) -> Result<(), Wrong> {
+    fn serialize_i128(self, value: i128) -> Result<(), DecodeError> {
         if let Ok(value) = u64::try_from(value) {
             return self.serialize_u64(value);
         }
@@ -200,69 +205,69 @@ impl<'a> Serializer for &'a mut Writer {
         self.serialize_i64(value)
     }
 
-    fn serialize_u8(self, value: u8) -> Result<(), Wrong> {
+    fn serialize_u8(self, value: u8) -> Result<(), DecodeError> {
         self.serialize_u64(value.into())
     }
 
-    fn serialize_u16(self, value: u16) -> Result<(), Wrong> {
+    fn serialize_u16(self, value: u16) -> Result<(), DecodeError> {
         self.serialize_u64(value.into())
     }
 
-    fn serialize_u32(self, value: u32) -> Result<(), Wrong> {
+    fn serialize_u32(self, value: u32) -> Result<(), DecodeError> {
         self.serialize_u64(value.into())
     }
 
-    fn serialize_u64(self, value: u64) -> Result<(), Wrong> {
+    fn serialize_u64(self, value: u64) -> Result<(), DecodeError> {
         put(mp::write_uint(&mut self.head, value))
     }
 
-    fn serialize_u128(self, value: u128) -> Result<(), Wrong> {
+    fn serialize_u128(self, value: u128) -> Result<(), DecodeError> {
         let value = u64::try_from(value).map_err(|_| out_of_range(&value))?;
         self.serialize_u64(value)
     }
 
-    fn serialize_f32(self, value: f32) -> Result<(), Wrong> {
+    fn serialize_f32(self, value: f32) -> Result<(), DecodeError> {
         self.serialize_f64(value.into())
     }
 
-    fn serialize_f64(self, value: f64) -> Result<(), Wrong> {
+    fn serialize_f64(self, value: f64) -> Result<(), DecodeError> {
         put(mp::write_f64(&mut self.head, value))
     }
 
-    fn serialize_char(self, value: char) -> Result<(), Wrong> {
+    fn serialize_char(self, value: char) -> Result<(), DecodeError> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
-    fn serialize_str(self, value: &str) -> Result<(), Wrong> {
+    fn serialize_str(self, value: &str) -> Result<(), DecodeError> {
         put(mp::write_str(&mut self.head, value))?;
         self.check_size()
     }
 
-    fn serialize_bytes(self, value: &[u8]) -> Result<(), Wrong> {
+    fn serialize_bytes(self, value: &[u8]) -> Result<(), DecodeError> {
         self.bytes(value)
     }
 
-    fn serialize_none(self) -> Result<(), Wrong> {
+    fn serialize_none(self) -> Result<(), DecodeError> {
         self.serialize_unit()
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Wrong> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), DecodeError> {
         value.serialize(self)
     }
 
-    fn serialize_unit(self) -> Result<(), Wrong> {
+    fn serialize_unit(self) -> Result<(), DecodeError> {
         put(mp::write_nil(&mut self.head))
     }
 
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Wrong> {
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), DecodeError> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), Wrong> {
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<(), DecodeError> {
         self.serialize_str(variant)
     }
 
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), Wrong> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Result<(), DecodeError> {
         match code_of(name) {
             Some(code) if ext::holds_values(code) => {
                 let begin = self.head.len();
@@ -284,22 +289,22 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), DecodeError> {
         self.variant(variant)?;
         value.serialize(&mut *self).map_err(|wrong| wrong.inside_of(variant))?;
         self.depth -= 1;
         Ok(())
     }
 
-    fn serialize_seq(self, count: Option<usize>) -> Result<Container<'a>, Wrong> {
+    fn serialize_seq(self, count: Option<usize>) -> Result<Container<'a>, DecodeError> {
         self.begin(count, false, None)
     }
 
-    fn serialize_tuple(self, count: usize) -> Result<Container<'a>, Wrong> {
+    fn serialize_tuple(self, count: usize) -> Result<Container<'a>, DecodeError> {
         self.begin(Some(count), false, Some(ext::TUPLE))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, Wrong> {
+    fn serialize_tuple_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, DecodeError> {
         self.serialize_tuple(count)
     }
 
@@ -309,18 +314,18 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         count: usize,
-    ) -> Result<Container<'a>, Wrong> {
+    ) -> Result<Container<'a>, DecodeError> {
         self.variant(variant)?;
         let mut tuple = self.begin(Some(count), false, Some(ext::TUPLE))?;
         tuple.is_variant = true;
         Ok(tuple)
     }
 
-    fn serialize_map(self, count: Option<usize>) -> Result<Container<'a>, Wrong> {
+    fn serialize_map(self, count: Option<usize>) -> Result<Container<'a>, DecodeError> {
         self.begin(count, true, None)
     }
 
-    fn serialize_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, Wrong> {
+    fn serialize_struct(self, _: &'static str, count: usize) -> Result<Container<'a>, DecodeError> {
         self.begin(Some(count), true, None)
     }
 
@@ -330,7 +335,7 @@ impl<'a> Serializer for &'a mut Writer {
         _: u32,
         variant: &'static str,
         count: usize,
-    ) -> Result<Container<'a>, Wrong> {
+    ) -> Result<Container<'a>, DecodeError> {
         self.variant(variant)?;
         let mut fields = self.begin(Some(count), true, None)?;
         fields.is_variant = true;
@@ -342,6 +347,6 @@ impl<'a> Serializer for &'a mut Writer {
     }
 }
 
-fn out_of_range(value: &impl std::fmt::Display) -> Wrong {
-    Wrong::unfit(format!("{value} is not allowed: integers are from -2^63 to 2^64 - 1"))
+fn out_of_range(value: &impl std::fmt::Display) -> DecodeError {
+    DecodeError::unfit(format!("{value} is not allowed: integers are from -2^63 to 2^64 - 1"))
 }

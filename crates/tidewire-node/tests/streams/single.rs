@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidewire_node::streams::{ConsumerOptions, DurableHandler, LeaseOptions, Message};
-use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Service, Single};
+use tidewire_node::{ErrorCode, Failure, Node, NodeOptions, Service, SingleActive};
 
 use crate::hubs::Place;
 use crate::support::python::Python;
@@ -54,7 +54,7 @@ fn in_time_call<T: serde::de::DeserializeOwned + Send + 'static>(call: tidewire_
     call.wait().expect("it is answered")
 }
 
-fn active(single: &Single) -> u64 {
+fn active(single: &SingleActive) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let active = async { tokio::time::timeout(crate::support::PATIENCE, single.active()).await };
     runtime.block_on(active).expect("in time").expect("it is not stopped")

@@ -13,26 +13,26 @@ use tidewire_proto::wire::{CallHead, Fields, Flags};
 
 use crate::client::{CallOptions, Choice, fields};
 use crate::core::Core;
-use crate::directory::{Chosen, nobody};
+use crate::directory::{ChosenInstance, nobody};
 use crate::error::Error;
 use crate::names;
-use crate::objects::{Giving, Holding, Offer, Thing};
+use crate::objects::{ExportScope, Exportable, ImportHandle, OutboundReference};
 use crate::pending::Pending;
-use crate::place::Outcome;
+use crate::reply_slot::CallOutcome;
 use crate::values::Blob;
 
 /// Where a call goes.
-pub(crate) enum Aim {
+pub(crate) enum CallTarget {
     /// The hub chooses among those who subscribed.
     Subject(String),
     /// This node chooses an instance: of this id, or by the policy.
     Service { service: Arc<str>, method: String, instance: Option<String> },
     /// A method of what another node has given.
-    Object(Arc<Holding>, String),
+    Object(Arc<ImportHandle>, String),
 }
 
 /// The node of a call.
-enum Owner {
+enum NodeHandle {
     /// The call keeps it alive.
     Kept(Arc<Core>),
     /// It may end: what it holds of others does not keep it alive, and what is called of that does not either.
@@ -40,28 +40,28 @@ enum Owner {
 }
 
 /// A call that is ready to be sent.
-pub(crate) struct Shot {
-    core: Owner,
+pub(crate) struct PreparedCall {
+    core: NodeHandle,
     pub title: String,
     pub deadline: Option<Instant>,
     pub idempotent: bool,
     pub blob: Blob,
     pub fields: Vec<u8>,
-    aim: Aim,
+    aim: CallTarget,
     flags: Flags,
     choice: Choice,
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenInstance>,
     /// Its attempts, once one has failed.
     retry: Option<Box<Retry<Arc<str>>>>,
     /// The number of the link that what it gives is named by.
     given_at: Option<u32>,
-    giving: Giving,
+    giving: ExportScope,
 }
 
-impl Shot {
+impl PreparedCall {
     pub fn new(
         core: &Arc<Core>,
-        aim: Aim,
+        aim: CallTarget,
         title: String,
         blob: Blob,
         options: &CallOptions,
@@ -77,8 +77,8 @@ impl Shot {
         let idempotent = options.idempotent && !is_bound;
         let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
         let owner = match &aim {
-            Aim::Object(..) => Owner::Seen(Arc::downgrade(core)),
-            Aim::Subject(_) | Aim::Service { .. } => Owner::Kept(Arc::clone(core)),
+            CallTarget::Object(..) => NodeHandle::Seen(Arc::downgrade(core)),
+            CallTarget::Subject(_) | CallTarget::Service { .. } => NodeHandle::Kept(Arc::clone(core)),
         };
         Ok(Self {
             core: owner,
@@ -93,7 +93,7 @@ impl Shot {
             chosen: None,
             retry: None,
             given_at,
-            giving: Giving::default(),
+            giving: ExportScope::default(),
         })
     }
 
@@ -103,8 +103,8 @@ impl Shot {
     /// The link is lost, as the node has ended.
     pub fn core(&self) -> Result<Arc<Core>, Error> {
         let core = match &self.core {
-            Owner::Kept(core) => Some(Arc::clone(core)),
-            Owner::Seen(core) => core.upgrade(),
+            NodeHandle::Kept(core) => Some(Arc::clone(core)),
+            NodeHandle::Seen(core) => core.upgrade(),
         };
         core.ok_or_else(|| Error::lost(&self.title))
     }
@@ -117,7 +117,7 @@ impl Shot {
     /// Whether it is known where it goes. If not, [`find`](Self::find) it first.
     pub fn is_found(&mut self) -> bool {
         self.leave();
-        let Aim::Service { service, instance, .. } = &self.aim else { return true };
+        let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
         let Ok(core) = self.core() else { return true };
         let tried = self.retry.as_ref().map_or(&[][..], |retry| retry.tried());
         self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), tried);
@@ -127,7 +127,7 @@ impl Shot {
     /// Learns from the hub where it may go.
     pub fn find(&self) -> Result<Pending<()>, Error> {
         let core = self.core()?;
-        let Aim::Service { service, instance, .. } = &self.aim else {
+        let CallTarget::Service { service, instance, .. } = &self.aim else {
             return Ok(Pending::new(std::future::ready(Ok(()))));
         };
         let (service, instance) = (Arc::clone(service), instance.clone());
@@ -138,8 +138,8 @@ impl Shot {
     pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
         let core = self.core()?;
         let (subject, peer) = self.way()?;
-        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), Giving::default());
-        let keeps = self.idempotent || matches!(self.aim, Aim::Service { .. });
+        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
+        let keeps = self.idempotent || matches!(self.aim, CallTarget::Service { .. });
         let mut again = keeps.then(|| self.blob.clone());
         let blob = again.as_mut().unwrap_or(&mut self.blob);
         if !blob.offered.is_empty() {
@@ -177,12 +177,12 @@ impl Shot {
     /// Its subject, and the node that it goes to, where that is known.
     fn way(&self) -> Result<(Cow<'_, str>, &str), Error> {
         match (&self.aim, &self.chosen) {
-            (Aim::Subject(subject), _) => Ok((subject.into(), "")),
-            (Aim::Service { service, method, .. }, Some(chosen)) => {
+            (CallTarget::Subject(subject), _) => Ok((subject.into(), "")),
+            (CallTarget::Service { service, method, .. }, Some(chosen)) => {
                 Ok((format!("svc.{service}.{}.{method}", chosen.instance).into(), &chosen.node))
             }
-            (Aim::Service { service, .. }, None) => Err(nobody(service)),
-            (Aim::Object(holding, method), _) => {
+            (CallTarget::Service { service, .. }, None) => Err(nobody(service)),
+            (CallTarget::Object(holding, method), _) => {
                 holding.check()?;
                 Ok((holding.subject(method).into(), &holding.owner))
             }
@@ -242,11 +242,11 @@ impl Shot {
     }
 
     /// The call has ended. A second time does nothing.
-    pub fn ended(&mut self, outcome: &Outcome) {
+    pub fn ended(&mut self, outcome: &CallOutcome) {
         let failed = match outcome {
-            Outcome::Failed(number, _) => Some(*number),
-            Outcome::Late => Some(ErrorCode::AskTimeout.number()),
-            Outcome::Replied(_) | Outcome::Over => None,
+            CallOutcome::Failed(number, _) => Some(*number),
+            CallOutcome::Late => Some(ErrorCode::AskTimeout.number()),
+            CallOutcome::Replied(_) | CallOutcome::Over => None,
         };
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
         if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
@@ -262,7 +262,7 @@ impl Shot {
         self.giving.ended(false);
         // What was never sent is not read either.
         for offered in std::mem::take(&mut self.blob.offered) {
-            if let Offer::Own(Thing::Items(slot)) = &*offered.what {
+            if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
                 slot.close();
             }
         }
@@ -288,7 +288,7 @@ impl Shot {
     /// What a caller is told of an error: an object whose owner is not there is gone.
     pub fn told(&self, number: u16, payload: &[u8]) -> Error {
         match &self.aim {
-            Aim::Object(holding, _) if number == ErrorCode::NoResponders.number() => {
+            CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {
                 holding.lost();
                 holding.gone("its owner has left, or lost its link")
             }

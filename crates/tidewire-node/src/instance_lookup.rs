@@ -8,13 +8,13 @@ use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
-use crate::shot::Shot;
+use crate::prepared_call::PreparedCall;
 
 /// The call on its way, for the one who made it.
-pub(crate) struct Finding(Arc<Slot>);
+pub(crate) struct InstanceLookup(Arc<Slot>);
 
 /// A call that was sent, or why it could not be.
-pub(crate) type Found = (Shot, Result<CallKey, Error>);
+pub(crate) type LookupResult = (PreparedCall, Result<CallKey, Error>);
 
 /// The lock protects where the call is; it is sent under no lock.
 struct Slot(Mutex<State>);
@@ -26,22 +26,22 @@ struct State {
 
 enum Where {
     /// It is not known yet where it goes.
-    Waits(Box<Shot>),
+    Waits(Box<PreparedCall>),
     /// The task is sending it. If it is given up meanwhile, the task ends it.
     Sends {
         is_given_up: bool,
     },
-    Sent(Box<Found>),
+    Sent(Box<LookupResult>),
     /// Whoever made it has it back.
     Gone,
 }
 
-impl Finding {
-    pub fn begin(shot: Shot, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
+impl InstanceLookup {
+    pub fn begin(shot: PreparedCall, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
         let (core, finding) = (shot.core()?, shot.find()?);
         let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
         let slot = Arc::new(Slot(Mutex::new(State { call: Where::Waits(Box::new(shot)), waker: None })));
-        let sends = Sends(Arc::clone(&slot));
+        let sends = LookupTask(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
             begins.beat();
             let found = finding.await;
@@ -50,7 +50,7 @@ impl Finding {
         Ok(Self(slot))
     }
 
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Found> {
+    pub fn poll(&self, context: &Context<'_>) -> Poll<LookupResult> {
         let mut state = self.0.0.lock();
         match std::mem::replace(&mut state.call, Where::Gone) {
             Where::Sent(found) => Poll::Ready(*found),
@@ -68,7 +68,7 @@ impl Finding {
     }
 
     /// Takes the call back, as it is. One that was not sent is not sent any more, and one that is being sent is ended.
-    pub fn take_back(self) -> Option<(Shot, Option<CallKey>)> {
+    pub fn take_back(self) -> Option<(PreparedCall, Option<CallKey>)> {
         let mut state = self.0.0.lock();
         match std::mem::replace(&mut state.call, Where::Gone) {
             Where::Waits(shot) => Some((*shot, None)),
@@ -83,9 +83,9 @@ impl Finding {
 }
 
 /// The task's side. One that never comes to send it, as the node is ending, says so.
-struct Sends(Arc<Slot>);
+struct LookupTask(Arc<Slot>);
 
-impl Drop for Sends {
+impl Drop for LookupTask {
     fn drop(&mut self) {
         let ending = || Error::new(ErrorCode::NodeStopped, "the node is stopping or has stopped: make a new one");
         if let Some(shot) = self.0.take() {
@@ -96,7 +96,7 @@ impl Drop for Sends {
 
 impl Slot {
     /// Takes the call out, to send it.
-    fn take(&self) -> Option<Box<Shot>> {
+    fn take(&self) -> Option<Box<PreparedCall>> {
         let mut state = self.0.lock();
         match std::mem::replace(&mut state.call, Where::Sends { is_given_up: false }) {
             Where::Waits(shot) => Some(shot),
@@ -117,7 +117,7 @@ impl Slot {
     }
 
     /// Hands the call over, or ends it if nobody wants it any more.
-    fn sent(&self, mut shot: Box<Shot>, sent: Result<CallKey, Error>) {
+    fn sent(&self, mut shot: Box<PreparedCall>, sent: Result<CallKey, Error>) {
         let waker = {
             let mut state = self.0.lock();
             if let Where::Sends { is_given_up: true } = state.call {

@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde::{Serialize, Serializer};
 
-use super::held::Holding;
-use super::thing::{Kind, Offer, Target};
+use super::exportable::{Kind, OutboundReference, Target};
+use super::import_handle::ImportHandle;
 use crate::call::Call;
 use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority};
 use crate::context::Context;
 use crate::error::Error;
-use crate::items::Items;
-use crate::shot::{Aim, Shot};
+use crate::item_stream::Items;
+use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::Writer;
 use crate::values::references::{self, within};
 
@@ -26,21 +26,26 @@ use crate::values::references::{self, within};
 ///
 /// There is an example at [`Function`](crate::Function).
 #[derive(Clone)]
-pub struct RemoteFunction(Held);
+pub struct RemoteFunction(SharedImport);
 
 /// An object of another node, as it came in arguments or in a result: its methods are called as those of a service. What is said of [`RemoteFunction`]
 /// holds for it. There is an example at [`Object`](crate::Object).
 #[derive(Clone)]
-pub struct RemoteObject(Held);
+pub struct RemoteObject(SharedImport);
 
 #[derive(Clone)]
-struct Held {
-    holding: Arc<Holding>,
+struct SharedImport {
+    holding: Arc<ImportHandle>,
     options: CallOptions,
 }
 
-impl Held {
-    fn shot(&self, method: &str, arguments: &(impl Serialize + ?Sized), is_stream: bool) -> Result<Shot, Error> {
+impl SharedImport {
+    fn shot(
+        &self,
+        method: &str,
+        arguments: &(impl Serialize + ?Sized),
+        is_stream: bool,
+    ) -> Result<PreparedCall, Error> {
         let holding = &self.holding;
         let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
         let timeout = holding.method(method)?.timeout.or((!is_stream).then_some(DEFAULT_TIMEOUT));
@@ -50,8 +55,8 @@ impl Held {
         };
         let blob = within(Some(&core.objects), || Writer::arguments(arguments));
         let blob = blob.map_err(|wrong| Error::of_value(&title, wrong))?;
-        let aim = Aim::Object(Arc::clone(holding), method.to_owned());
-        Shot::new(&core, aim, title, blob, &self.options, self.options.deadline(timeout))
+        let aim = CallTarget::Object(Arc::clone(holding), method.to_owned());
+        PreparedCall::new(&core, aim, title, blob, &self.options, self.options.deadline(timeout))
     }
 }
 
@@ -131,7 +136,7 @@ macro_rules! held {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 references::deserialize($expected, deserializer, |target| match target {
                     Target::Held(holding) if matches!(holding.kind, $kind) => {
-                        Ok(Self(Held { holding, options: CallOptions::default() }))
+                        Ok(Self(SharedImport { holding, options: CallOptions::default() }))
                     }
                     _ => Err($wrong),
                 })
@@ -141,7 +146,7 @@ macro_rules! held {
         /// It can be given back to its owner, and to nobody else.
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                references::serialize(Offer::Back(Arc::clone(&self.0.holding)), serializer)
+                references::serialize(OutboundReference::Back(Arc::clone(&self.0.holding)), serializer)
             }
         }
 

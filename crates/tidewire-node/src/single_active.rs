@@ -16,24 +16,24 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::client::Client;
 use crate::context::Context;
 use crate::core::{Core, Runner};
+use crate::delay::Delay;
 use crate::discovery::MethodInfo;
+use crate::encoded_items::EncodedItems;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::names;
-use crate::pause::Pause;
 use crate::pending::{Pending, Wakers};
-use crate::service::{Answering, Handling, Service, Streaming, result};
+use crate::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
 use crate::serving::{Served, ServiceStatistics, serve};
 use crate::streams::{self, Lease, LeaseOptions};
 use crate::values::{self, Blob, Input, Value};
-use crate::written::Written;
 
 /// How long it waits before it tries again to become active, after an error: at first, and at most. A link that is back ends the wait.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// One instance of a service of which one is active at a time, as the one who serves it holds it. Dropping this ends nothing.
-pub struct Single {
+pub struct SingleActive {
     inner: Arc<Inner>,
     door: Served,
 }
@@ -56,7 +56,7 @@ struct Active {
 }
 
 /// Serves a service, when and as long as this instance is the active one.
-pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: LeaseOptions) -> Pending<Single> {
+pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: LeaseOptions) -> Pending<SingleActive> {
     let checked = core.check().and_then(|()| service.check());
     if let Err(error) = checked {
         return Pending::failed(error);
@@ -81,26 +81,26 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
         if let Some(core) = core.upgrade() {
             core.singles.lock().push(Arc::downgrade(&inner));
         }
-        let (runner, ends) = (Arc::clone(&inner.runner), Ends(Arc::clone(&inner)));
+        let (runner, ends) = (Arc::clone(&inner.runner), StandbyGuard(Arc::clone(&inner)));
         runner.aside(Box::pin(async move {
             stands.stand(&core, &service, &options).await;
             drop(ends);
         }));
-        Ok(Single { inner, door })
+        Ok(SingleActive { inner, door })
     })
 }
 
 /// The end of the task that stands by, however it comes.
-struct Ends(Arc<Inner>);
+struct StandbyGuard(Arc<Inner>);
 
-impl Drop for Ends {
+impl Drop for StandbyGuard {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Release);
         self.0.news.wake();
     }
 }
 
-impl Single {
+impl SingleActive {
     /// The id of the instance.
     pub fn instance(&self) -> &str {
         &self.inner.instance
@@ -224,7 +224,7 @@ impl Inner {
                         ));
                     }
                     wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-                    let pause = Pause::begin(&self.runner, wait);
+                    let pause = Delay::begin(&self.runner, wait);
                     let rejoins = core.link.joined().is_none();
                     let waited = poll_fn(|context| {
                         core.rejoined.add(context.waker());
@@ -270,13 +270,13 @@ fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
     let mut guarded = service.clone();
     for (_, handling) in &mut guarded.methods {
         *handling = match handling.clone() {
-            Handling::Once(answers) => {
+            MethodHandler::Once(answers) => {
                 let lease = Arc::clone(lease);
-                Handling::Once(Arc::new(move |context: Context, input: Input<'_>| {
+                MethodHandler::Once(Arc::new(move |context: Context, input: Input<'_>| {
                     begins(&lease)?;
                     let answering = answers(context.under(&lease), input)?;
                     let lease = Arc::clone(&lease);
-                    let answering: Answering = Box::pin(async move {
+                    let answering: ReplyFuture = Box::pin(async move {
                         let answer = answering.await;
                         ends(&lease)?;
                         answer
@@ -284,12 +284,12 @@ fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
                     Ok(answering)
                 }))
             }
-            Handling::Stream(streams) => {
+            MethodHandler::Stream(streams) => {
                 let lease = Arc::clone(lease);
-                Handling::Stream(Arc::new(move |context: Context, input: Input<'_>| {
+                MethodHandler::Stream(Arc::new(move |context: Context, input: Input<'_>| {
                     begins(&lease)?;
                     let items = streams(context.under(&lease), input)?;
-                    let items: Streaming = Box::pin(WhileHeld { lease: Arc::clone(&lease), items });
+                    let items: ReplyStream = Box::pin(LeasedItems { lease: Arc::clone(&lease), items });
                     Ok(items)
                 }))
             }
@@ -316,13 +316,13 @@ fn ends(lease: &Lease) -> Result<(), Failure> {
 }
 
 /// Items that are given only while a lease is held.
-struct WhileHeld {
+struct LeasedItems {
     lease: Arc<Lease>,
-    items: Streaming,
+    items: ReplyStream,
 }
 
-impl Stream for WhileHeld {
-    type Item = <Streaming as Stream>::Item;
+impl Stream for LeasedItems {
+    type Item = <ReplyStream as Stream>::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
         let next = std::task::ready!(self.items.as_mut().poll_next(context));
@@ -344,32 +344,32 @@ fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
     door
 }
 
-fn forwarder(core: &Arc<Core>, service: &str, info: &MethodInfo) -> Handling {
+fn forwarder(core: &Arc<Core>, service: &str, info: &MethodInfo) -> MethodHandler {
     let (core, service, method) = (Arc::downgrade(core), service.to_owned(), info.name.clone());
-    let held = move |context: &Context, input: Input<'_>| -> Result<Held, Failure> {
+    let held = move |context: &Context, input: Input<'_>| -> Result<QueuedUntilActive, Failure> {
         let core = core.upgrade();
         let core = core.ok_or_else(|| Failure::refusal(ErrorCode::NodeStopped, "the node has ended"))?;
         let given: Value = values::read("the arguments", input)?;
         let client = Client::new(Arc::clone(&core), &service).passing_on(context);
         let blob = values::write("the arguments", &given)?;
-        Ok(Held { core, client, service: service.clone(), method: method.clone(), blob })
+        Ok(QueuedUntilActive { core, client, service: service.clone(), method: method.clone(), blob })
     };
     if info.stream {
-        return Handling::Stream(Arc::new(move |context, input| {
+        return MethodHandler::Stream(Arc::new(move |context, input| {
             let held = held(&context, input)?;
-            let items: Streaming = Box::pin(Forwarded::Finding(Box::pin(async move { held.stream().await })));
+            let items: ReplyStream = Box::pin(ActiveItems::Finding(Box::pin(async move { held.stream().await })));
             Ok(items)
         }));
     }
-    Handling::Once(Arc::new(move |context, input| {
+    MethodHandler::Once(Arc::new(move |context, input| {
         let held = held(&context, input)?;
-        let answering: Answering = Box::pin(async move { held.call().await });
+        let answering: ReplyFuture = Box::pin(async move { held.call().await });
         Ok(answering)
     }))
 }
 
 /// A call that waits until an instance is active.
-struct Held {
+struct QueuedUntilActive {
     core: Arc<Core>,
     client: Client,
     service: String,
@@ -377,7 +377,7 @@ struct Held {
     blob: Blob,
 }
 
-impl Held {
+impl QueuedUntilActive {
     async fn call(self) -> Result<Blob, Failure> {
         let mut tried: Vec<Arc<str>> = Vec::new();
         loop {
@@ -394,15 +394,15 @@ impl Held {
         }
     }
 
-    async fn stream(self) -> Result<Streaming, Failure> {
+    async fn stream(self) -> Result<ReplyStream, Failure> {
         let instance = self.core.directory.active(&self.core, &self.service, &[]).await?;
         let items = self.client.instance(&*instance).pass_stream::<Value>(&self.method, self.blob);
-        Ok(Box::pin(Written::new(Items(items))))
+        Ok(Box::pin(EncodedItems::new(Items(items))))
     }
 }
 
 /// Items whose errors are told to the one who called.
-struct Items(crate::items::Items<Value>);
+struct Items(crate::item_stream::Items<Value>);
 
 impl Stream for Items {
     type Item = Result<Value, Failure>;
@@ -413,13 +413,13 @@ impl Stream for Items {
 }
 
 /// The items of the instance that is active, once there is one.
-enum Forwarded {
-    Finding(Pin<Box<dyn Future<Output = Result<Streaming, Failure>> + Send>>),
-    Found(Streaming),
+enum ActiveItems {
+    Finding(Pin<Box<dyn Future<Output = Result<ReplyStream, Failure>> + Send>>),
+    Found(ReplyStream),
 }
 
-impl Stream for Forwarded {
-    type Item = <Streaming as Stream>::Item;
+impl Stream for ActiveItems {
+    type Item = <ReplyStream as Stream>::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -434,7 +434,7 @@ impl Stream for Forwarded {
     }
 }
 
-impl fmt::Debug for Single {
+impl fmt::Debug for SingleActive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = if self.is_active() { "active" } else { "on standby" };
         write!(f, "Single({:?}, {:?}, {state})", self.inner.name, self.inner.instance)

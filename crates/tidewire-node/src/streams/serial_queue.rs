@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tidewire_engine::raw::Mutex;
 
 /// Begins something. Whoever began it says when it has ended.
-type Job = Box<dyn FnOnce(Turn) + Send>;
+type Job = Box<dyn FnOnce(SerialPermit) + Send>;
 
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct SerialQueue {
     /// Protects what waits. Nothing is called under it.
     state: Mutex<State>,
 }
@@ -25,11 +25,11 @@ struct State {
 }
 
 /// A job under way, until it is dropped.
-pub(super) struct Turn(Arc<Turns>);
+pub(super) struct SerialPermit(Arc<SerialQueue>);
 
-impl Turns {
+impl SerialQueue {
     /// Runs a job now, or when those before it have ended.
-    pub fn take(self: &Arc<Self>, job: impl FnOnce(Turn) + Send + 'static) {
+    pub fn take(self: &Arc<Self>, job: impl FnOnce(SerialPermit) + Send + 'static) {
         self.state.lock().waiting.push_back(Box::new(job));
         self.pump();
     }
@@ -47,14 +47,14 @@ impl Turns {
                 job
             };
             match job {
-                Some(job) => job(Turn(Arc::clone(self))),
+                Some(job) => job(SerialPermit(Arc::clone(self))),
                 None => return,
             }
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for SerialPermit {
     fn drop(&mut self) {
         self.0.state.lock().is_busy = false;
         self.0.pump();
@@ -66,13 +66,13 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::sync_channel;
 
-    use super::{Turn, Turns};
+    use super::{SerialPermit, SerialQueue};
 
     #[test]
     fn one_runs_after_the_other_however_each_ends() {
-        let turns = Arc::<Turns>::default();
+        let turns = Arc::<SerialQueue>::default();
         let (say, begun) = sync_channel(10_000);
-        let mut held: Vec<Turn> = Vec::new();
+        let mut held: Vec<SerialPermit> = Vec::new();
         let (keep, kept) = sync_channel(10_000);
         for number in 0..3 {
             let (say, keep) = (say.clone(), keep.clone());

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Exchange, Message};
 
-use crate::host::Host;
+use crate::instance::ServiceInstance;
 
 /// Why a handler goes on no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Ended {
 
 /// A call that is handled.
 #[derive(Default)]
-pub(crate) struct Exchanging {
+pub(crate) struct InboundCallState {
     state: Mutex<State>,
 }
 
@@ -37,17 +37,17 @@ struct State {
     credit: u64,
     task: Option<Waker>,
     /// Where the call waits for its turn.
-    line: Option<Weak<Host>>,
+    line: Option<Weak<ServiceInstance>>,
 }
 
-impl Exchanging {
+impl InboundCallState {
     pub fn new(credit: u32) -> Arc<Self> {
         let state = State { credit: credit.into(), ..State::default() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// The call waits for its turn: if its caller goes, the host lets go of it.
-    pub fn waits(&self, host: &Arc<Host>) {
+    pub fn waits(&self, host: &Arc<ServiceInstance>) {
         self.state.lock().line = Some(Arc::downgrade(host));
     }
 
@@ -110,7 +110,7 @@ impl Exchanging {
     }
 }
 
-impl Exchange for Exchanging {
+impl Exchange for InboundCallState {
     fn cancelled(&self) {
         let mut line = None;
         self.change(|state| {
@@ -140,7 +140,7 @@ impl Exchange for Exchanging {
     }
 }
 
-impl Fire for Exchanging {
+impl Fire for InboundCallState {
     fn fire(self: Arc<Self>) {
         self.end(Ended::Late);
     }

@@ -9,15 +9,15 @@ use crate::service::result;
 use crate::values::Blob;
 
 /// The items of a stream, written as they travel.
-pub(crate) struct Written<S>(Pin<Box<S>>);
+pub(crate) struct EncodedItems<S>(Pin<Box<S>>);
 
-impl<S> Written<S> {
+impl<S> EncodedItems<S> {
     pub fn new(items: S) -> Self {
         Self(Box::pin(items))
     }
 }
 
-impl<O: Serialize, S: Stream<Item = Result<O, Failure>>> Stream for Written<S> {
+impl<O: Serialize, S: Stream<Item = Result<O, Failure>>> Stream for EncodedItems<S> {
     type Item = Result<Blob, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -7,7 +7,7 @@ const CODED: &str = "\0tidewire:code:";
 
 /// What is wrong with a value that is read or written, and where in it.
 #[derive(Debug)]
-pub(crate) struct Wrong(Box<Inner>);
+pub(crate) struct DecodeError(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Coded(ErrorCode),
 }
 
-impl Wrong {
+impl DecodeError {
     #[cold]
     pub fn new(kind: Kind, text: impl Into<String>) -> Self {
         Self(Box::new(Inner { kind, text: text.into(), path: Vec::new() }))
@@ -62,7 +62,7 @@ impl Wrong {
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, step) in self.0.path.iter().rev().enumerate() {
             let dot = if at == 0 || step.starts_with('[') { "" } else { "." };
@@ -73,30 +73,30 @@ impl fmt::Display for Wrong {
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for DecodeError {}
 
 /// An error as a text that keeps its code on the way through serde.
 pub(crate) fn coded(code: ErrorCode, text: &str) -> String {
     format!("{CODED}{}:{text}", code.number())
 }
 
-fn custom(text: impl fmt::Display) -> Wrong {
+fn custom(text: impl fmt::Display) -> DecodeError {
     let text = text.to_string();
     let parts = text.strip_prefix(CODED).and_then(|rest| rest.split_once(':'));
     let found = parts.and_then(|(number, text)| Some((ErrorCode::from_number(number.parse().ok()?)?, text)));
     match found {
-        Some((code, text)) => Wrong::new(Kind::Coded(code), text),
-        None => Wrong::unfit(text),
+        Some((code, text)) => DecodeError::new(Kind::Coded(code), text),
+        None => DecodeError::unfit(text),
     }
 }
 
-impl serde::de::Error for Wrong {
+impl serde::de::Error for DecodeError {
     fn custom<T: fmt::Display>(text: T) -> Self {
         custom(text)
     }
 }
 
-impl serde::ser::Error for Wrong {
+impl serde::ser::Error for DecodeError {
     fn custom<T: fmt::Display>(text: T) -> Self {
         custom(text)
     }

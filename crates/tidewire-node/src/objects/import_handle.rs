@@ -9,12 +9,12 @@ use serde::Deserialize;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::Objects;
-use super::thing::Kind;
+use super::exportable::Kind;
 use crate::error::Error;
 
 /// What stands for something in a value.
 #[derive(Deserialize)]
-pub(crate) struct Stands {
+pub(crate) struct WireReference {
     pub kind: String,
     pub key: String,
     #[serde(default)]
@@ -28,7 +28,7 @@ pub(crate) struct Stands {
 }
 
 /// Something of another node. Its owner is told when nobody here has it any more.
-pub(crate) struct Holding {
+pub(crate) struct ImportHandle {
     objects: Weak<Objects>,
     pub key: String,
     /// The number of the owner's link.
@@ -36,7 +36,7 @@ pub(crate) struct Holding {
     pub owner: String,
     pub kind: Kind,
     pub title: String,
-    pub methods: Vec<Offers>,
+    pub methods: Vec<RemoteMethod>,
     /// The number of the own link that it came over.
     own: u32,
     is_disposed: AtomicBool,
@@ -44,27 +44,27 @@ pub(crate) struct Holding {
 
 /// A method of an object of another node.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Offers {
+pub(crate) struct RemoteMethod {
     pub name: String,
     pub is_stream: bool,
     pub timeout: Option<Duration>,
 }
 
-impl Stands {
+impl WireReference {
     /// What a node holds then. `own` is the number of its link.
-    pub fn held(self, objects: Weak<Objects>, own: u32) -> Result<Holding, Error> {
+    pub fn held(self, objects: Weak<Objects>, own: u32) -> Result<ImportHandle, Error> {
         let is_key = self.key.len() == 32 && self.key.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
         let kind = Kind::of(&self.kind).filter(|_| is_key).ok_or_else(malformed)?;
         let offers = |(name, is_stream, seconds): (String, bool, Option<f64>)| {
             let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            Offers { name, is_stream, timeout: timeout.filter(|timeout| !timeout.is_zero()) }
+            RemoteMethod { name, is_stream, timeout: timeout.filter(|timeout| !timeout.is_zero()) }
         };
         let methods: Vec<_> = self.methods.into_iter().map(offers).collect();
         let is_called = matches!(&*methods, [only] if only.name == super::CALL);
         if kind == Kind::Function && !is_called {
             return Err(malformed());
         }
-        Ok(Holding {
+        Ok(ImportHandle {
             objects,
             key: self.key,
             node: self.node,
@@ -84,7 +84,7 @@ fn malformed() -> Error {
     Error::new(ErrorCode::WireError, text)
 }
 
-impl Holding {
+impl ImportHandle {
     /// What tells it from others of its key.
     pub fn identity(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -95,7 +95,7 @@ impl Holding {
         format!("$node.{}.{}.{method}", self.node, self.key)
     }
 
-    pub fn method(&self, name: &str) -> Result<&Offers, Error> {
+    pub fn method(&self, name: &str) -> Result<&RemoteMethod, Error> {
         self.methods.iter().find(|method| method.name == name).ok_or_else(|| {
             let known: Vec<_> = self.methods.iter().map(|method| method.name.as_str()).collect();
             let text = format!("{} has no method {name:?}: there are {}", self.title, known.join(", "));
@@ -139,13 +139,13 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for ImportHandle {
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-impl fmt::Debug for Holding {
+impl fmt::Debug for ImportHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {:?}", self.title, self.owner)
     }

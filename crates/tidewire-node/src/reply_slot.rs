@@ -40,7 +40,7 @@ impl From<Vec<u8>> for Payload {
 }
 
 /// What has become of a call.
-pub(crate) enum Outcome {
+pub(crate) enum CallOutcome {
     Replied(Payload),
     /// The number of the error, and its text or value; without one the link was lost.
     Failed(u16, Option<Payload>),
@@ -52,17 +52,17 @@ pub(crate) enum Outcome {
 
 /// What one call waits for.
 #[derive(Default)]
-pub(crate) struct Place {
-    state: Mutex<(Option<Outcome>, Option<Waker>)>,
+pub(crate) struct ReplySlot {
+    state: Mutex<(Option<CallOutcome>, Option<Waker>)>,
     alive: Mutex<Option<Alive>>,
 }
 
 /// The last sign of life of a call: when it came, and for how many milliseconds its handler's threads or loop had been blocked.
 pub(crate) type Alive = (Instant, u32);
 
-impl Place {
+impl ReplySlot {
     /// The first outcome counts.
-    pub fn end(&self, outcome: Outcome) {
+    pub fn end(&self, outcome: CallOutcome) {
         let waker = {
             let mut state = self.state.lock();
             if state.0.is_some() {
@@ -77,7 +77,7 @@ impl Place {
     }
 
     /// What was taken out is there again.
-    pub fn put_back(&self, outcome: Outcome) {
+    pub fn put_back(&self, outcome: CallOutcome) {
         self.state.lock().0.get_or_insert(outcome);
     }
 
@@ -85,7 +85,7 @@ impl Place {
         *self.alive.lock()
     }
 
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
+    pub fn poll(&self, context: &Context<'_>) -> Poll<CallOutcome> {
         let mut state = self.state.lock();
         match state.0.take() {
             Some(outcome) => Poll::Ready(outcome),
@@ -97,20 +97,20 @@ impl Place {
     }
 }
 
-impl ReplyWaiter for Place {
+impl ReplyWaiter for ReplySlot {
     fn replied(&self, reply: Message) {
-        self.end(Outcome::Replied(reply.into()));
+        self.end(CallOutcome::Replied(reply.into()));
     }
 
     fn failed(&self, failure: Failure) {
-        self.end(Outcome::Failed(failure.number, failure.message.map(Payload::from)));
+        self.end(CallOutcome::Failed(failure.number, failure.message.map(Payload::from)));
     }
 
     /// No credit was given for any.
     fn item(&self, _: Message) {}
 
     fn over(&self) {
-        self.end(Outcome::Over);
+        self.end(CallOutcome::Over);
     }
 
     fn credited(&self, _: u32) {}
@@ -120,8 +120,8 @@ impl ReplyWaiter for Place {
     }
 }
 
-impl Fire for Place {
+impl Fire for ReplySlot {
     fn fire(self: Arc<Self>) {
-        self.end(Outcome::Late);
+        self.end(CallOutcome::Late);
     }
 }

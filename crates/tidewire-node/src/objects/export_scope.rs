@@ -3,33 +3,33 @@
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use super::feed::Slot;
-use super::{Objects, Offer, Thing};
+use super::argument_stream::Slot;
+use super::{Exportable, Objects, OutboundReference};
 
 /// What one call has given to its callee; or nothing.
 #[derive(Default)]
-pub(crate) struct Giving {
+pub(crate) struct ExportScope {
     objects: Weak<Objects>,
     /// Each with whether it is a stream, which only this call can have.
     keys: Vec<(Arc<str>, bool)>,
     feeds: Vec<Arc<Slot>>,
     /// What goes back to its owner, who must not be told before that it was let go.
-    backs: Vec<Arc<Offer>>,
+    backs: Vec<Arc<OutboundReference>>,
 }
 
-impl Giving {
+impl ExportScope {
     pub fn new(objects: &Arc<Objects>) -> Self {
         Self { objects: Arc::downgrade(objects), keys: Vec::new(), feeds: Vec::new(), backs: Vec::new() }
     }
 
-    pub fn add(&mut self, key: Arc<str>, thing: &Thing) {
-        self.keys.push((key, matches!(thing, Thing::Items(_))));
-        if let Thing::Items(slot) = thing {
+    pub fn add(&mut self, key: Arc<str>, thing: &Exportable) {
+        self.keys.push((key, matches!(thing, Exportable::Items(_))));
+        if let Exportable::Items(slot) = thing {
             self.feeds.push(Arc::clone(slot));
         }
     }
 
-    pub fn add_back(&mut self, back: Arc<Offer>) {
+    pub fn add_back(&mut self, back: Arc<OutboundReference>) {
         self.backs.push(back);
     }
 
@@ -62,7 +62,7 @@ impl Giving {
     }
 }
 
-impl Drop for Giving {
+impl Drop for ExportScope {
     fn drop(&mut self) {
         self.ended(false);
     }

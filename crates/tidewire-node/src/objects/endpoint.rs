@@ -6,24 +6,24 @@ use tidewire_core::rpc::exports::Gone;
 use tidewire_link::{Call, Exchange, Handler, Published, Sending};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::{Objects, Thing};
+use super::{Exportable, Objects};
 use crate::error::Error;
-use crate::host::{self, STOPPED, refuse};
+use crate::instance::{self, STOPPED, refuse};
 use crate::values::{self, Value};
 
 /// Nothing, as a value.
 const NIL: &[u8] = &[0xc0];
 
 /// The own subjects of a node, as its link knows them.
-pub(super) struct Door(pub Weak<Objects>);
+pub(super) struct ExportSubscription(pub Weak<Objects>);
 
 /// A call of an object that is under way: its lease stands still.
-pub(crate) struct Busy {
+pub(crate) struct ExportPin {
     objects: Weak<Objects>,
     key: Arc<str>,
 }
 
-impl Handler for Door {
+impl Handler for ExportSubscription {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let Some(objects) = self.0.upgrade() else {
             refuse(call, ErrorCode::NodeStopped, STOPPED);
@@ -92,18 +92,18 @@ impl Objects {
             refuse(call, ErrorCode::NoSuchTarget, &text);
             return None;
         };
-        host::let_in(&self.host, call, method, Some(busy))
+        instance::let_in(&self.host, call, method, Some(busy))
     }
 
-    fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Thing, Busy), Error> {
+    fn found(self: &Arc<Self>, call: &Call, key: &str) -> Result<(Exportable, ExportPin), Error> {
         let given = &mut self.state.lock().given;
         let thing = given.used(key, &call.from.name, call.head().origin, self.now_us()).map_err(gone)?.clone();
         given.begins(key);
-        Ok((thing, Busy { objects: Arc::downgrade(self), key: key.into() }))
+        Ok((thing, ExportPin { objects: Arc::downgrade(self), key: key.into() }))
     }
 }
 
-impl Drop for Busy {
+impl Drop for ExportPin {
     fn drop(&mut self) {
         if let Some(objects) = self.objects.upgrade() {
             objects.idle(&self.key);

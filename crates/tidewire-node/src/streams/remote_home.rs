@@ -20,10 +20,10 @@ use tidewire_backend::home::{
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::subject::{Pattern, Subject};
 
-use super::maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::schedule::ScheduleMap;
-use super::turns::Turns;
+use super::serial_queue::SerialQueue;
 use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
+use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{CALL, END_WAIT, LONG_WAIT_US, SERVICE, errors};
 use crate::call::Call;
 use crate::client::{Client, DEFAULT_TIMEOUT};
@@ -40,7 +40,7 @@ pub(super) struct HubHome {
     place: String,
     capabilities: Capabilities,
     /// Of calls that publish.
-    turns: Arc<Turns>,
+    turns: Arc<SerialQueue>,
     end: Arc<End>,
 }
 
@@ -52,7 +52,7 @@ struct End {
 }
 
 /// What a call waits for, if it does.
-enum Waits<B> {
+enum BlockingCalls<B> {
     /// Nothing: it is answered at once.
     Not,
     /// Something to look at, for so long at most.
@@ -62,7 +62,7 @@ enum Waits<B> {
 }
 
 /// What goes back when nobody wants it any more, and whether it has.
-type Back<T> = Box<dyn FnOnce(T, Returning) + Send>;
+type ReturnCallback<T> = Box<dyn FnOnce(T, Returning) + Send>;
 
 /// What happens to a call whose link is lost before its answer came.
 #[derive(Clone, Copy, PartialEq)]
@@ -110,7 +110,7 @@ impl HubHome {
         R: DeserializeOwned + Send + 'static,
         T: Send + 'static,
     {
-        self.made((name, args), Loss::Told, Waits::Not, read)
+        self.made((name, args), Loss::Told, BlockingCalls::Not, read)
     }
 
     /// A call that may be made twice.
@@ -119,7 +119,7 @@ impl HubHome {
         R: DeserializeOwned + Send + 'static,
         T: Send + 'static,
     {
-        self.made((name, args), Loss::Again, Waits::Not, read)
+        self.made((name, args), Loss::Again, BlockingCalls::Not, read)
     }
 
     /// Makes a call.
@@ -127,7 +127,7 @@ impl HubHome {
         &self,
         (name, args): (&str, impl Serialize),
         loss: Loss,
-        waits: Waits<Back<T>>,
+        waits: BlockingCalls<ReturnCallback<T>>,
         read: fn(R) -> HomeResult<T>,
     ) -> Answer<T>
     where
@@ -139,9 +139,9 @@ impl HubHome {
         }
         let mut client = self.client.clone();
         let (wait_us, back) = match waits {
-            Waits::Not => (None, None),
-            Waits::ToSee(us) => (Some(us), None),
-            Waits::ToHave { us, token, back } => (Some(us), Some((token, back))),
+            BlockingCalls::Not => (None, None),
+            BlockingCalls::ToSee(us) => (Some(us), None),
+            BlockingCalls::ToHave { us, token, back } => (Some(us), Some((token, back))),
         };
         if let Some(wait_us) = wait_us {
             client = client.timeout(Duration::from_micros(wait_us) + DEFAULT_TIMEOUT);
@@ -268,15 +268,15 @@ impl Streams for HubHome {
             settings.replicas,
             compact,
         );
-        self.ask("create_stream", args, |map: StreamMap| maps::stream_info(map))
+        self.ask("create_stream", args, |map: StreamMap| wire_maps::stream_info(map))
     }
 
     fn stream_info(&self, stream: &str) -> Answer<StreamInfo> {
-        self.ask("stream_info", (stream,), |map: StreamMap| maps::stream_info(map))
+        self.ask("stream_info", (stream,), |map: StreamMap| wire_maps::stream_info(map))
     }
 
     fn list_streams(&self) -> Answer<Vec<StreamInfo>> {
-        self.ask("list_streams", [(); 0], |all: Vec<StreamMap>| all.into_iter().map(maps::stream_info).collect())
+        self.ask("list_streams", [(); 0], |all: Vec<StreamMap>| all.into_iter().map(wire_maps::stream_info).collect())
     }
 
     fn delete_stream(&self, stream: &str) -> Answer<()> {
@@ -306,7 +306,7 @@ impl Streams for HubHome {
         let Read { start, stop, filter, max_messages, max_bytes, wait_us } = &read;
         let wait_us = bounded(*wait_us);
         let args = (stream, wire::start_out(*start), stop, wire::texts(filter), max_messages, max_bytes, wait_us);
-        self.made(("read", args), Loss::Again, Waits::ToSee(wait_us), wire::page)
+        self.made(("read", args), Loss::Again, BlockingCalls::ToSee(wait_us), wire::page)
     }
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
@@ -330,15 +330,15 @@ impl Streams for HubHome {
         let (start, filter) = (wire::start_out(*start), wire::texts(filter));
         let (most, inactive_us) = (settings.max_in_flight, settings.inactive_us);
         let args = (stream, name, filter, start, ack_wait_us, max_deliver, backoff_us, most, by_key, inactive_us);
-        self.ask("create_consumer", args, |map: ConsumerMap| maps::consumer_info(map))
+        self.ask("create_consumer", args, |map: ConsumerMap| wire_maps::consumer_info(map))
     }
 
     fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo> {
-        self.ask("consumer_info", (stream, consumer), |map: ConsumerMap| maps::consumer_info(map))
+        self.ask("consumer_info", (stream, consumer), |map: ConsumerMap| wire_maps::consumer_info(map))
     }
 
     fn list_consumers(&self, stream: &str) -> Answer<Vec<ConsumerInfo>> {
-        let read = |all: Vec<ConsumerMap>| all.into_iter().map(maps::consumer_info).collect();
+        let read = |all: Vec<ConsumerMap>| all.into_iter().map(wire_maps::consumer_info).collect();
         self.ask("list_consumers", (stream,), read)
     }
 
@@ -351,10 +351,10 @@ impl Streams for HubHome {
         let token = names::dice();
         let args = (stream, consumer, fetch.max_messages, fetch.max_bytes, wait_us, token);
         let (home, stream, consumer) = (self.clone(), stream.to_owned(), consumer.to_owned());
-        let back: Back<Vec<_>> = Box::new(move |deliveries, returning| {
+        let back: ReturnCallback<Vec<_>> = Box::new(move |deliveries, returning| {
             asked::release(&home, &stream, &consumer, deliveries, move || drop(returning));
         });
-        self.made(("fetch", args), Loss::Again, Waits::ToHave { us: wait_us, token, back }, wire::deliveries)
+        self.made(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back }, wire::deliveries)
     }
 
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>> {
@@ -391,15 +391,15 @@ impl KeyValue for HubHome {
     fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
         let BucketSettings { name, history, ttl_us, max_bytes, replicas } = &settings;
         let args = (name, history, ttl_us, max_bytes, replicas);
-        self.ask("create_bucket", args, |map: BucketMap| maps::bucket_info(map))
+        self.ask("create_bucket", args, |map: BucketMap| wire_maps::bucket_info(map))
     }
 
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {
-        self.ask("bucket_info", (bucket,), |map: BucketMap| maps::bucket_info(map))
+        self.ask("bucket_info", (bucket,), |map: BucketMap| wire_maps::bucket_info(map))
     }
 
     fn list_buckets(&self) -> Answer<Vec<BucketInfo>> {
-        self.ask("list_buckets", [(); 0], |all: Vec<BucketMap>| all.into_iter().map(maps::bucket_info).collect())
+        self.ask("list_buckets", [(); 0], |all: Vec<BucketMap>| all.into_iter().map(wire_maps::bucket_info).collect())
     }
 
     fn delete_bucket(&self, bucket: &str) -> Answer<()> {
@@ -434,7 +434,7 @@ impl KeyValue for HubHome {
         let read = |(entries, upto, more): (Vec<wire::EntryIn>, u64, bool)| {
             Ok(Changes { entries: wire::entries(entries)?, upto, more })
         };
-        self.made(("watch", args), Loss::Again, Waits::ToSee(wait_us), read)
+        self.made(("watch", args), Loss::Again, BlockingCalls::ToSee(wait_us), read)
     }
 }
 
@@ -443,12 +443,12 @@ impl Leases for HubHome {
         let wait_us = bounded(wait_us);
         let (home, lease) = (self.clone(), name.to_owned());
         // What does not get there is over with its time.
-        let back: Back<Grant> = Box::new(move |grant, returning| {
+        let back: ReturnCallback<Grant> = Box::new(move |grant, returning| {
             home.release(&lease, grant.fence).then(move |_| drop(returning));
         });
         let token = names::dice();
         let args = (name, holder, ttl_us, wait_us, token);
-        self.made(("acquire", args), Loss::Told, Waits::ToHave { us: wait_us, token, back }, grant)
+        self.made(("acquire", args), Loss::Told, BlockingCalls::ToHave { us: wait_us, token, back }, grant)
     }
 
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {

@@ -11,7 +11,7 @@ use crate::core::Runner;
 use crate::pending::Wakers;
 
 /// A wait, such as that of a call before its next attempt.
-pub(crate) struct Pause {
+pub(crate) struct Delay {
     alarm: Arc<Alarm>,
     _watch: Watch,
 }
@@ -22,7 +22,7 @@ struct Alarm {
     wakers: Wakers,
 }
 
-impl Pause {
+impl Delay {
     pub fn begin(runner: &Runner, wait: Duration) -> Self {
         let alarm = Arc::<Alarm>::default();
         Self { _watch: runner.watch(Instant::now() + wait, Arc::clone(&alarm) as Arc<dyn Fire>), alarm }

@@ -98,9 +98,9 @@ impl Mailbox {
 }
 
 /// A mailbox as the link knows it.
-pub(crate) struct Inlet(pub Arc<Mailbox>);
+pub(crate) struct MailboxSubscription(pub Arc<Mailbox>);
 
-impl Handler for Inlet {
+impl Handler for MailboxSubscription {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         self.0.add(Message::called(call));
         None
@@ -120,7 +120,7 @@ impl Handler for Inlet {
 
 /// The subscriptions of this node, by their patterns.
 #[derive(Default)]
-pub(crate) struct Local {
+pub(crate) struct LocalSubscriptions {
     tree: Mutex<Table>,
 }
 
@@ -134,7 +134,7 @@ struct Table {
     turn: usize,
 }
 
-impl Local {
+impl LocalSubscriptions {
     pub fn add(&self, pattern: &Pattern, mailbox: &Arc<Mailbox>) -> SubscriptionId {
         let mut table = self.tree.lock();
         let id = table.subscriptions.insert(pattern, (pattern.as_str().into(), Arc::clone(mailbox)));

@@ -6,24 +6,24 @@ use std::sync::Arc;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
-use crate::host::Host;
+use crate::instance::ServiceInstance;
 
 thread_local! {
     /// The address of a host, which is only compared.
-    static HERE: Cell<*const Host> = const { Cell::new(std::ptr::null()) };
+    static HERE: Cell<*const ServiceInstance> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Runs a part of a handler of this host.
-pub(crate) fn handling<T>(host: &Host, act: impl FnOnce() -> T) -> T {
-    struct Restore(*const Host);
+pub(crate) fn handling<T>(host: &ServiceInstance, act: impl FnOnce() -> T) -> T {
+    struct CurrentServiceGuard(*const ServiceInstance);
 
-    impl Drop for Restore {
+    impl Drop for CurrentServiceGuard {
         fn drop(&mut self) {
             HERE.set(self.0);
         }
     }
 
-    let _outer = Restore(HERE.replace(host));
+    let _outer = CurrentServiceGuard(HERE.replace(host));
     act()
 }
 
@@ -31,7 +31,10 @@ pub(crate) fn handling<T>(host: &Host, act: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// If this thread is in such a handler.
-pub(crate) fn refuse_own<'a>(hosts: impl IntoIterator<Item = &'a Arc<Host>>, what: &str) -> Result<(), Error> {
+pub(crate) fn refuse_own<'a>(
+    hosts: impl IntoIterator<Item = &'a Arc<ServiceInstance>>,
+    what: &str,
+) -> Result<(), Error> {
     let here = HERE.get();
     match hosts.into_iter().find(|host| std::ptr::eq(Arc::as_ptr(host), here)) {
         None => Ok(()),

@@ -13,24 +13,24 @@ use crate::context::{ORIGIN, PUBLIC};
 use crate::core::{Core, Runner};
 use crate::discovery::{MethodInfo, Visibility};
 use crate::events::Listener;
-use crate::exchanging::{Ended, Exchanging};
-use crate::objects::Busy;
-use crate::running;
-use crate::service::{Handling, Room, Service};
+use crate::handler_run;
+use crate::inbound_call::{Ended, InboundCallState};
+use crate::objects::ExportPin;
+use crate::service::{ConcurrencyLimits, MethodHandler, Service};
 use crate::streams::DurableSubscription;
 use crate::values::Value;
 
 pub(crate) const STOPPED: &str = "the service has stopped";
 
 /// An instance that is served here.
-pub(crate) struct Host {
+pub(crate) struct ServiceInstance {
     pub service: Arc<str>,
     pub instance: String,
     pub runner: Arc<Runner>,
     node: String,
     methods: HashMap<String, Arc<Method>>,
     /// The lock protects who is in and who waits; nothing is called under it.
-    doors: Mutex<Doors>,
+    doors: Mutex<AdmissionState>,
     waiting_max: usize,
     listeners: OnceLock<Vec<Arc<Listener>>>,
     durables: OnceLock<Vec<Arc<DurableSubscription>>>,
@@ -41,7 +41,7 @@ pub(crate) struct Host {
 pub(crate) struct Method {
     pub service: Arc<str>,
     pub name: Arc<str>,
-    pub handling: Handling,
+    pub handling: MethodHandler,
     pub visibility: Visibility,
 }
 
@@ -52,7 +52,7 @@ impl Method {
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self.handling, Handling::Stream(_))
+        matches!(self.handling, MethodHandler::Stream(_))
     }
 }
 
@@ -66,38 +66,38 @@ pub(crate) struct Counts {
     pub event_errors: AtomicU64,
 }
 
-struct Doors {
-    calls: Admission<Job>,
+struct AdmissionState {
+    calls: Admission<AdmittedCall>,
     /// A stream may last for ever, and must not take the place of a call.
-    streams: Admission<Job>,
+    streams: Admission<AdmittedCall>,
     running: HashMap<u64, Running>,
     next: u64,
     is_closed: bool,
 }
 
 struct Running {
-    exchange: Arc<Exchanging>,
+    exchange: Arc<InboundCallState>,
     is_stream: bool,
 }
 
 /// A call that was let in, or waits.
-pub(crate) struct Job {
+pub(crate) struct AdmittedCall {
     pub call: Call,
-    pub exchange: Arc<Exchanging>,
+    pub exchange: Arc<InboundCallState>,
     pub method: Arc<Method>,
     /// Kept until its handler has ended.
-    pub busy: Option<Busy>,
+    pub busy: Option<ExportPin>,
 }
 
 /// Held by a handler; dropping it lets the next call in.
-pub(crate) struct Inside {
-    pub host: Arc<Host>,
+pub(crate) struct AdmissionPermit {
+    pub host: Arc<ServiceInstance>,
     /// Whether its task was run at all.
     pub has_begun: bool,
     number: u64,
 }
 
-impl Host {
+impl ServiceInstance {
     pub fn new(service: Service, instance: String, node: &str, runner: Arc<Runner>) -> Self {
         let title: Arc<str> = service.info.name.as_str().into();
         let methods =
@@ -108,11 +108,11 @@ impl Host {
 
     /// Runs calls of what the node has given to others.
     pub fn of_objects(runner: Arc<Runner>) -> Self {
-        Self::of("objects".into(), Room::default(), runner)
+        Self::of("objects".into(), ConcurrencyLimits::default(), runner)
     }
 
-    fn of(service: Arc<str>, room: Room, runner: Arc<Runner>) -> Self {
-        let doors = Doors {
+    fn of(service: Arc<str>, room: ConcurrencyLimits, runner: Arc<Runner>) -> Self {
+        let doors = AdmissionState {
             calls: Admission::new(room.calls, room.waiting),
             streams: Admission::new(room.streams, room.waiting),
             running: HashMap::new(),
@@ -207,7 +207,7 @@ impl Host {
 
     /// Ends all handlers, and lets none begin.
     pub fn close(&self) {
-        let waiting: Vec<Job> = {
+        let waiting: Vec<AdmittedCall> = {
             let mut doors = self.doors.lock();
             doors.is_closed = true;
             let calls: Vec<_> = std::iter::from_fn(|| doors.calls.next_waiting()).collect();
@@ -220,8 +220,8 @@ impl Host {
     }
 
     /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all that it came with.
-    pub fn gone(&self, exchange: &Exchanging) {
-        let is_it = |job: &Job| std::ptr::eq(&*job.exchange, exchange);
+    pub fn gone(&self, exchange: &InboundCallState) {
+        let is_it = |job: &AdmittedCall| std::ptr::eq(&*job.exchange, exchange);
         let job = {
             let mut doors = self.doors.lock();
             doors.calls.remove(is_it).or_else(|| doors.streams.remove(is_it))
@@ -241,7 +241,7 @@ impl Host {
         exchanges.into_iter().for_each(|exchange| exchange.end(Ended::Stopping));
     }
 
-    fn begin(self: &Arc<Self>, job: Job) {
+    fn begin(self: &Arc<Self>, job: AdmittedCall) {
         let is_stream = job.method.is_stream();
         let number = {
             let mut doors = self.doors.lock();
@@ -250,15 +250,15 @@ impl Host {
             doors.running.insert(number, Running { exchange: Arc::clone(&job.exchange), is_stream });
             number
         };
-        let inside = Inside { host: Arc::clone(self), has_begun: false, number };
-        self.runner.spawn(Box::pin(running::run(inside, job)));
+        let inside = AdmissionPermit { host: Arc::clone(self), has_begun: false, number };
+        self.runner.spawn(Box::pin(handler_run::run(inside, job)));
     }
 }
 
 /// An instance as the link knows it.
-pub(crate) struct Door(pub Arc<Host>);
+pub(crate) struct InstanceSubscription(pub Arc<ServiceInstance>);
 
-impl Handler for Door {
+impl Handler for InstanceSubscription {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         match self.0.method(&call) {
             Ok(method) => let_in(&self.0, call, method, None),
@@ -274,10 +274,10 @@ impl Handler for Door {
 
 /// Lets a call in, or lets it wait. What it keeps `busy` is kept until its handler has ended.
 pub(crate) fn let_in(
-    host: &Arc<Host>,
+    host: &Arc<ServiceInstance>,
     call: Call,
     method: Arc<Method>,
-    busy: Option<Busy>,
+    busy: Option<ExportPin>,
 ) -> Option<Arc<dyn Exchange>> {
     let is_stream = method.is_stream();
     if is_stream && call.head().credit == 0 {
@@ -290,8 +290,8 @@ pub(crate) fn let_in(
         refuse(call, ErrorCode::InvalidArgument, text);
         return None;
     }
-    let (lane, exchange) = (call.message.flags.lane(), Exchanging::new(call.head().credit));
-    let job = Job { call, exchange: Arc::clone(&exchange), method, busy };
+    let (lane, exchange) = (call.message.flags.lane(), InboundCallState::new(call.head().credit));
+    let job = AdmittedCall { call, exchange: Arc::clone(&exchange), method, busy };
     let entry = {
         let mut doors = host.doors.lock();
         if doors.is_closed {
@@ -315,12 +315,12 @@ pub(crate) fn let_in(
 }
 
 /// A method of a service, or of an object, that errors call `service`.
-pub(crate) fn method(service: &Arc<str>, info: MethodInfo, handling: Handling) -> Arc<Method> {
+pub(crate) fn method(service: &Arc<str>, info: MethodInfo, handling: MethodHandler) -> Arc<Method> {
     let name = info.name.into();
     Arc::new(Method { service: Arc::clone(service), name, handling, visibility: info.visibility })
 }
 
-impl Drop for Inside {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         let next = {
             let mut doors = self.host.doors.lock();

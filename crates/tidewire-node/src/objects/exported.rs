@@ -10,12 +10,12 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde::{Serialize, Serializer};
 use tidewire_proto::generated::limits;
 
-use super::thing::{Kind, LEASE, Offer, Shared, Target, Thing};
+use super::exportable::{Exportable, Kind, LEASE, OutboundReference, Shared, Target};
 use crate::context::Context;
 use crate::discovery::Visibility;
 use crate::error::Error;
 use crate::failure::Failure;
-use crate::host;
+use crate::instance;
 use crate::options::within;
 use crate::service::{Method, Service};
 use crate::values::references;
@@ -150,7 +150,7 @@ fn shared(kind: Kind, declared: Service, title: &str) -> Shared {
     });
     let least = declared.info.visibility;
     let seen = declared.methods.into_iter().filter(|(info, _)| info.visibility.min(least) > Visibility::Node);
-    let methods: Vec<_> = seen.map(|(info, handling)| host::method(&name, info, handling)).collect();
+    let methods: Vec<_> = seen.map(|(info, handling)| instance::method(&name, info, handling)).collect();
     let problem = problem.or_else(|| {
         let text = format!("{title}: none of its methods may be called from other nodes: its visibility is 'node'");
         methods.is_empty().then(|| Error::invalid(text))
@@ -173,7 +173,7 @@ impl Shared {
 
     fn dispose(self: &Arc<Self>) {
         let nodes = std::mem::take(&mut *self.given_by.lock());
-        let thing = Thing::Object(Arc::clone(self));
+        let thing = Exportable::Object(Arc::clone(self));
         nodes.iter().filter_map(std::sync::Weak::upgrade).for_each(|objects| objects.dispose(&thing));
     }
 }
@@ -182,7 +182,7 @@ macro_rules! travels {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                references::serialize(Offer::Own(Thing::Object(Arc::clone(&self.0))), serializer)
+                references::serialize(OutboundReference::Own(Exportable::Object(Arc::clone(&self.0))), serializer)
             }
         }
 
@@ -190,7 +190,7 @@ macro_rules! travels {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 references::deserialize($expected, deserializer, |target| match target {
-                    Target::Own(Thing::Object(shared)) if matches!(shared.kind, $kind) => Ok(Self(shared)),
+                    Target::Own(Exportable::Object(shared)) if matches!(shared.kind, $kind) => Ok(Self(shared)),
                     _ => Err($wrong),
                 })
             }

@@ -10,13 +10,13 @@ use serde::{Serialize, Serializer};
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use super::thing::{Offer, Thing};
+use super::exportable::{Exportable, OutboundReference};
 use crate::discovery::Visibility;
+use crate::encoded_items::EncodedItems;
 use crate::failure::Failure;
-use crate::host::Method;
-use crate::service::{Handling, Streaming};
+use crate::instance::Method;
+use crate::service::{MethodHandler, ReplyStream};
 use crate::values::{Blob, Input, references};
-use crate::written::Written;
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call is under way.
 ///
@@ -51,7 +51,7 @@ impl Feed {
         T: Serialize,
         S: Stream<Item = Result<T, Failure>> + Send + 'static,
     {
-        let items: Streaming = Box::pin(Written::new(items));
+        let items: ReplyStream = Box::pin(EncodedItems::new(items));
         let state = State { items: Where::Here(items), is_given: false, reader: None, closer: None };
         Self(Arc::new(Slot(Mutex::new(state))))
     }
@@ -72,7 +72,7 @@ impl Serialize for Feed {
         if std::mem::replace(&mut self.0.0.lock().is_given, true) {
             return Err(serde::ser::Error::custom("this stream was given before, and is read once: make another one"));
         }
-        references::serialize(Offer::Own(Thing::Items(Arc::clone(&self.0))), serializer)
+        references::serialize(OutboundReference::Own(Exportable::Items(Arc::clone(&self.0))), serializer)
     }
 }
 
@@ -106,7 +106,7 @@ struct State {
 }
 
 enum Where {
-    Here(Streaming),
+    Here(ReplyStream),
     /// A thread polls it, and drops it if it is to be closed.
     Polled {
         is_closed: bool,
@@ -147,20 +147,20 @@ impl Slot {
     pub fn method(self: &Arc<Self>) -> Arc<Method> {
         let slot = Arc::clone(self);
         let streams = move |_, _: Input<'_>| {
-            let items: Streaming = Box::pin(Reading(Arc::clone(&slot)));
+            let items: ReplyStream = Box::pin(ArgumentStreamReader(Arc::clone(&slot)));
             Ok(items)
         };
         let (service, name) = ("an argument".into(), super::TAKE.into());
         Arc::new(Method {
             service,
             name,
-            handling: Handling::Stream(Arc::new(streams)),
+            handling: MethodHandler::Stream(Arc::new(streams)),
             visibility: Visibility::Private,
         })
     }
 
     /// Takes the stream out, to be polled.
-    fn lent(&self, context: &Context<'_>) -> Option<Streaming> {
+    fn lent(&self, context: &Context<'_>) -> Option<ReplyStream> {
         let mut state = self.0.lock();
         if !matches!(state.items, Where::Here(_)) {
             return None;
@@ -173,7 +173,7 @@ impl Slot {
     }
 
     /// Puts it back, unless it has ended or was closed meanwhile.
-    fn put_back(&self, items: Option<Streaming>) {
+    fn put_back(&self, items: Option<ReplyStream>) {
         let over = {
             let mut state = self.0.lock();
             let is_closed = matches!(state.items, Where::Polled { is_closed: true });
@@ -193,9 +193,9 @@ impl Slot {
 }
 
 /// The stream as the door for its reader runs it.
-struct Reading(Arc<Slot>);
+struct ArgumentStreamReader(Arc<Slot>);
 
-impl Stream for Reading {
+impl Stream for ArgumentStreamReader {
     type Item = Result<Blob, Failure>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -212,7 +212,7 @@ impl Stream for Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for ArgumentStreamReader {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -221,7 +221,7 @@ impl Drop for Reading {
 /// Gives a stream back that was polled, or that panicked.
 struct Polling<'a> {
     slot: &'a Slot,
-    items: Option<Streaming>,
+    items: Option<ReplyStream>,
 }
 
 impl Polling<'_> {

@@ -15,11 +15,11 @@ use tidewire_proto::generated::limits;
 
 use crate::client::CallOptions;
 use crate::error::Error;
-use crate::finding::Finding;
-use crate::objects::{Holding, Kind, TAKE, Target};
+use crate::instance_lookup::InstanceLookup;
+use crate::objects::{ImportHandle, Kind, TAKE, Target};
 use crate::pending::wait;
-use crate::place::{Outcome, Payload};
-use crate::shot::{Aim, Shot};
+use crate::prepared_call::{CallTarget, PreparedCall};
+use crate::reply_slot::{CallOutcome, Payload};
 use crate::values::{self, references};
 
 /// How far the writer of a stream may be ahead of its reader.
@@ -34,14 +34,14 @@ const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
 /// item is asked for, can be read while its call is under way, and is closed when this is dropped.
 #[must_use = "dropping a stream closes it"]
 pub struct Items<T> {
-    shot: Option<Shot>,
+    shot: Option<PreparedCall>,
     /// A stream of the caller that was not begun yet.
-    late: Option<Arc<Holding>>,
-    finding: Option<Finding>,
+    late: Option<Arc<ImportHandle>>,
+    finding: Option<InstanceLookup>,
     problem: Option<Error>,
     /// Why it has ended, while streams are dropped that were given with the call.
     end: Option<End>,
-    place: Arc<Place>,
+    place: Arc<ItemBuffer>,
     key: Option<CallKey>,
     /// Items that were read, and that the writer was not given credit for yet.
     taken: u32,
@@ -50,7 +50,7 @@ pub struct Items<T> {
 }
 
 #[derive(Default)]
-struct Place {
+struct ItemBuffer {
     state: Mutex<State>,
 }
 
@@ -75,17 +75,17 @@ enum End {
 
 impl End {
     /// As what those see it who note how calls go.
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> CallOutcome {
         match self {
-            Self::Failed(number, _) => Outcome::Failed(*number, None),
-            Self::Over => Outcome::Over,
-            Self::NoStream | Self::Late | Self::TooMany => Outcome::Late,
+            Self::Failed(number, _) => CallOutcome::Failed(*number, None),
+            Self::Over => CallOutcome::Over,
+            Self::NoStream | Self::Late | Self::TooMany => CallOutcome::Late,
         }
     }
 }
 
 impl<T> Items<T> {
-    pub(crate) fn open(shot: Result<Shot, Error>) -> Self {
+    pub(crate) fn open(shot: Result<PreparedCall, Error>) -> Self {
         let mut items = Self::unopened(None);
         match shot {
             Ok(shot) => items.begin(shot),
@@ -94,8 +94,8 @@ impl<T> Items<T> {
         items
     }
 
-    fn unopened(late: Option<Arc<Holding>>) -> Self {
-        let place = Arc::new(Place::default());
+    fn unopened(late: Option<Arc<ImportHandle>>) -> Self {
+        let place = Arc::new(ItemBuffer::default());
         place.state.lock().room = CREDIT;
         Self {
             shot: None,
@@ -111,11 +111,11 @@ impl<T> Items<T> {
         }
     }
 
-    fn begin(&mut self, mut shot: Shot) {
+    fn begin(&mut self, mut shot: PreparedCall) {
         self.watch = shot.watched(Arc::clone(&self.place) as Arc<dyn Fire>);
         let waiting = Arc::clone(&self.place) as Arc<dyn ReplyWaiter>;
         if !shot.is_found() {
-            match Finding::begin(shot, CREDIT, waiting) {
+            match InstanceLookup::begin(shot, CREDIT, waiting) {
                 Ok(finding) => self.finding = Some(finding),
                 Err(problem) => self.problem = Some(problem),
             }
@@ -125,7 +125,7 @@ impl<T> Items<T> {
         self.sent(shot, sent);
     }
 
-    fn sent(&mut self, shot: Shot, sent: Result<CallKey, Error>) {
+    fn sent(&mut self, shot: PreparedCall, sent: Result<CallKey, Error>) {
         self.shot = Some(shot);
         match sent {
             Ok(key) => self.key = Some(key),
@@ -134,11 +134,11 @@ impl<T> Items<T> {
     }
 
     /// Begins a stream of the caller.
-    fn begin_late(&mut self, holding: Arc<Holding>) -> Result<(), Error> {
+    fn begin_late(&mut self, holding: Arc<ImportHandle>) -> Result<(), Error> {
         let core = holding.check()?.core().ok_or_else(|| holding.gone("its node has ended"))?;
         let (title, nothing) = (holding.title.clone(), values::write("arguments", &[(); 0])?);
-        let aim = Aim::Object(holding, TAKE.to_owned());
-        self.begin(Shot::new(&core, aim, title, nothing, &CallOptions::default(), None)?);
+        let aim = CallTarget::Object(holding, TAKE.to_owned());
+        self.begin(PreparedCall::new(&core, aim, title, nothing, &CallOptions::default(), None)?);
         Ok(())
     }
 
@@ -163,13 +163,13 @@ impl<T> Items<T> {
         }
         let items = std::mem::take(&mut self.taken);
         self.place.state.lock().room += items;
-        if let (Some(key), Some(Ok(core))) = (self.key, self.shot.as_ref().map(Shot::core)) {
+        if let (Some(key), Some(Ok(core))) = (self.key, self.shot.as_ref().map(PreparedCall::core)) {
             core.link.want(key, items);
         }
     }
 
     fn close(&mut self) {
-        if let Some((shot, key)) = self.finding.take().and_then(Finding::take_back) {
+        if let Some((shot, key)) = self.finding.take().and_then(InstanceLookup::take_back) {
             (self.shot, self.key) = (Some(shot), key);
         }
         let Some(shot) = &mut self.shot else { return };
@@ -224,7 +224,7 @@ impl<T: DeserializeOwned> Items<T> {
             // Its first items may come before it was handed over by whoever has sent it.
             if self.finding.is_some() {
                 std::task::ready!(self.place.poll_any(context));
-                if self.finding.as_ref().is_some_and(Finding::is_under_way) {
+                if self.finding.as_ref().is_some_and(InstanceLookup::is_under_way) {
                     let found = self.look_found(context);
                     if let Some(problem) = self.problem.take().or(found.err()) {
                         return self.over(problem);
@@ -302,7 +302,7 @@ impl<T> fmt::Debug for Items<T> {
     }
 }
 
-impl Place {
+impl ItemBuffer {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let waker = {
             let mut state = self.state.lock();
@@ -341,7 +341,7 @@ impl Place {
     }
 }
 
-impl ReplyWaiter for Place {
+impl ReplyWaiter for ItemBuffer {
     fn replied(&self, _: Message) {
         self.change(|state| state.end = Some(End::NoStream));
     }
@@ -367,7 +367,7 @@ impl ReplyWaiter for Place {
     fn credited(&self, _: u32) {}
 }
 
-impl Fire for Place {
+impl Fire for ItemBuffer {
     fn fire(self: Arc<Self>) {
         self.change(|state| state.end = Some(End::Late));
     }

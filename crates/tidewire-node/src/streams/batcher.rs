@@ -18,7 +18,7 @@ type Store<M, R> = Box<dyn Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Syn
 type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
 
 /// Items of one kind on their way, in their order. Each has a note, which comes back with its result.
-pub(super) struct Lane<M, K, R> {
+pub(super) struct Batcher<M, K, R> {
     /// Protects what waits. Nothing is called under it.
     state: Mutex<State<M, K>>,
     store: Store<M, R>,
@@ -34,7 +34,7 @@ struct State<M, K> {
     is_pumping: bool,
 }
 
-impl<M: Send + 'static, K: Send + 'static, R: 'static> Lane<M, K, R> {
+impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
     pub fn new(
         most: usize,
         store: impl Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync + 'static,

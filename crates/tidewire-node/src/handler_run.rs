@@ -12,13 +12,13 @@ use tidewire_link::{Call, Exchange, PayloadParts, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{Context, Inner};
+use crate::current_service::handling;
 use crate::discovery::Visibility;
-use crate::exchanging::{Ended, Exchanging};
 use crate::failure::Failure;
-use crate::handling::handling;
-use crate::host::{Counts, Host, Inside, Job, Method, STOPPED, refuse};
-use crate::objects::{Giving, Objects};
-use crate::service::{Answering, Handling, Streaming};
+use crate::inbound_call::{Ended, InboundCallState};
+use crate::instance::{AdmissionPermit, AdmittedCall, Counts, Method, STOPPED, ServiceInstance, refuse};
+use crate::objects::{ExportScope, Objects};
+use crate::service::{MethodHandler, ReplyFuture, ReplyStream};
 use crate::tracing::Span;
 use crate::values::references::within;
 use crate::values::{Blob, Input};
@@ -27,12 +27,12 @@ use crate::values::{Blob, Input};
 const LATE: Duration = Duration::from_millis(100);
 
 /// Works at a call. The next one is let in when it is over, or dropped.
-pub(crate) async fn run(mut inside: Inside, job: Job) {
+pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
     inside.has_begun = true;
     let host = &*inside.host;
     host.runner.beat();
     Counts::add(&host.counts.calls);
-    let Job { mut call, exchange, method, busy: _busy } = job;
+    let AdmittedCall { mut call, exchange, method, busy: _busy } = job;
     // A call that has waited may be over.
     if let Some(ended) = exchange.ended() {
         return give_up(host, call, &exchange, ended).await;
@@ -43,11 +43,11 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
     // What the caller gives is taken by this node.
     let objects = objects.as_ref();
     match &method.handling {
-        Handling::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
+        MethodHandler::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
             Ok(answering) => answer(host, objects, &span, call, exchange, answering).await,
             Err(failure) => fail(host, &span, call, &failure),
         },
-        Handling::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
+        MethodHandler::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
             Ok(items) => stream(host, objects, &span, call, exchange, items).await,
             Err(failure) => fail(host, &span, call, &failure),
         },
@@ -57,12 +57,12 @@ pub(crate) async fn run(mut inside: Inside, job: Job) {
 type Here<'a> = Option<&'a Arc<Objects>>;
 
 async fn answer(
-    host: &Host,
+    host: &ServiceInstance,
     objects: Here<'_>,
     span: &Span,
     call: Call,
-    exchange: Arc<Exchanging>,
-    mut answering: Answering,
+    exchange: Arc<InboundCallState>,
+    mut answering: ReplyFuture,
 ) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     let outcome = poll_fn(|task| {
@@ -89,12 +89,12 @@ async fn answer(
 }
 
 async fn stream(
-    host: &Host,
+    host: &ServiceInstance,
     objects: Here<'_>,
     span: &Span,
     call: Call,
-    exchange: Arc<Exchanging>,
-    mut items: Streaming,
+    exchange: Arc<InboundCallState>,
+    mut items: ReplyStream,
 ) {
     let mut deadline = Deadline::new(host, &call, &exchange);
     deadline.watch();
@@ -133,7 +133,7 @@ async fn stream(
 type Next = Option<Result<Blob, Failure>>;
 
 /// The next item, once its reader takes one.
-fn next(exchange: &Exchanging, items: &mut Streaming, task: &mut TaskContext<'_>) -> Poll<Result<Next, Ended>> {
+fn next(exchange: &InboundCallState, items: &mut ReplyStream, task: &mut TaskContext<'_>) -> Poll<Result<Next, Ended>> {
     if let Poll::Ready(ended) = exchange.poll_ended(task) {
         return Poll::Ready(Err(ended));
     }
@@ -147,7 +147,12 @@ fn next(exchange: &Exchanging, items: &mut Streaming, task: &mut TaskContext<'_>
 }
 
 /// Ready when the link takes an item of so many bytes.
-fn room(exchange: &Arc<Exchanging>, call: &Call, bytes: usize, task: &TaskContext<'_>) -> Poll<Result<(), Ended>> {
+fn room(
+    exchange: &Arc<InboundCallState>,
+    call: &Call,
+    bytes: usize,
+    task: &TaskContext<'_>,
+) -> Poll<Result<(), Ended>> {
     if let Poll::Ready(ended) = exchange.poll_ended(task) {
         return Poll::Ready(Err(ended));
     }
@@ -159,7 +164,11 @@ fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blo
     catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic))))
 }
 
-fn begin<T>(host: &Host, objects: Here<'_>, begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+fn begin<T>(
+    host: &ServiceInstance,
+    objects: Here<'_>,
+    begin: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
     within(objects, || handling(host, || caught(begin)))
 }
 
@@ -168,14 +177,14 @@ fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 }
 
 /// Gives what an answer refers to. What this answers is kept until the answer is sent.
-fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<Giving, Failure> {
+fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<ExportScope, Failure> {
     match objects {
         Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
-        _ => Ok(Giving::default()),
+        _ => Ok(ExportScope::default()),
     }
 }
 
-fn context(method: &Method, call: &Call, exchange: &Arc<Exchanging>) -> Context {
+fn context(method: &Method, call: &Call, exchange: &Arc<InboundCallState>) -> Context {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let headers: BTreeMap<_, _> =
         call.head().fields.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
@@ -200,7 +209,7 @@ fn reply(call: Call, blob: &mut Blob) {
     flusher.flush();
 }
 
-fn fail(host: &Host, span: &Span, call: Call, failure: &Failure) {
+fn fail(host: &ServiceInstance, span: &Span, call: Call, failure: &Failure) {
     span.failed(failure);
     Counts::add(&host.counts.errors);
     let (code, mut blob) = failure.payload();
@@ -215,7 +224,7 @@ fn unsent(refused: &Refused) -> Failure {
     Failure::refusal(code, format!("an item can't be sent: {refused}"))
 }
 
-async fn give_up(host: &Host, call: Call, exchange: &Arc<Exchanging>, ended: Ended) {
+async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>, ended: Ended) {
     Counts::add(&host.counts.cancelled);
     match ended {
         Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
@@ -227,7 +236,7 @@ async fn give_up(host: &Host, call: Call, exchange: &Arc<Exchanging>, ended: End
 
 /// The caller's own clock comes to the deadline at about the same time. It knows best how the call went, and says that it waits no longer: only one that
 /// does not is told.
-async fn late(host: &Host, call: Call, exchange: &Arc<Exchanging>) {
+async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
     let until = Instant::now() + LATE;
     let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
     if !poll_fn(|task| exchange.poll_gone(until, task)).await {
@@ -237,14 +246,14 @@ async fn late(host: &Host, call: Call, exchange: &Arc<Exchanging>) {
 
 /// Ends a handler at the deadline of its call. It is watched only once the handler waits for something.
 struct Deadline<'a> {
-    host: &'a Host,
+    host: &'a ServiceInstance,
     at: Option<Instant>,
-    exchange: &'a Arc<Exchanging>,
+    exchange: &'a Arc<InboundCallState>,
     watch: Option<Watch>,
 }
 
 impl<'a> Deadline<'a> {
-    fn new(host: &'a Host, call: &Call, exchange: &'a Arc<Exchanging>) -> Self {
+    fn new(host: &'a ServiceInstance, call: &Call, exchange: &'a Arc<InboundCallState>) -> Self {
         Self { host, at: call.deadline, exchange, watch: None }
     }
 

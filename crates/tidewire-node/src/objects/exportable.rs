@@ -7,17 +7,17 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::limits;
 
 use super::Objects;
-use super::feed::Slot;
-use super::held::Holding;
+use super::argument_stream::Slot;
+use super::import_handle::ImportHandle;
 use crate::error::Error;
-use crate::host::Method;
+use crate::instance::Method;
 
 /// How long something lives without being used where nothing is said.
 pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);
 
 /// What this node owns, and others may call.
 #[derive(Clone)]
-pub(crate) enum Thing {
+pub(crate) enum Exportable {
     /// A stream, which the reader of the arguments reads once.
     Items(Arc<Slot>),
     Object(Arc<Shared>),
@@ -43,32 +43,32 @@ pub(crate) enum Kind {
 }
 
 /// Something that a value refers to, on its way out.
-pub(crate) enum Offer {
-    Own(Thing),
+pub(crate) enum OutboundReference {
+    Own(Exportable),
     /// What the receiver owns goes back to it.
-    Back(Arc<Holding>),
+    Back(Arc<ImportHandle>),
 }
 
-impl Offer {
+impl OutboundReference {
     /// Whether it is for one node alone: a stream is read once, and what goes back is for its owner.
     pub fn is_bound(&self) -> bool {
-        matches!(self, Self::Back(_) | Self::Own(Thing::Items(_)))
+        matches!(self, Self::Back(_) | Self::Own(Exportable::Items(_)))
     }
 }
 
 /// The same, with the key that was written for it.
 #[derive(Clone)]
-pub(crate) struct Offered {
+pub(crate) struct KeyedReference {
     pub key: String,
-    pub what: Arc<Offer>,
+    pub what: Arc<OutboundReference>,
 }
 
 /// Something that a value refers to, on its way in.
 pub(crate) enum Target {
     /// Another node owns it.
-    Held(Arc<Holding>),
+    Held(Arc<ImportHandle>),
     /// It comes back.
-    Own(Thing),
+    Own(Exportable),
 }
 
 impl Kind {
@@ -95,7 +95,7 @@ impl Shared {
     }
 }
 
-impl Thing {
+impl Exportable {
     /// The same for the same object, as long as that is there.
     pub fn address(&self) -> usize {
         match self {
