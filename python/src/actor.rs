@@ -11,31 +11,31 @@ use pyo3::types::PyType;
 use tidewire_engine::raw::{ActorKey, Change, Envelope, Meta, acting_as};
 use tidewire_engine::{Refusal, Sent, Stop};
 
-use crate::arguments::{Actor, Drain, Patience, Priority, Stack};
+use crate::arguments::{Actor, Drain, Priority, Stack, TimeoutArgument};
 use crate::attach::attach;
+use crate::current_actor;
 use crate::errors::{self, error};
-use crate::fork::Born;
+use crate::fork::ForkGeneration;
 use crate::function::Handler;
 use crate::message::{Extra, Message};
 use crate::pending::{Pending, generic};
-use crate::present;
 use crate::statistics;
 
 /// A reference to an actor: compares and hashes by id, and does not keep the actor from stopping.
 #[pyclass(frozen, weakref, module = "tidewire")]
 pub struct ActorRef {
     pub inner: tidewire_engine::ActorRef<Message>,
-    pub born: Born,
+    pub born: ForkGeneration,
 }
 
 impl ActorRef {
     pub fn new(inner: tidewire_engine::ActorRef<Message>) -> Self {
-        Self { inner, born: Born::now() }
+        Self { inner, born: ForkGeneration::now() }
     }
 
     /// A message with its sender, if it is sent from inside a handler.
     pub fn message(py: Python<'_>, object: Py<PyAny>) -> Message {
-        Message::new(object, present::actor(py), None)
+        Message::new(object, current_actor::actor(py), None)
     }
 
     fn offer(&self, py: Python<'_>, object: Py<PyAny>, priority: Option<Priority>) -> Result<bool, Refusal> {
@@ -71,7 +71,7 @@ impl ActorRef {
             return Err(error(py, "InvalidArgument", &text, &[]));
         }
         let priority = Priority::lane(priority);
-        let sender = present::actor(py);
+        let sender = current_actor::actor(py);
         let acting = sender.as_ref().and_then(|sender| crate::coroutine::acting(py, sender));
         let make = |reply| Message::new(object, sender, Some(Box::new(Extra { reply: Some(reply), ..extra })));
         let pending = match acting {
@@ -204,14 +204,14 @@ impl ActorRef {
     ///     MailboxFull: if the mailbox is full.
     ///     BaseException: whatever the handler raised.
     #[pyo3(
-        signature = (message, timeout = Patience::Usual, priority = None),
+        signature = (message, timeout = TimeoutArgument::Usual, priority = None),
         text_signature = "($self, message, timeout=30.0, priority=None)"
     )]
     fn ask(
         &self,
         py: Python<'_>,
         message: Py<PyAny>,
-        timeout: Patience,
+        timeout: TimeoutArgument,
         priority: Option<Priority>,
     ) -> PyResult<Pending> {
         self.born.check(py)?;
@@ -225,10 +225,10 @@ impl ActorRef {
     ///     drain: Handle what was accepted; otherwise what waits is returned in the ledger.
     ///     timeout: Seconds after which it is abandoned, and named in the ledger; the default is the configuration's `stop_timeout_ms`.
     #[pyo3(
-        signature = (drain = Drain(true), timeout = Patience::Usual),
+        signature = (drain = Drain(true), timeout = TimeoutArgument::Usual),
         text_signature = "($self, drain=True, timeout=30.0)"
     )]
-    fn stop(&self, py: Python<'_>, drain: Drain, timeout: Patience) -> PyResult<Pending> {
+    fn stop(&self, py: Python<'_>, drain: Drain, timeout: TimeoutArgument) -> PyResult<Pending> {
         self.born.check(py)?;
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
         let mut stopping = self.inner.stop(Stop { drain: drain.0, timeout });
@@ -314,13 +314,13 @@ impl ActorRef {
 /// it from returning.
 fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
     let runs = crate::bridge::runs_coroutines() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false);
-    present::actor(py).filter(|_| runs).map(|actor| actor.bind(py).get().inner.cell().key())
+    current_actor::actor(py).filter(|_| runs).map(|actor| actor.bind(py).get().inner.cell().key())
 }
 
 /// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine that handles a message.
 pub fn handling(py: Python<'_>) -> Option<crate::held::Held<ActorRef>> {
-    present::on_thread(py).or_else(|| {
-        let actor = present::actor(py)?;
+    current_actor::on_thread(py).or_else(|| {
+        let actor = current_actor::actor(py)?;
         crate::coroutine::in_task_of_handlers(py).unwrap_or(false).then_some(actor)
     })
 }

@@ -55,12 +55,12 @@ impl<'a> FromPyObject<'a, '_> for Reason {
 pub struct Timeout(pub Duration);
 
 /// How long to wait, where the configuration decides if the call says nothing, or `...`.
-pub enum Patience {
+pub enum TimeoutArgument {
     Usual,
     Call(Timeout),
 }
 
-impl Patience {
+impl TimeoutArgument {
     /// The time in force; the configuration gives milliseconds.
     pub fn or(self, configured_ms: u64) -> Duration {
         match self {
@@ -70,7 +70,7 @@ impl Patience {
     }
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Patience {
+impl<'a, 'py> FromPyObject<'a, 'py> for TimeoutArgument {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {

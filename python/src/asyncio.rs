@@ -7,14 +7,14 @@ use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
-use crate::bridge::{Line, running_loop};
+use crate::bridge::{LoopHandle, running_loop};
 use crate::held::Held;
 use crate::once::Once;
 use crate::pending::Pending;
 
 /// Has an event loop look at an operation again.
 pub struct LoopWaker {
-    pub line: Arc<Line>,
+    pub line: Arc<LoopHandle>,
     pub pending: Mutex<Option<Held<Pending>>>,
 }
 

@@ -16,15 +16,15 @@ use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
 
 use crate::held::collect;
 
-static GATE: PerProcess<Gate> = PerProcess::new();
+static GATE: PerProcess<ForkBarrier> = PerProcess::new();
 
 thread_local! {
-    static AT: Cell<At> = const { Cell::new(At::Unknown) };
+    static AT: Cell<AttachState> = const { Cell::new(AttachState::Unknown) };
 }
 
 /// Whether this thread has the interpreter.
 #[derive(Clone, Copy, PartialEq)]
-enum At {
+enum AttachState {
     /// Nothing here has attached or detached it: a thread of Python's that called us has it, any other has not.
     Unknown,
     Attached,
@@ -34,22 +34,22 @@ enum At {
 /// Calls `what` with the interpreter. It waits for a fork that is under way.
 #[inline]
 pub fn attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
-    let pass = Pass::if_needed();
+    let pass = AttachPermit::if_needed();
     #[expect(clippy::disallowed_methods, reason = "this is the gate")]
     Python::attach(|py| inside(py, pass, what))
 }
 
 /// Calls `what` with the interpreter, unless the program is at its end.
 pub fn try_attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> Option<R> {
-    let pass = Pass::if_needed();
+    let pass = AttachPermit::if_needed();
     #[expect(clippy::disallowed_methods, reason = "this is the gate")]
     Python::try_attach(|py| inside(py, pass, what))
 }
 
 #[inline]
-fn inside<'py, R>(py: Python<'py>, pass: Option<Pass>, what: impl FnOnce(Python<'py>) -> R) -> R {
+fn inside<'py, R>(py: Python<'py>, pass: Option<AttachPermit>, what: impl FnOnce(Python<'py>) -> R) -> R {
     drop(pass);
-    let _back = Back::after(At::Attached);
+    let _back = AttachGuard::after(AttachState::Attached);
     collect(py);
     what(py)
 }
@@ -58,7 +58,7 @@ fn inside<'py, R>(py: Python<'py>, pass: Option<Pass>, what: impl FnOnce(Python<
 pub fn detach<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     #[expect(clippy::disallowed_methods, reason = "this is where it is noted")]
     let result = py.detach(|| {
-        let _back = Back::after(At::Detached);
+        let _back = AttachGuard::after(AttachState::Detached);
         what()
     });
     collect(py);
@@ -69,9 +69,9 @@ pub fn detach<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
 #[inline]
 pub fn is_attached() -> bool {
     match AT.get() {
-        At::Attached => true,
-        At::Detached => false,
-        At::Unknown => is_listed(),
+        AttachState::Attached => true,
+        AttachState::Detached => false,
+        AttachState::Unknown => is_listed(),
     }
 }
 
@@ -115,16 +115,16 @@ pub fn call_soon(what: fn(Python<'_>)) {
 }
 
 /// Notes where the thread is, until it is dropped.
-struct Back(At);
+struct AttachGuard(AttachState);
 
-impl Back {
+impl AttachGuard {
     #[inline]
-    fn after(at: At) -> Self {
+    fn after(at: AttachState) -> Self {
         Self(AT.replace(at))
     }
 }
 
-impl Drop for Back {
+impl Drop for AttachGuard {
     #[inline]
     fn drop(&mut self) {
         AT.set(self.0);
@@ -145,12 +145,12 @@ pub fn after_fork_in_parent() {
 }
 
 /// Leave to be listed, until it is dropped.
-struct Pass(&'static Gate);
+struct AttachPermit(&'static ForkBarrier);
 
-impl Pass {
+impl AttachPermit {
     #[inline]
     fn if_needed() -> Option<Self> {
-        if AT.get() == At::Attached || is_listed() { None } else { Some(Self::take()) }
+        if AT.get() == AttachState::Attached || is_listed() { None } else { Some(Self::take()) }
     }
 
     #[cold]
@@ -161,14 +161,14 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for AttachPermit {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
 #[derive(Default)]
-struct Gate {
+struct ForkBarrier {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -181,7 +181,7 @@ struct State {
     forks: usize,
 }
 
-impl Gate {
+impl ForkBarrier {
     fn enter(&self) {
         let mut state = self.state.lock();
         while state.forks > 0 {

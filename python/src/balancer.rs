@@ -19,13 +19,13 @@ pub struct Balancer {
 }
 
 struct State {
-    machine: Machine<Way>,
+    machine: Machine<InstanceRoute>,
     /// Counts what came and went.
     version: u64,
 }
 
 /// How an instance is reached.
-struct Way {
+struct InstanceRoute {
     port: Held<PyAny>,
     /// Over a link.
     route: Option<Held<Route>>,
@@ -42,7 +42,7 @@ impl Balancer {
 
     /// Adds an instance, unless there is one with this id. `route` is for calls with nothing unusual.
     fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>, standby: bool) {
-        let way = Way { port: port.into(), route: route.map(Held::from), standby };
+        let way = InstanceRoute { port: port.into(), route: route.map(Held::from), standby };
         let left = self.changed(|machine| machine.add(instance, way));
         drop(left);
     }
@@ -118,7 +118,7 @@ impl Balancer {
 }
 
 impl Balancer {
-    fn changed<T>(&self, change: impl FnOnce(&mut Machine<Way>) -> T) -> T {
+    fn changed<T>(&self, change: impl FnOnce(&mut Machine<InstanceRoute>) -> T) -> T {
         let mut state = self.state.lock();
         state.version += 1;
         change(&mut state.machine)

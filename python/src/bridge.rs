@@ -22,10 +22,10 @@ use crate::pending::Pending;
 const PASS: usize = 1024;
 
 /// What other threads see of a loop.
-pub struct Line {
+pub struct LoopHandle {
     completed: Mutex<Vec<Held<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
-    inlets: Mutex<Vec<Arc<dyn Inlet>>>,
+    inlets: Mutex<Vec<Arc<dyn LoopSource>>>,
     woken: AtomicBool,
     writer: OwnedFd,
     reader: OwnedFd,
@@ -37,22 +37,22 @@ pub struct Line {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Seen>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<LastLoop>> = const { RefCell::new(None) };
     static COROUTINES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The loop that was seen last on this thread.
-struct Seen {
-    line: Arc<Line>,
+struct LastLoop {
+    line: Arc<LoopHandle>,
     /// Its address.
     at: usize,
     /// What asyncio noted of the thread when the loop began to run here, where it has such a note.
     note: Option<Held<PyAny>>,
 }
 
-impl Seen {
+impl LastLoop {
     /// Of a loop that runs on this thread now.
-    fn new(running: &Bound<'_, PyAny>, line: Arc<Line>) -> Self {
+    fn new(running: &Bound<'_, PyAny>, line: Arc<LoopHandle>) -> Self {
         let note = note_of_asyncio(running.py()).map(Held::from);
         Self { line, at: running.as_ptr() as usize, note }
     }
@@ -108,12 +108,12 @@ pub fn runs_coroutines() -> bool {
 }
 
 /// The line of the loop that runs on this thread, if it has one already.
-pub fn known_line(py: Python<'_>) -> Option<Arc<Line>> {
+pub fn known_line(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     still_running(py).or_else(|| line_of(&running_loop(py).ok()?))
 }
 
 /// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
-pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
+pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
     if let Some(line) = still_running(py) {
         return Ok(line);
     }
@@ -125,13 +125,13 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<Line>> {
             Arc::clone(&bridge.cast::<Bridge>()?.get().line)
         }
     };
-    HERE.set(Some(Seen::new(&running, Arc::clone(&line))));
+    HERE.set(Some(LastLoop::new(&running, Arc::clone(&line))));
     Ok(line)
 }
 
 /// The line of the loop that was seen last, if that runs on this thread now. asyncio itself is not asked: up to CPython 3.11 it asks the
 /// system for the number of the process before it answers.
-fn still_running(py: Python<'_>) -> Option<Arc<Line>> {
+fn still_running(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| {
         let seen = here.as_ref()?;
         let note = seen.note.as_ref()?;
@@ -140,7 +140,7 @@ fn still_running(py: Python<'_>) -> Option<Arc<Line>> {
 }
 
 /// The line of a loop, if it is the one that was seen last.
-fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<Line>> {
+fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     let at = running.as_ptr() as usize;
     HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
 }
@@ -152,19 +152,19 @@ fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
 }
 
 /// Something outside of the engine that has work for a loop.
-pub trait Inlet: Send + Sync {
+pub trait LoopSource: Send + Sync {
     /// Does what has come in. On the loop's thread.
     fn run(&self, py: Python<'_>);
 }
 
-impl Line {
+impl LoopHandle {
     /// Runs an inlet whenever the loop is woken.
-    pub fn add_inlet(&self, inlet: Arc<dyn Inlet>) {
+    pub fn add_inlet(&self, inlet: Arc<dyn LoopSource>) {
         self.inlets.lock().push(inlet);
     }
 
     /// Runs it no more.
-    pub fn remove_inlet(&self, inlet: &Arc<dyn Inlet>) {
+    pub fn remove_inlet(&self, inlet: &Arc<dyn LoopSource>) {
         self.inlets.lock().retain(|other| !Arc::ptr_eq(other, inlet));
     }
 
@@ -276,7 +276,7 @@ fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<B
 /// The loop's end of the line. Made once per loop, by `tidewire._loop`.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Bridge {
-    pub line: Arc<Line>,
+    pub line: Arc<LoopHandle>,
 }
 
 #[pymethods]
@@ -284,7 +284,7 @@ impl Bridge {
     #[new]
     fn new() -> PyResult<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
-        let line = Line {
+        let line = LoopHandle {
             completed: Mutex::default(),
             externals: Mutex::default(),
             inlets: Mutex::default(),
@@ -328,7 +328,7 @@ impl Bridge {
 
     /// Marks this thread as the one that runs the loop.
     fn enter(&self, running: &Bound<'_, PyAny>) {
-        HERE.set(Some(Seen::new(running, Arc::clone(&self.line))));
+        HERE.set(Some(LastLoop::new(running, Arc::clone(&self.line))));
     }
 
     /// Empties the pipe, then does what `run` does.
@@ -346,11 +346,11 @@ impl Bridge {
 
 /// The place of a node's coroutine actors: a dispatcher whose loop becomes known later.
 #[derive(Clone, Default)]
-pub struct Place {
-    line: Arc<Mutex<Option<Arc<Line>>>>,
+pub struct DeferredLoop {
+    line: Arc<Mutex<Option<Arc<LoopHandle>>>>,
 }
 
-impl Place {
+impl DeferredLoop {
     /// A dispatcher that wakes the loop bound to this place.
     pub fn external(&self) -> Arc<External> {
         let place = self.clone();
@@ -363,7 +363,7 @@ impl Place {
     }
 
     /// Binds the loop. What became ready before is run now.
-    pub fn bind(&self, line: &Arc<Line>, external: &Arc<External>) {
+    pub fn bind(&self, line: &Arc<LoopHandle>, external: &Arc<External>) {
         line.externals.lock().push(Arc::clone(external));
         *self.line.lock() = Some(Arc::clone(line));
         line.wake();

@@ -14,10 +14,10 @@ use tidewire_engine::{Fault, Signal};
 
 use crate::actor::ActorRef;
 use crate::attach::attach;
+use crate::coroutine_loop::{CoroutineLoop, First};
 use crate::errors;
 use crate::function::{Handler, Parts, logged, reference, terminated};
 use crate::held::Held;
-use crate::intake::{First, Intake};
 use crate::message::Message;
 use crate::once::Once;
 
@@ -140,19 +140,19 @@ impl Tasks {
 
 /// A place among the messages that an actor handles at once, of one that a thread handles. Dropping it gives it back, from whichever
 /// thread.
-pub struct Lent {
+pub struct ConcurrencyPermit {
     tasks: Arc<Tasks>,
     cell: Arc<ActorCell<Message>>,
 }
 
-impl Lent {
+impl ConcurrencyPermit {
     pub fn new(tasks: &Arc<Tasks>, cell: &Arc<ActorCell<Message>>) -> Self {
         tasks.active.fetch_add(1, Ordering::Relaxed);
         Self { tasks: Arc::clone(tasks), cell: Arc::clone(cell) }
     }
 }
 
-impl Drop for Lent {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         self.tasks.over(false);
         self.cell.resume_unless_idle();
@@ -183,7 +183,7 @@ impl Coroutine {
     /// Starts a task that begins with `envelope`, and goes on with what follows.
     fn launch(&mut self, py: Python<'_>, turn: &Activation<'_, Message>, first: First) -> Result<(), Fault> {
         let me = reference(py, &mut self.me, turn)?;
-        let intake = Intake::new(
+        let intake = CoroutineLoop::new(
             turn.cell().clone(),
             me,
             self.node.clone_ref(py),

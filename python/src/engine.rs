@@ -15,18 +15,18 @@ use tidewire_link::Named;
 
 use crate::actor::ActorRef;
 use crate::arguments::{
-    Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Patience, Pattern, Patterns, Priority, Queue, Reason,
-    Subject,
+    Actor, Delay, Dispatcher, Every, Headers, Letter, Name, Pattern, Patterns, Priority, Queue, Reason, Subject,
+    TimeoutArgument,
 };
 use crate::attach::{attach, detach, try_attach};
-use crate::bridge::{Bridge, Place};
+use crate::bridge::{Bridge, DeferredLoop};
+use crate::change_counter::{ChangeCounter, Changed, PyChangeCounter};
 use crate::coroutine::Coroutine;
 use crate::errors::{self, error};
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::function::{Function, Parts};
 use crate::message::{Extra, Message};
-use crate::news::{Changed, News, Told};
-use crate::pause::Pause;
+use crate::pause::TimerFuture;
 use crate::pending::Pending;
 use crate::statistics;
 use crate::subscription::Subscription;
@@ -53,11 +53,11 @@ pub const LOOP: &str = "asyncio";
 
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct Engine {
-    inner: Own<tidewire_engine::Engine>,
+    inner: PerProcessOwned<tidewire_engine::Engine>,
     config: tidewire_config::Config,
     external: Arc<External>,
-    place: Place,
-    news: Arc<News>,
+    place: DeferredLoop,
+    news: Arc<ChangeCounter>,
 }
 
 impl Engine {
@@ -88,7 +88,7 @@ impl Engine {
         options: Vec<(String, String)>,
     ) -> PyResult<Self> {
         let config = crate::config::load(config, toml, environment, options)?;
-        let place = Place::default();
+        let place = DeferredLoop::default();
         let external = place.external();
         let hooks = ThreadHooks {
             live: Box::new(|run| {
@@ -115,10 +115,10 @@ impl Engine {
             .paused(true)
             .build()
             .map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
-        let news = Arc::new(News::default());
+        let news = Arc::new(ChangeCounter::default());
         let told = Arc::clone(&news);
         inner.dead_letters().on_added(move || told.tell());
-        Ok(Self { inner: Own::new(inner), config, external, place, news })
+        Ok(Self { inner: PerProcessOwned::new(inner), config, external, place, news })
     }
 
     fn start(&self, py: Python<'_>) -> PyResult<()> {
@@ -244,7 +244,7 @@ impl Engine {
         headers: Option<Headers>,
     ) -> PyResult<(usize, usize)> {
         self.inner.born.check(py)?;
-        let sender = crate::present::actor(py);
+        let sender = crate::current_actor::actor(py);
         let extra = published(&subject, headers);
         let message = Message::new(message, sender, Some(Box::new(extra)));
         let published = self.inner.publish(subject.text, message).map_err(|failure| errors::subscribe(py, &failure))?;
@@ -291,7 +291,7 @@ impl Engine {
         subject: Subject<'_, '_>,
         message: Py<PyAny>,
         headers: Option<Headers>,
-        timeout: Patience,
+        timeout: TimeoutArgument,
     ) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let text = subject.text;
@@ -325,7 +325,7 @@ impl Engine {
             None => self.inner.schedule_with(delay.0, actor, message, lane),
             Some(every) => self.inner.every_after_with(delay.0, every.0, actor, message, lane),
         };
-        Ok(Timer { inner: Own::new(inner) })
+        Ok(Timer { inner: PerProcessOwned::new(inner) })
     }
 
     /// Adds a dead letter for a message that no mailbox has.
@@ -348,7 +348,7 @@ impl Engine {
     }
 
     /// Seconds that a stop takes at most.
-    fn stop_timeout(&self, timeout: Patience) -> f64 {
+    fn stop_timeout(&self, timeout: TimeoutArgument) -> f64 {
         timeout.or(self.inner.config().stop_timeout_ms).as_secs_f64()
     }
 
@@ -359,14 +359,14 @@ impl Engine {
 
     /// What rings when the state of the node has changed.
     #[getter]
-    fn news(&self) -> Told {
-        Told(Arc::clone(&self.news))
+    fn news(&self) -> PyChangeCounter {
+        PyChangeCounter(Arc::clone(&self.news))
     }
 
     /// Something to await: True once there are other news than were `seen`, False after so many seconds.
-    fn changed(&self, py: Python<'_>, news: &Told, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
+    fn changed(&self, py: Python<'_>, news: &PyChangeCounter, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let pause = Pause::of(seconds, self.handle());
+        let pause = TimerFuture::of(seconds, self.handle());
         Ok(Pending::new("until", None, Box::pin(Changed::new(Arc::clone(&news.0), seen, pause))))
     }
 
@@ -450,7 +450,7 @@ impl Engine {
 
     /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
     #[pyo3(signature = (timeout, drain = true))]
-    fn shutdown(&self, py: Python<'_>, timeout: Patience, drain: bool) -> PyResult<Pending> {
+    fn shutdown(&self, py: Python<'_>, timeout: TimeoutArgument, drain: bool) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let ending = self.inner.begin_shutdown(drain, timeout.or(self.inner.config().stop_timeout_ms));
         let operation = async move {

@@ -14,16 +14,16 @@ use crate::errors::error;
 pub fn after_fork() {
     leave_parent();
     crate::engine::leave_dispatcher();
-    crate::present::leave();
+    crate::current_actor::leave();
     crate::bridge::leave_loop();
     crate::link::after_fork();
 }
 
 /// In which process something was made, counted in forks.
 #[derive(Clone, Copy)]
-pub struct Born(u32);
+pub struct ForkGeneration(u32);
 
-impl Born {
+impl ForkGeneration {
     pub fn now() -> Self {
         Self(generation())
     }
@@ -70,15 +70,15 @@ fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
 
 /// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody releases there, or end
 /// what the parent still uses.
-pub struct Own<T> {
+pub struct PerProcessOwned<T> {
     /// Some until it is dropped.
     value: Option<T>,
-    pub born: Born,
+    pub born: ForkGeneration,
 }
 
-impl<T> Own<T> {
+impl<T> PerProcessOwned<T> {
     pub fn new(value: T) -> Self {
-        Self { value: Some(value), born: Born::now() }
+        Self { value: Some(value), born: ForkGeneration::now() }
     }
 
     /// It, if it belongs to this process.
@@ -102,7 +102,7 @@ impl<T> Own<T> {
     }
 }
 
-impl<T> Deref for Own<T> {
+impl<T> Deref for PerProcessOwned<T> {
     type Target = T;
 
     #[inline]
@@ -114,7 +114,7 @@ impl<T> Deref for Own<T> {
     }
 }
 
-impl<T> Drop for Own<T> {
+impl<T> Drop for PerProcessOwned<T> {
     fn drop(&mut self) {
         if self.born.is_past() {
             let _kept = ManuallyDrop::new(self.value.take());

@@ -8,7 +8,7 @@ use crate::actor::{ActorRef, MessageMeta};
 use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
-use crate::fork::Born;
+use crate::fork::ForkGeneration;
 use crate::held::Held;
 use crate::message::{Extra, Message};
 use crate::once::Once;
@@ -73,12 +73,19 @@ pub struct Function {
     node: Held<PyAny>,
     me: Option<Held<ActorRef>>,
     max_deliveries: u32,
-    pub born: Born,
+    pub born: ForkGeneration,
 }
 
 impl Function {
     pub fn new(parts: Parts, node: Py<PyAny>, max_deliveries: u32) -> Self {
-        Self { parts, behaviours: Behaviours::new(), node: node.into(), me: None, max_deliveries, born: Born::now() }
+        Self {
+            parts,
+            behaviours: Behaviours::new(),
+            node: node.into(),
+            me: None,
+            max_deliveries,
+            born: ForkGeneration::now(),
+        }
     }
 
     /// Whether no behaviour is above the base.
@@ -194,7 +201,7 @@ impl Driver<Message> for Function {
         attach(|py| {
             let me = self.me(py, turn)?;
             let Some(started) = self.parts.started.as_ref().map(|started| started.clone_ref(py)) else { return Ok(()) };
-            crate::present::with(py, &me, || {
+            crate::current_actor::with(py, &me, || {
                 let result = if started.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = self.born.back(py, started.call.call1(py, (context.bind(py),)));
@@ -214,7 +221,7 @@ impl Driver<Message> for Function {
         attach(|py| {
             let Ok(me) = self.me(py, turn) else { return };
             let batch = self.parts.batch.as_ref().map(|batch| batch.clone_ref(py));
-            crate::present::with(py, &me, || match batch {
+            crate::current_actor::with(py, &me, || match batch {
                 Some(batch) => while self.step(py, &me, &batch, turn) {},
                 None => {
                     while let Some(envelope) = turn.take() {
@@ -232,7 +239,7 @@ impl Driver<Message> for Function {
             let me = self.me(py, turn)?;
             let notice = terminated(py, &signal).map_err(errors::fault)?;
             let handler = self.behaviours.top().map(|handler| &*handler).unwrap_or(&self.parts.handler).clone_ref(py);
-            crate::present::with(py, &me, || {
+            crate::current_actor::with(py, &me, || {
                 let result = if handler.takes_context {
                     let context = self.context(py, &me, None, None, &None).map_err(errors::fault)?;
                     let result = self.born.back(py, handler.call.call1(py, (notice, context.bind(py))));

@@ -12,11 +12,11 @@ use tidewire_engine::raw::{Fire, Watch};
 use crate::attach::attach;
 /// Rings once.
 #[derive(Default)]
-struct Bell {
+struct Notifier {
     state: Mutex<(bool, Option<Waker>)>,
 }
 
-impl Fire for Bell {
+impl Fire for Notifier {
     fn fire(self: Arc<Self>) {
         let waker = {
             let mut state = self.state.lock();
@@ -30,14 +30,14 @@ impl Fire for Bell {
 }
 
 /// Is done at a time. Dropping it forgets about it.
-pub struct Pause {
-    bell: Arc<Bell>,
+pub struct TimerFuture {
+    bell: Arc<Notifier>,
     at: Instant,
     engine: EngineHandle,
     watch: Option<Watch>,
 }
 
-impl Pause {
+impl TimerFuture {
     /// So many seconds from now; none without an end.
     pub fn of(seconds: Option<f64>, engine: EngineHandle) -> Option<Self> {
         let wait = Duration::try_from_secs_f64(seconds?).unwrap_or(Duration::MAX);
@@ -49,7 +49,7 @@ impl Pause {
     }
 }
 
-impl Future for Pause {
+impl Future for TimerFuture {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::iterator::PySendResult;
 use pyo3::types::{PyIterator, PyType};
 
-use crate::link::Handling;
+use crate::link::InboundCallRun;
 use crate::once::{Once, intern};
 
 /// A handler that goes on step by step.
 pub enum Steps {
     Awaited(Py<PyIterator>),
-    Call(Py<Handling>),
+    Call(Py<InboundCallRun>),
 }
 
 /// What came of a step.
@@ -30,7 +30,7 @@ impl Steps {
     pub fn step(&self, py: Python<'_>, task: &Py<PyAny>, thrown: Option<PyErr>) -> PyResult<Step> {
         match self {
             Self::Awaited(steps) => step(steps.bind(py), thrown),
-            Self::Call(handling) => Handling::step(handling.bind(py), task, thrown),
+            Self::Call(handling) => InboundCallRun::step(handling.bind(py), task, thrown),
         }
     }
 }

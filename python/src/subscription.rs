@@ -6,12 +6,12 @@ use tidewire_engine::raw::Mutex;
 
 use crate::actor::ActorRef;
 use crate::errors;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::pending::Pending;
 
 #[pyclass(frozen, module = "tidewire")]
 pub struct Subscription {
-    inner: Own<tidewire_engine::Subscription>,
+    inner: PerProcessOwned<tidewire_engine::Subscription>,
     actor: Option<Py<ActorRef>>,
     /// Called once when it ends.
     ended: Mutex<Option<Py<PyAny>>>,
@@ -21,13 +21,13 @@ pub struct Subscription {
 
 /// Waits until a subscription is in force, and gives it.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-struct InForce {
+struct SubscriptionReady {
     subscription: Py<Subscription>,
     shared: Option<Py<Pending>>,
 }
 
 #[pymethods]
-impl InForce {
+impl SubscriptionReady {
     fn __iter__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -56,7 +56,7 @@ impl InForce {
     }
 }
 
-impl InForce {
+impl SubscriptionReady {
     fn give(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
         Err(PyStopIteration::new_err((self.subscription.clone_ref(py),)))
     }
@@ -65,7 +65,7 @@ impl InForce {
 impl Subscription {
     /// A subscription in force. `actor` is stopped with it, if one was made for it.
     pub fn new(inner: tidewire_engine::Subscription, actor: Option<Py<ActorRef>>) -> Self {
-        Self { inner: Own::new(inner), actor, ended: Mutex::new(None), shared: Mutex::new(None) }
+        Self { inner: PerProcessOwned::new(inner), actor, ended: Mutex::new(None), shared: Mutex::new(None) }
     }
 
     /// What the hub has refused is not in force here either. A link that is lost takes it along when it is back.
@@ -112,9 +112,9 @@ impl Subscription {
     }
 
     /// Waits until it is in force at the hub too, and gives it.
-    fn __await__(this: &Bound<'_, Self>) -> InForce {
+    fn __await__(this: &Bound<'_, Self>) -> SubscriptionReady {
         let shared = this.get().shared.lock().as_ref().map(|shared| shared.clone_ref(this.py()));
-        InForce { subscription: this.clone().unbind(), shared }
+        SubscriptionReady { subscription: this.clone().unbind(), shared }
     }
 
     /// Blocks until it is in force at the hub too, and gives it. Not for the thread of an event loop.

@@ -3,13 +3,13 @@
 use pyo3::prelude::*;
 
 use crate::attach::attach;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::pending::Pending;
 
 /// A scheduled message. Dropping it does not cancel it.
 #[pyclass(frozen, module = "tidewire")]
 pub struct Timer {
-    pub inner: Own<tidewire_engine::Timer>,
+    pub inner: PerProcessOwned<tidewire_engine::Timer>,
 }
 
 #[pymethods]

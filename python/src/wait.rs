@@ -17,7 +17,7 @@ pub type Operation = Pin<Box<dyn Future<Output = PyResult<Py<PyAny>>> + Send>>;
 
 /// Waits for `operation` on this thread, without the interpreter. Signals are handled meanwhile.
 pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
-    let bell = Lent::take()?;
+    let bell = BorrowedNotifier::take()?;
     let waker = Waker::from(Arc::clone(&bell.0));
     let mut context = Context::from_waker(&waker);
     let mut most = FIRST_LOOK;
@@ -61,7 +61,7 @@ pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
 }
 
 /// What wakes one thread that blocks.
-struct Bell {
+struct ThreadNotifier {
     reader: OwnedFd,
     writer: OwnedFd,
     /// A forked child has the same pipe as its parent, and must not use it.
@@ -70,30 +70,30 @@ struct Bell {
 
 thread_local! {
     /// The bell of this thread while it does not block. It is closed with the thread.
-    static BELL: RefCell<Option<Arc<Bell>>> = const { RefCell::new(None) };
+    static BELL: RefCell<Option<Arc<ThreadNotifier>>> = const { RefCell::new(None) };
 }
 
 /// The bell of this thread, while it blocks. A signal handler that blocks meanwhile gets another one.
-struct Lent(Arc<Bell>);
+struct BorrowedNotifier(Arc<ThreadNotifier>);
 
-impl Lent {
+impl BorrowedNotifier {
     fn take() -> PyResult<Self> {
         let kept = BELL.try_with(RefCell::take).ok().flatten();
         match kept.filter(|bell| bell.process == std::process::id()) {
             Some(bell) => Ok(Self(bell)),
-            None => Bell::new().map(|bell| Self(Arc::new(bell))),
+            None => ThreadNotifier::new().map(|bell| Self(Arc::new(bell))),
         }
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedNotifier {
     fn drop(&mut self) {
         // What rings late, for an operation that was given up, makes the next one look once more than it must.
         let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
     }
 }
 
-impl Bell {
+impl ThreadNotifier {
     fn new() -> PyResult<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
         Ok(Self { reader, writer, process: std::process::id() })
@@ -116,7 +116,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for ThreadNotifier {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _current
 
 if TYPE_CHECKING:
-    from tidewire._binding import ActorRef, Intake
+    from tidewire._binding import ActorRef, CoroutineLoop
 
 # Tasks are kept from being collected while they run: the loop itself holds them only weakly.
 _running: set[asyncio.Task[None]] = set()
 
 
-def start(intake: Intake) -> None:
+def start(intake: CoroutineLoop) -> None:
     """Start a task that handles messages of one actor until none is left."""
     task: asyncio.Task[None] = asyncio.get_running_loop().create_task(intake)
     _running.add(task)

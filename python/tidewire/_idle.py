@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire._binding import News
+from tidewire._binding import ChangeCounter
 from tidewire._log import logger
 from tidewire._numbers import check_seconds
 from tidewire.errors import AskCycle, InvalidArgument
@@ -78,7 +78,7 @@ class Quiet:
         if self._until is not None and later.due > self._until:
             raise self._late()
         left_s = later.due - monotonic()
-        return self._node._engine.changed(News(), 0, left_s) if left_s > 0 else later.timer.outcome()
+        return self._node._engine.changed(ChangeCounter(), 0, left_s) if left_s > 0 else later.timer.outcome()
 
     def _left_s(self) -> float | None:
         if self._until is None:

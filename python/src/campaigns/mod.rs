@@ -1,11 +1,11 @@
 //! Campaigns for Python: runs and their random numbers, the loop over a range, connections to stores.
 
-mod board;
 mod encode;
 mod random;
 mod range;
 mod run;
 mod session;
+mod status_page;
 mod store;
 mod worker;
 

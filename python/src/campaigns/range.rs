@@ -5,10 +5,10 @@ use rustix::time::{ClockId, clock_gettime};
 use tidewire_backend::{Failure, Lease, RangeResults, Stages};
 use tidewire_engine::raw::generation;
 
-use super::board::Board;
 use super::encode::{Encoder, schema_of};
 use super::run::Run;
 use super::session::Session;
+use super::status_page::StatusPage;
 use crate::errors::traceback;
 use crate::once::Once;
 
@@ -40,7 +40,7 @@ fn now_ns() -> u64 {
 pub struct RangeLoop<'a, 'py> {
     pub function: &'a Bound<'py, PyAny>,
     pub run: Bound<'py, Run>,
-    pub board: &'a Board,
+    pub board: &'a StatusPage,
     pub session: &'a Session,
     pub attempts: u32,
     pub range_us: u64,

@@ -58,13 +58,13 @@ struct Exchange {
     leave: bool,
     /// The time that the thread has waited for work since the worker asked.
     waited_us: u64,
-    held: Vec<Held>,
+    held: Vec<HeldLease>,
     waker: Option<Waker>,
     /// The store can't be used any more.
     failure: Option<StoreError>,
 }
 
-struct Held {
+struct HeldLease {
     lease: Lease,
     renew_at: Instant,
 }
@@ -92,7 +92,8 @@ impl Session {
             lost: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         });
-        let keeper = Keeper { store, campaign, worker, patience, shared: Arc::clone(&shared), overhead_us: (0, 0) };
+        let keeper =
+            StoreThread { store, campaign, worker, patience, shared: Arc::clone(&shared), overhead_us: (0, 0) };
         let thread = std::thread::Builder::new().name("tidewire-store".to_owned()).spawn(move || {
             tidewire_sync::leave_signals();
             keeper.run();
@@ -204,7 +205,7 @@ impl<T> Future for Wait<T> {
 }
 
 /// The thread of a session.
-struct Keeper {
+struct StoreThread {
     store: Box<dyn Campaigns>,
     campaign: CampaignId,
     worker: WorkerId,
@@ -221,7 +222,7 @@ enum Task {
     Leave,
 }
 
-impl Keeper {
+impl StoreThread {
     fn run(mut self) {
         loop {
             let done = match self.task() {
@@ -307,7 +308,7 @@ impl Keeper {
             Claim::Lease(lease) => {
                 self.overhead_us.0 = us(begun.elapsed());
                 self.tell(|state| {
-                    state.held.push(Held { renew_at: renew_at(&lease), lease });
+                    state.held.push(HeldLease { renew_at: renew_at(&lease), lease });
                     state.wants_range = false;
                     state.next = Some(Ok(Next::Range(lease)));
                 });
@@ -392,7 +393,7 @@ impl Keeper {
         let mut state = self.shared.lock();
         state.held.retain(|held| held.lease.id != id);
         if let Some(lease) = lease {
-            state.held.push(Held { renew_at: renew_at(&lease), lease });
+            state.held.push(HeldLease { renew_at: renew_at(&lease), lease });
         }
     }
 

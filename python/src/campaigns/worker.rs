@@ -9,11 +9,11 @@ use tidewire_backend::{
 };
 use tidewire_core::campaign::random::Key;
 
-use super::board::Board;
 use super::encode::Encoder;
 use super::range::{RangeLoop, now_us};
 use super::run::Run;
 use super::session::{Next, Patience, Session};
+use super::status_page::StatusPage;
 use super::store;
 use crate::attach::{attach, detach};
 use crate::wait::wait;
@@ -31,7 +31,7 @@ pub struct CampaignWorker {
     attempts: u32,
     range_us: u64,
     patience: Patience,
-    board: Board,
+    board: StatusPage,
     /// The connection that has read the plan, until the session has it.
     store: Mutex<Option<Box<dyn Campaigns>>>,
     session: OnceLock<Session>,
@@ -77,7 +77,7 @@ impl CampaignWorker {
             attempts: plan.settings.attempts,
             range_us: plan.settings.range_us,
             patience,
-            board: Board::open(board)?,
+            board: StatusPage::open(board)?,
             store: Mutex::new(Some(store)),
             session: OnceLock::new(),
         })

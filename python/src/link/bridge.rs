@@ -9,14 +9,14 @@ use tidewire_nats::{BridgeError, BridgeOptions};
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::errors::error;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 
 /// The other nodes of a cluster, and clients of NATS that are no nodes, at a hub of this process.
 #[pyclass(frozen, module = "tidewire._tidewire", name = "ClusterBridge")]
 pub struct Bridge {
-    inner: Own<(NatsGateway, tidewire_nats::Bridge)>,
+    inner: PerProcessOwned<(NatsGateway, tidewire_nats::Bridge)>,
 }
 
 impl Bridge {
@@ -48,7 +48,7 @@ impl Bridge {
         });
         let bridge = opening.map_err(failed)?;
         let gateway = NatsGateway::open(hub, nats, format!("{name}-nats"), move |line| warns.warn(line));
-        Ok(Self { inner: Own::new((gateway, bridge)) })
+        Ok(Self { inner: PerProcessOwned::new((gateway, bridge)) })
     }
 }
 

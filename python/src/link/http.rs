@@ -12,7 +12,7 @@ use tidewire_gateway::{GatewayError, GatewayLimits, GatewayOptions};
 use tidewire_link::HubHandle;
 
 use crate::errors::error;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 use crate::pending::Pending;
@@ -20,7 +20,7 @@ use crate::pending::Pending;
 /// One place where the gateway of a hub listens.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Gateway {
-    inner: Mutex<Option<Own<Arc<tidewire_gateway::Gateway>>>>,
+    inner: Mutex<Option<PerProcessOwned<Arc<tidewire_gateway::Gateway>>>>,
     url: String,
 }
 
@@ -47,7 +47,7 @@ impl Gateway {
         let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::listen(hub, url, options));
         let gateway = listening.map_err(failed)?;
         let url = gateway.url().to_owned();
-        Ok(Self { inner: Mutex::new(Some(Own::new(Arc::new(gateway)))), url })
+        Ok(Self { inner: Mutex::new(Some(PerProcessOwned::new(Arc::new(gateway)))), url })
     }
 
     fn gateway(&self) -> Option<Arc<tidewire_gateway::Gateway>> {

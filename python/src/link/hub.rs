@@ -17,15 +17,15 @@ use tidewire_proto::subject::Pattern;
 
 use crate::attach::try_attach;
 
+use crate::change_counter::PyChangeCounter;
 use crate::errors::error;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::held::Held;
 use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
-use crate::link::joined::Link;
+use crate::link::link::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
-use crate::news::Told;
 use crate::pending::Pending;
 
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and as much again of what nodes do.
@@ -38,7 +38,7 @@ const LOG_IDLE: Duration = Duration::from_millis(500);
 /// A hub in this process: listens, and routes between the nodes that join.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Hub {
-    inner: Own<HubHandle>,
+    inner: PerProcessOwned<HubHandle>,
     name: String,
     /// That of its own node, if it can have a bridge.
     number: u32,
@@ -48,7 +48,7 @@ pub struct Hub {
 /// One place where a hub listens.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Listening {
-    inner: Mutex<Option<Own<tidewire_link::Listening>>>,
+    inner: Mutex<Option<PerProcessOwned<tidewire_link::Listening>>>,
     url: String,
 }
 
@@ -59,7 +59,7 @@ impl Listening {
             error(py, class, &failure.to_string(), &[])
         })?;
         let url = listening.address.to_string();
-        Ok(Self { inner: Mutex::new(Some(Own::new(listening))), url })
+        Ok(Self { inner: Mutex::new(Some(PerProcessOwned::new(listening))), url })
     }
 }
 
@@ -90,7 +90,7 @@ impl Hub {
         let said = Arc::clone(&log);
         let hub = HubHandle::new(&runtime()?, options, move |line| said.warn(line));
         hub.on_changes(move |change| log.say(false, change.to_string()));
-        Ok(Self { inner: Own::new(hub), name: name.to_owned(), number, settings })
+        Ok(Self { inner: PerProcessOwned::new(hub), name: name.to_owned(), number, settings })
     }
 
     /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
@@ -158,7 +158,7 @@ impl Hub {
     }
 
     /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
-    fn tell(&self, news: &Told) {
+    fn tell(&self, news: &PyChangeCounter) {
         let news = Arc::clone(&news.0);
         self.inner.on_nodes(move || news.tell());
     }

@@ -15,12 +15,12 @@ use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::fork::{Own, past};
+use crate::fork::{PerProcessOwned, past};
 use crate::held::Held;
-use crate::link::exchanging::{Exchanging, OnCancel};
-use crate::link::gate::Method;
-use crate::link::handling::Handling;
-use crate::link::{Taking, detached, refused, sending, sent_by};
+use crate::link::inbound_call::{InboundCallState, OnCancel};
+use crate::link::inbound_call_run::InboundCallRun;
+use crate::link::instance_endpoint::Method;
+use crate::link::{ReferenceReader, detached, refused, sending, sent_by};
 use crate::once::Once;
 use crate::pending::Pending;
 use crate::values::Blob;
@@ -38,14 +38,14 @@ const USER: &str = "tw-user";
 const ORIGIN: &str = "tw-origin";
 
 /// What is known of a call, also once it has been answered or let go.
-struct About {
+struct CallDetails {
     /// The head, which was checked when it came in.
     head: Vec<u8>,
     from: Arc<Named>,
     lane: usize,
 }
 
-impl About {
+impl CallDetails {
     fn of(call: &Call) -> Self {
         let (head, from) = (call.message.head().to_vec(), Arc::clone(&call.from));
         Self { head, from, lane: call.message.flags.lane() }
@@ -67,12 +67,12 @@ impl About {
 /// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
-    about: About,
+    about: CallDetails,
     /// Until it is answered or let go. The lock is held while it is looked at, and no Python object is made under it.
-    call: Arc<Mutex<Option<Own<Call>>>>,
-    exchange: Arc<Exchanging>,
+    call: Arc<Mutex<Option<PerProcessOwned<Call>>>>,
+    exchange: Arc<InboundCallState>,
     flusher: Flusher,
-    taking: Taking,
+    taking: ReferenceReader,
     deadline: Option<Instant>,
     payload_bytes: usize,
     /// The value that it came with, once the actor that takes it has looked at it.
@@ -81,11 +81,11 @@ pub struct RemoteCall {
 }
 
 impl RemoteCall {
-    pub fn new(call: Call, exchange: Arc<Exchanging>, taking: Taking) -> Self {
+    pub fn new(call: Call, exchange: Arc<InboundCallState>, taking: ReferenceReader) -> Self {
         *exchange.this.lock() = Arc::downgrade(&exchange);
         let (flusher, deadline, payload_bytes) = (call.flusher(), call.deadline, call.payload_bytes());
-        let about = About::of(&call);
-        let call = Arc::new(Mutex::new(Some(Own::new(call))));
+        let about = CallDetails::of(&call);
+        let call = Arc::new(Mutex::new(Some(PerProcessOwned::new(call))));
         *exchange.unopened.lock() = Arc::downgrade(&call);
         Self {
             about,
@@ -144,7 +144,7 @@ impl RemoteCall {
     }
 
     /// Cancels this when the caller has gone; at once if it has.
-    pub fn cancels(&self, py: Python<'_>, handling: Py<Handling>) -> PyResult<()> {
+    pub fn cancels(&self, py: Python<'_>, handling: Py<InboundCallRun>) -> PyResult<()> {
         self.on_gone(py, OnCancel::Cancel(handling.into()));
         Ok(())
     }
@@ -173,7 +173,7 @@ impl RemoteCall {
         // when that of the links comes to it. Writing here would hand the interpreter over for each answer.
         if !company || bytes >= self.flusher.batch().bytes {
             crate::attach::detach(py, || self.flusher.flush());
-        } else if !super::gathering::flush_soon(py, &self.flusher, bytes) {
+        } else if !super::flush_batch::flush_soon(py, &self.flusher, bytes) {
             self.flusher.flush_soon();
         }
     }
@@ -347,7 +347,7 @@ impl RemoteCall {
 
     /// Says that the handler is still at work.
     fn alive(&self) {
-        if let Some(call) = self.call.lock().as_ref().and_then(Own::mine) {
+        if let Some(call) = self.call.lock().as_ref().and_then(PerProcessOwned::mine) {
             call.alive();
         }
     }

@@ -1,38 +1,38 @@
 //! Links of a node: conversions between Python values and the frames of `tidewire_link`.
 
-mod announced;
 mod bridge;
-mod calling;
-mod exchanging;
-mod gate;
-mod gathering;
-mod handling;
+mod call_future;
+mod callback_future;
+mod client_method;
+mod directory;
+mod flush_batch;
 mod http;
 mod hub;
 mod inbound;
-mod inflow;
-mod inlet;
-mod joined;
-mod outgoing;
-mod planned;
+mod inbound_call;
+mod inbound_call_run;
+mod instance_endpoint;
+mod link;
+mod loop_inbox;
+mod mailbox_delivery;
 mod reader;
-mod reply;
+mod reply_slot;
 mod settings;
 mod stream;
 mod watchdog;
 
-pub use announced::{Directory, agent_subject, release_problem};
 pub use bridge::Bridge;
-pub use calling::{Calling, Route};
-pub use gate::Gate;
-pub use handling::Handling;
+pub use client_method::{NativeMethod, Route};
+pub use directory::{Directory, agent_subject, release_problem};
 pub use http::Gateway;
 pub use hub::{Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
-pub use inflow::Publication;
+pub use inbound_call_run::InboundCallRun;
+pub use instance_endpoint::InstanceEndpoint;
+pub use mailbox_delivery::Publication;
 
-pub use joined::{Link, LinkSubscription};
-pub use outgoing::Sketch;
+pub use call_future::DeferredCall;
+pub use link::{Link, LinkSubscription};
 pub use stream::RemoteStream;
 
 use std::borrow::Cow;
@@ -69,7 +69,7 @@ fn runtime() -> PyResult<Runtime> {
 /// In the child of a fork: the thread of links stayed in the parent.
 pub fn after_fork() {
     RUNTIME.get();
-    gathering::after_fork();
+    flush_batch::after_fork();
 }
 
 /// Headers as fields of a frame.
@@ -158,9 +158,9 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
 
 /// What makes objects of the references in values that come over a link.
 #[derive(Clone)]
-pub struct Taking(Arc<Once<Held<PyAny>>>);
+pub struct ReferenceReader(Arc<Once<Held<PyAny>>>);
 
-impl Taking {
+impl ReferenceReader {
     pub fn new() -> Self {
         Self(Arc::new(Once::new()))
     }

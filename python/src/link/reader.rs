@@ -7,24 +7,24 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::Reader;
 
-use crate::bridge::Line;
-use crate::fork::Own;
+use crate::bridge::LoopHandle;
+use crate::fork::PerProcessOwned;
 
 /// What an event loop calls when bytes have come on the socket of a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct SocketReader {
-    reader: Mutex<Option<Arc<Own<Reader>>>>,
-    line: Arc<Line>,
+    reader: Mutex<Option<Arc<PerProcessOwned<Reader>>>>,
+    line: Arc<LoopHandle>,
 }
 
 impl SocketReader {
     /// Has the loop of this thread read, if it can watch sockets and nobody waits elsewhere.
-    pub fn begin(py: Python<'_>, line: &Arc<Line>, reader: Reader) -> PyResult<()> {
+    pub fn begin(py: Python<'_>, line: &Arc<LoopHandle>, reader: Reader) -> PyResult<()> {
         if !reader.begin() {
             return Ok(());
         }
         let descriptor = reader.as_fd().as_raw_fd();
-        let this = Self { reader: Mutex::new(Some(Arc::new(Own::new(reader)))), line: Arc::clone(line) };
+        let this = Self { reader: Mutex::new(Some(Arc::new(PerProcessOwned::new(reader)))), line: Arc::clone(line) };
         // A loop that can't watch sockets drops it, which gives the reading back.
         let _ = line.watch(py, descriptor, Py::new(py, this)?.into_any());
         Ok(())

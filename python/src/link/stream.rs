@@ -12,23 +12,23 @@ use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter}
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::fork::Own;
-use crate::link::{Taking, failed, titled};
+use crate::fork::PerProcessOwned;
+use crate::link::{ReferenceReader, failed, titled};
 use crate::pending::Pending;
 use crate::wait::blocks;
 
 /// The items of a stream, as they come.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct RemoteStream {
-    place: Arc<Place>,
-    link: Own<Link>,
+    place: Arc<ItemBuffer>,
+    link: PerProcessOwned<Link>,
     title: String,
-    taking: Taking,
+    taking: ReferenceReader,
     credit: u32,
 }
 
 #[derive(Default)]
-pub struct Place {
+pub struct ItemBuffer {
     state: Mutex<State>,
 }
 
@@ -53,12 +53,12 @@ enum End {
 }
 
 impl RemoteStream {
-    pub fn new(place: Arc<Place>, link: Link, title: String, taking: Taking, credit: u32) -> Self {
-        Self { place, link: Own::new(link), title, taking, credit }
+    pub fn new(place: Arc<ItemBuffer>, link: Link, title: String, taking: ReferenceReader, credit: u32) -> Self {
+        Self { place, link: PerProcessOwned::new(link), title, taking, credit }
     }
 }
 
-impl Place {
+impl ItemBuffer {
     pub fn opened(&self, key: CallKey) {
         self.state.lock().key = Some(key);
     }
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl ItemBuffer {
     /// Who waited does so no more.
     fn forget(&self, number: u64) {
         if number != 0 {
@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-impl ReplyWaiter for Place {
+impl ReplyWaiter for ItemBuffer {
     fn replied(&self, _: Message) {
         self.change(|state| state.end = Some(End::NoStream));
     }
@@ -181,10 +181,10 @@ impl Drop for RemoteStream {
 }
 
 struct Next {
-    place: Arc<Place>,
+    place: Arc<ItemBuffer>,
     link: Link,
     title: String,
-    taking: Taking,
+    taking: ReferenceReader,
     credit: u32,
     number: u64,
     elsewhere: Option<OffLoopWaiter>,
@@ -198,7 +198,7 @@ impl Drop for Next {
 
 /// The end of a stream that is not read any more.
 struct Over {
-    place: Arc<Place>,
+    place: Arc<ItemBuffer>,
     link: Link,
     number: u64,
     elsewhere: Option<OffLoopWaiter>,

@@ -13,7 +13,7 @@ use super::Pending;
 use crate::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
 use crate::bridge::line_here;
 use crate::errors;
-use crate::fork::Born;
+use crate::fork::ForkGeneration;
 use crate::once::{Once, intern};
 use crate::wait::{Operation, wait};
 
@@ -261,7 +261,7 @@ impl Pending {
 }
 
 /// To drop an operation is to give it up, which a forked child must not do to those of its parent.
-pub(super) fn end(operation: Operation, born: Born) {
+pub(super) fn end(operation: Operation, born: ForkGeneration) {
     if born.is_past() {
         let _kept = ManuallyDrop::new(operation);
     }

@@ -17,9 +17,9 @@ use crate::asyncio::{asyncio_error, cancelled};
 use crate::attach::{attach, is_sole};
 use crate::bridge::running_loop;
 use crate::errors;
-use crate::fork::Born;
+use crate::fork::ForkGeneration;
 use crate::held::Held;
-use crate::link::Sketch;
+use crate::link::DeferredCall;
 use crate::never_awaited::NeverAwaited;
 use crate::wait::Operation;
 
@@ -31,19 +31,19 @@ pub struct Pending {
     acting: Option<ActorKey>,
     what: &'static str,
     /// What the operation begins with when somebody waits for it, asyncio included.
-    plan: Option<Arc<Sketch>>,
+    plan: Option<Arc<DeferredCall>>,
     /// Whether somebody awaits it. Until then it refuses to be iterated over, as data would be.
     awaited: AtomicBool,
     /// Says, once, that nobody ever awaited it.
     owed: Option<NeverAwaited>,
-    born: Born,
+    born: ForkGeneration,
 }
 
 impl Pending {
     pub fn new(what: &'static str, acting: Option<ActorKey>, operation: Operation) -> Self {
         let state = State::Running { operation, waker: None, blocking: false, callbacks: Vec::new() };
         let awaited = AtomicBool::new(false);
-        Self { state: Mutex::new(state), acting, what, plan: None, awaited, owed: None, born: Born::now() }
+        Self { state: Mutex::new(state), acting, what, plan: None, awaited, owed: None, born: ForkGeneration::now() }
     }
 
     /// One that is of use to somebody who awaits it only: whoever forgets to is warned.
@@ -54,14 +54,14 @@ impl Pending {
     }
 
     /// One whose operation begins when somebody waits for it, as `plan` says.
-    pub fn later(py: Python<'_>, what: &'static str, operation: Operation, plan: Arc<Sketch>) -> PyResult<Self> {
+    pub fn later(py: Python<'_>, what: &'static str, operation: Operation, plan: Arc<DeferredCall>) -> PyResult<Self> {
         let mut later = Self::owed(py, what, None, operation)?;
         later.plan = Some(plan);
         Ok(later)
     }
 
     /// What it begins with, if that is later.
-    pub fn plan(&self) -> Option<&Arc<Sketch>> {
+    pub fn plan(&self) -> Option<&Arc<DeferredCall>> {
         self.plan.as_ref()
     }
 
@@ -73,7 +73,7 @@ impl Pending {
             plan: None,
             awaited: AtomicBool::new(false),
             owed: None,
-            born: Born::now(),
+            born: ForkGeneration::now(),
         }
     }
 

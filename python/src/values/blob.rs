@@ -12,10 +12,10 @@ use tidewire_proto::generated::limits;
 use crate::errors::error;
 use crate::held::DroppedAttached;
 use crate::once::intern;
+use crate::values::consumable_buffer::ConsumableBuffer;
 use crate::values::elements::Elements;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
 use crate::values::memory;
-use crate::values::passing::Passing;
 use crate::values::reader::Head;
 
 /// A longer blob is cut when it is sent.
@@ -146,18 +146,18 @@ pub fn with_own_parts<'py, R>(
     let beside = (all.len() - begin) / BESIDE_PART;
     let main = parts.iter().position(|part| part.len() >= all.len() - begin - beside);
     if let Some(number) = main {
-        let aside = Aside::of(&mut all[begin..], head, parts, number);
+        let aside = DetachedCopy::of(&mut all[begin..], head, parts, number);
         let main = begin + aside.main.start..begin + aside.main.end;
         let memory = Memory::Own { aside: &aside.bytes, number, main: Some((all, main)) };
         return read(Head::Kept(&aside.bytes[..aside.head]), Parts { memory, ranges: aside.parts, next: 0 });
     }
     let (front, rest) = all[begin..].split_at_mut(head.end);
-    let memory = Memory::Passing(Passing::new(rest), head.end);
-    read(Head::Passing(Passing::new(&mut front[head])), Parts { memory, ranges: parts, next: 0 })
+    let memory = Memory::Passing(ConsumableBuffer::new(rest), head.end);
+    read(Head::Passing(ConsumableBuffer::new(&mut front[head])), Parts { memory, ranges: parts, next: 0 })
 }
 
 /// A copy of what is beside the buffer that is nearly all of a blob.
-struct Aside {
+struct DetachedCopy {
     bytes: Vec<u8>,
     /// So many of them are the head.
     head: usize,
@@ -167,7 +167,7 @@ struct Aside {
     main: Range<usize>,
 }
 
-impl Aside {
+impl DetachedCopy {
     fn of(all: &mut [u8], head: Range<usize>, mut parts: Vec<Range<usize>>, number: usize) -> Self {
         let main = std::mem::take(&mut parts[number]);
         let mut bytes = Vec::with_capacity(head.len() + parts.iter().map(Range::len).sum::<usize>());
@@ -284,7 +284,7 @@ enum Memory<'a, 'py> {
     Fixed(&'a [u8]),
     View(&'a Bound<'py, PyAny>),
     /// Bytes that are used up, and where they begin in the blob.
-    Passing(Passing<'a>, usize),
+    Passing(ConsumableBuffer<'a>, usize),
     /// The buffer with this number is nearly all; the others are aside.
     Own {
         aside: &'a [u8],

@@ -12,7 +12,7 @@ use crate::values::blob::Parts;
 use crate::values::forms::DEPTH;
 use crate::values::hashes::Hashes;
 use crate::values::reader::{Head, Reader};
-use crate::values::{keys, memory};
+use crate::values::{key_cache, memory};
 
 pub struct Decoder<'a, 'b, 'py> {
     pub py: Python<'py>,
@@ -198,7 +198,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
             Some(marker @ 0xa0..=0xbf) => {
                 self.reader.marker();
                 let range = self.take(usize::from(marker & 0x1f))?;
-                let key = keys::key(self.py, self.reader.bytes(range)).map_err(|failure| self.refused(failure))?;
+                let key = key_cache::key(self.py, self.reader.bytes(range)).map_err(|failure| self.refused(failure))?;
                 Ok(key.into_any())
             }
             _ => self.value(),

@@ -25,7 +25,7 @@ pub struct Encoder<'a, 'py> {
 }
 
 /// Where a writer was, to go back there.
-pub struct Place {
+pub struct WriterMark {
     out: usize,
     parts: usize,
     depth: usize,
@@ -236,12 +236,12 @@ impl<'a, 'py> Encoder<'a, 'py> {
         if fits { Ok(()) } else { Err(Failure::new(Reason::TooLarge)) }
     }
 
-    pub fn place(&self) -> Place {
-        Place { out: self.out.len(), parts: self.parts.len(), depth: self.depth }
+    pub fn place(&self) -> WriterMark {
+        WriterMark { out: self.out.len(), parts: self.parts.len(), depth: self.depth }
     }
 
     /// Forgets what was written since a place.
-    pub fn back_to(&mut self, place: &Place) {
+    pub fn back_to(&mut self, place: &WriterMark) {
         self.out.truncate(place.out);
         self.parts.truncate(place.parts);
         self.lengths.truncate(place.parts);

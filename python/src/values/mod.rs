@@ -1,6 +1,7 @@
 //! Values between processes: Python objects as MessagePack with extensions, and buffers beside it. The form is in `spec/values.md`.
 
 mod blob;
+mod consumable_buffer;
 mod decode;
 mod elements;
 mod encode;
@@ -8,10 +9,9 @@ mod extensions;
 mod failure;
 mod forms;
 mod hashes;
-mod keys;
+mod key_cache;
 mod memory;
 mod options;
-mod passing;
 mod plans;
 mod reader;
 mod times;

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
+use crate::values::consumable_buffer::ConsumableBuffer;
 use crate::values::memory::LONG_BYTES;
-use crate::values::passing::Passing;
 
 /// A head, and whose it is.
 pub enum Head<'a> {
     /// It stays as it is.
     Kept(&'a [u8]),
     /// It is used up.
-    Passing(Passing<'a>),
+    Passing(ConsumableBuffer<'a>),
 }
 
 /// A place in the head.

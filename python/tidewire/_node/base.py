@@ -12,7 +12,7 @@ from tidewire.errors import NodeStopped
 if TYPE_CHECKING:
     import asyncio
 
-    from tidewire._binding import ActorRef, Bridge, Engine, News
+    from tidewire._binding import ActorRef, Bridge, ChangeCounter, Engine
     from tidewire._loop_thread import LoopThread
     from tidewire.links.connection import Connection
     from tidewire.node import Node
@@ -26,7 +26,7 @@ class Waited(Protocol):
         title: What errors call it.
     """
 
-    rests: News
+    rests: ChangeCounter
     title: str
 
     def at_rest(self) -> bool:

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire import _limits
-from tidewire._binding import AgentInbox, News
+from tidewire._binding import AgentInbox, ChangeCounter
 from tidewire._log import logger
 from tidewire.agents import form, inbox_store, turns
 from tidewire.agents.turns import Arrival, Turn
@@ -70,7 +70,7 @@ class Durable:
         self, agent: Agent, target: Any, desk: Desk, mode: Mode, concurrency: int, enter: Callable[[], None]
     ) -> None:
         self.mode, self.target = mode, target
-        self.rests = News()
+        self.rests = ChangeCounter()
         self.title = f"durable agent {agent.id!r}"
         self.arrivals: dict[int, Arrival] = {}
         self._agent, self._desk, self._node = agent, desk, desk.node

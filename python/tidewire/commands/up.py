@@ -15,7 +15,7 @@ from typing import Any
 
 import tidewire as tw
 from tidewire import _steps
-from tidewire._binding import News
+from tidewire._binding import ChangeCounter
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
@@ -88,7 +88,7 @@ class _Asked:
 
     def __init__(self) -> None:
         self.times = 0
-        self.news = News()
+        self.news = ChangeCounter()
 
     def hear(self, *_: object) -> None:
         self.times += 1

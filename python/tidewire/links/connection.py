@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         Bridge,
         ClusterBridge,
         Engine,
-        Gate,
         Gateway,
+        InstanceEndpoint,
         LinkSubscription,
         Listening,
         Pending,
@@ -357,7 +357,7 @@ class Connection:
         queue: str,
         says: dict[str, str] | None,
         target: _Target,
-        gate: Gate | None = None,
+        gate: InstanceEndpoint | None = None,
         mailbox: tuple[Engine, ActorRef] | None = None,
         listens: bool = False,
     ) -> Pending:

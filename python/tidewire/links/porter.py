@@ -28,7 +28,7 @@ from tidewire.values.records import Misfit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidewire._binding import ActorRef, Handling
+    from tidewire._binding import ActorRef, InboundCallRun
     from tidewire.services.host import Host
 
 _R = TypeVar("_R", bound=Request)
@@ -104,7 +104,7 @@ class Porter:
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
-    def _hand(self, handling: Handling) -> None:
+    def _hand(self, handling: InboundCallRun) -> None:
         """Have the crew run a plain function, which answers by itself. The gate calls this."""
         call = handling.call
         try:
@@ -126,7 +126,7 @@ class Porter:
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
-    def _late(self, handling: Handling) -> None:
+    def _late(self, handling: InboundCallRun) -> None:
         """Tell the caller of a plain function that its time is up, if its own clock has not. The gate calls this."""
         title = f"{self._host.info.name}.{_method(handling.call.subject)}"
         fail(handling.call, late(title, handling.instance, handling.begun, 0))
@@ -140,7 +140,7 @@ class Porter:
                     _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"
                 )
 
-    def _refuse_coroutine(self, handling: Handling, value: Any) -> None:
+    def _refuse_coroutine(self, handling: InboundCallRun, value: Any) -> None:
         self._host.refuse_coroutine(handling, value)
 
     async def _stream(self, call: RemoteCall, request: Request) -> None:
@@ -189,7 +189,7 @@ class Porter:
         connection = self._host.node._connection
         return None if connection is None else connection.objects.stand_in(node, value)[1]
 
-    def raised(self, handling: Handling, error: BaseException) -> None:
+    def raised(self, handling: InboundCallRun, error: BaseException) -> None:
         """Answer a call whose handler raised. The gate calls this.
 
         Raises:

@@ -18,7 +18,7 @@ from tidewire.services.proxy import Client, ClientMethod, NoSuchMethod
 from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
-    from tidewire._binding import News, Pending
+    from tidewire._binding import ChangeCounter, Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.held import Held
@@ -125,7 +125,7 @@ class _Registry:
     group = find
 
     @property
-    def news(self) -> News:
+    def news(self) -> ChangeCounter:
         return registry_of(self.node).news
 
     def pause(self, wait_s: float, seen: int) -> Pending:

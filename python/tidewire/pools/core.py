@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from tidewire._binding import News
+from tidewire._binding import ChangeCounter
 from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
@@ -72,7 +72,7 @@ class Core:
         # What ends with the pool.
         self.closing: list[Pending] = []
         self.watchers: list[Callable[[], object]] = []
-        self.rests = News()
+        self.rests = ChangeCounter()
         self._numbers = 0
         self._refusal: tuple[type[TidewireError], str, BaseException | None] | None = None
         self._stop_answers: list[Answer] = []

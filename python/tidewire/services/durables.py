@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import News
+from tidewire._binding import ChangeCounter
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._log import logger
@@ -53,7 +53,7 @@ class Durables:
         from tidewire.streams.handling import Handling
 
         home = node._home()
-        self.rests = News()
+        self.rests = ChangeCounter()
         self.title = f"durable handlers of {host.info.name!r}"
         self._node = node
         self._leaving = False

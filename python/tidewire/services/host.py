@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _log
-from tidewire._binding import Admission, CallTally, Gate
+from tidewire._binding import Admission, CallCounters, InstanceEndpoint
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, NoSuchTarget, TidewireError
@@ -64,7 +64,7 @@ class Host:
         self.admission = Admission(room.streams, room.waiting)
         self.info = info
         (self.instance,) = info.instances
-        self.tally = CallTally()
+        self.tally = CallCounters()
         self.writing: set[Writing] = set()
         self.calls: set[AnyRunning] = set()
         self._methods = methods
@@ -76,7 +76,7 @@ class Host:
         self.streams_any = any(streams for _, streams in kinds)
         self.stopping = False
         self.values = self.streams = None
-        self.gate = Gate(self.receive, self.instance, self.tally, self.calls)
+        self.gate = InstanceEndpoint(self.receive, self.instance, self.tally, self.calls)
         self._crew: Crew | None = None
         self._stream_crew: Crew | None = None
         if (True, False) in kinds:

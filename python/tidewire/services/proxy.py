@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
-from tidewire._binding import Calling
+from tidewire._binding import NativeMethod
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services import signatures
 from tidewire.services.calls import Call, CallOrStream
@@ -165,7 +165,7 @@ class Client:
         return None if group is None else group.methods
 
 
-class ClientMethod(Calling):
+class ClientMethod(NativeMethod):
     """A method of a service, to be called."""
 
     def __new__(cls, of: Client, name: str) -> Self:
@@ -212,7 +212,7 @@ class ClientMethod(Calling):
         return None if group is None else group.methods.get(self.__name__)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call it. ``Calling`` makes the usual calls by itself."""
+        """Call it. ``NativeMethod`` makes the usual calls by itself."""
         of = self._client
         group = of._registry.find(of._service)
         streams, timeout = self._known(group, args, kwargs)

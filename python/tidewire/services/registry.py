@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from tidewire import _forking
-from tidewire._binding import Balancer, News
+from tidewire._binding import Balancer, ChangeCounter
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
 from tidewire.services.names import STANDBY, nearest, short
@@ -138,7 +138,7 @@ class Registry:
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
-        self.news = News()
+        self.news = ChangeCounter()
         # The lock protects the table of groups and the list of what is served here.
         self._lock = _forking.lock()
         self.groups: dict[str, Group] = {}

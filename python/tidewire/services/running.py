@@ -7,7 +7,7 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidewire._binding import Handling
+from tidewire._binding import InboundCallRun
 from tidewire.services import context
 
 if TYPE_CHECKING:
@@ -107,5 +107,5 @@ class Running:
             self._task.cancel()
 
 
-AnyRunning: TypeAlias = Running | Handling
+AnyRunning: TypeAlias = Running | InboundCallRun
 """A call under way, sent from this process or from another one."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import News
+from tidewire._binding import ChangeCounter
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._log import logger
@@ -60,7 +60,7 @@ class Single:
         self.name = info.name
         (self.instance,) = info.instances
         self.info = info
-        self.rests = News()
+        self.rests = ChangeCounter()
         self.title = f"service {self.name!r} on standby"
         self._node = node
         self._target, self._room, self._dispatcher = target, room, dispatcher

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire._binding import CommandLife, CommandPlaces
+from tidewire._binding import CommandLife, CommandSlotsCore
 from tidewire._log import logger
 from tidewire.errors import (
     InvalidArgument,
@@ -106,7 +106,7 @@ class CommandWorker:
         self.title = f"{host.info.name}.{bound.name}"
         self.consumer = None
         self._host, self._store, self._bound, self._changed = host, store, bound, changed
-        self._machine = CommandPlaces(mark.concurrency, len(PRIORITIES), round(LEASE_S * 1_000_000))
+        self._machine = CommandSlotsCore(mark.concurrency, len(PRIORITIES), round(LEASE_S * 1_000_000))
         self._crew = None if bound.coroutine else Crew(host.node, Room(mark.concurrency, 0, 0, 1), dispatcher, None)
         self._consumers: list[str] = []
         self._ids: dict[int, str] = {}

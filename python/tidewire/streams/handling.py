@@ -8,7 +8,7 @@ import inspect
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import DurableSubscription, patterns_overlap
+from tidewire._binding import DurableSubscriptionCore, patterns_overlap
 from tidewire._log import logger
 from tidewire.errors import (
     InvalidArgument,
@@ -80,7 +80,7 @@ class Handling:
         batch_max = min(_BATCH_MAX, mark.max_in_flight)
         ack_wait_us = span_us("ack_wait", mark.ack_wait)
         assert ack_wait_us is not None
-        self._machine = DurableSubscription(mark.concurrency, batch_max, ack_wait_us, 0)
+        self._machine = DurableSubscriptionCore(mark.concurrency, batch_max, ack_wait_us, 0)
         room = Room(mark.concurrency, 0, 0, 1)
         self._crew = None if bound.coroutine else Crew(host.node, room, dispatcher, None)
         self._events: dict[tuple[int, int], Event] = {}

@@ -5,14 +5,14 @@ use std::ops::{Deref, Range};
 use crate::values::memory::{LONG_BYTES, STEP_BYTES, let_go};
 
 /// Bytes of which those that have been passed are let go, if they are many.
-pub struct Passing<'a> {
+pub struct ConsumableBuffer<'a> {
     bytes: &'a mut [u8],
     gone: usize,
     /// Where so much has been passed that it is let go.
     next_step: usize,
 }
 
-impl<'a> Passing<'a> {
+impl<'a> ConsumableBuffer<'a> {
     pub fn new(bytes: &'a mut [u8]) -> Self {
         let next_step = if bytes.len() >= LONG_BYTES { STEP_BYTES } else { usize::MAX };
         Self { bytes, gone: 0, next_step }
@@ -39,7 +39,7 @@ impl<'a> Passing<'a> {
     }
 }
 
-impl Deref for Passing<'_> {
+impl Deref for ConsumableBuffer<'_> {
     type Target = [u8];
 
     #[inline]

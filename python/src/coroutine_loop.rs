@@ -11,12 +11,12 @@ use tidewire_engine::raw::{ActorCell, Behaviours, Change, Envelope};
 use crate::actor::{ActorRef, MessageMeta};
 use crate::attach::attach;
 use crate::context::Context;
-use crate::coroutine::{Lent, Tasks};
+use crate::coroutine::{ConcurrencyPermit, Tasks};
 use crate::errors;
-use crate::fork::Born;
+use crate::fork::ForkGeneration;
 use crate::function::{Handler, change_behaviour, logged, unreadable};
 use crate::held::Held;
-use crate::link::Gate;
+use crate::link::InstanceEndpoint;
 use crate::message::{Extra, Message};
 use crate::once::Once;
 use crate::steps::{Step, Steps, is_awaitable, is_cancelled, is_coroutine};
@@ -35,7 +35,7 @@ pub enum First {
 
 /// The coroutine that a task of a coroutine actor runs. Made by the engine, and given to a task by `tidewire._drive` only.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
-pub struct Intake {
+pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
     me: Held<ActorRef>,
     node: Held<PyAny>,
@@ -45,7 +45,7 @@ pub struct Intake {
     /// Most messages that the actor handles at once.
     concurrency: usize,
     state: Mutex<Present>,
-    born: Born,
+    born: ForkGeneration,
 }
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ struct Present {
 }
 
 #[pymethods]
-impl Intake {
+impl CoroutineLoop {
     fn __await__(this: Py<Self>) -> Py<Self> {
         this
     }
@@ -125,7 +125,7 @@ impl Intake {
     }
 }
 
-impl Intake {
+impl CoroutineLoop {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         cell: Arc<ActorCell<Message>>,
@@ -138,7 +138,7 @@ impl Intake {
         concurrency: usize,
     ) -> Self {
         let state = Mutex::new(Present { first: Some(first), ..Present::default() });
-        Self { cell, me, node, base, behaviours, tasks, concurrency, state, born: Born::now() }
+        Self { cell, me, node, base, behaviours, tasks, concurrency, state, born: ForkGeneration::now() }
     }
 
     /// Handles messages until a handler waits, and answers what it waits for; None when there are no more.
@@ -341,7 +341,7 @@ impl Intake {
     }
 }
 
-impl Intake {
+impl CoroutineLoop {
     /// Calls the handler. None: it was a plain function, and has returned already.
     fn call(&self, py: Python<'_>, mut message: Message, meta: MessageMeta, counts: bool) -> PyResult<Option<Steps>> {
         if let Err(error) = message.open(py) {
@@ -370,8 +370,9 @@ impl Intake {
             state.counts = counts;
             state.began = (counts && self.cell.is_timed()).then(Instant::now);
         }
-        if let Ok(gate) = handler.call.bind(py).cast::<Gate>() {
-            let begun = Gate::begin(gate, object.bind(py), || Lent::new(&self.tasks, &self.cell));
+        if let Ok(gate) = handler.call.bind(py).cast::<InstanceEndpoint>() {
+            let begun =
+                InstanceEndpoint::begin(gate, object.bind(py), || ConcurrencyPermit::new(&self.tasks, &self.cell));
             if matches!(begun, Ok(None)) {
                 self.takes();
             }

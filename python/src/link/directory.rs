@@ -10,7 +10,7 @@ use tidewire_engine::raw::Mutex;
 use crate::errors::error;
 
 /// Whether it came; the node, its pattern, what it is ("service", "agent", "wrong"), and its description, or what is wrong with it.
-type News = (bool, String, String, &'static str, String);
+type DirectoryChanges = (bool, String, String, &'static str, String);
 
 /// The node, the kind and the description of an entry.
 type Entry = (String, &'static str, String);
@@ -38,14 +38,14 @@ impl Directory {
     }
 
     /// What is new by a list.
-    fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<News>> {
+    fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<DirectoryChanges>> {
         let (mut news, entries) = read(py, listed)?;
         news.extend(self.0.lock().listed(number, entries).into_iter().map(told));
         Ok(news)
     }
 
     /// What is new by a change: whether somebody came, or left.
-    fn changed(&self, py: Python<'_>, changed: &[u8], came: bool) -> PyResult<Vec<News>> {
+    fn changed(&self, py: Python<'_>, changed: &[u8], came: bool) -> PyResult<Vec<DirectoryChanges>> {
         let (mut news, entries) = read(py, changed)?;
         let mut machine = self.0.lock();
         // One that describes itself wrongly now is not what it was.
@@ -64,7 +64,7 @@ impl Directory {
     }
 }
 
-fn told(change: Change<String, Entry>) -> News {
+fn told(change: Change<String, Entry>) -> DirectoryChanges {
     let (came, pattern, (node, kind, text)) = match change {
         Change::Came(pattern, entry) => (true, pattern, entry),
         Change::Left(pattern, entry) => (false, pattern, entry),
@@ -73,7 +73,7 @@ fn told(change: Change<String, Entry>) -> News {
 }
 
 /// The entries that are wrong, and those that are of use, with their patterns.
-type Read = (Vec<News>, Vec<(String, Entry)>);
+type Read = (Vec<DirectoryChanges>, Vec<(String, Entry)>);
 
 fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
     let (mut wrong, mut found) = (Vec::new(), Vec::new());

@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 use tidewire_link::Flusher;
 
 thread_local! {
-    static GATHERING: RefCell<Option<Gathering>> = const { RefCell::new(None) };
+    static GATHERING: RefCell<Option<FlushBatch>> = const { RefCell::new(None) };
 }
 
 /// What this thread writes at the end of the round of its loop.
-struct Gathering {
+struct FlushBatch {
     link: usize,
     frames: usize,
     /// Bytes of payloads since something was written.
@@ -46,7 +46,7 @@ pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool
 fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
     GATHERING.with_borrow_mut(|gathering| {
         let link = flusher.address();
-        let planned = |one: &&mut Gathering| one.link == link && one.planned.load(Ordering::Relaxed);
+        let planned = |one: &&mut FlushBatch| one.link == link && one.planned.load(Ordering::Relaxed);
         let gathering = gathering.as_mut().filter(planned)?;
         gathering.frames += 1;
         gathering.bytes += bytes;
@@ -65,7 +65,7 @@ fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
     let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
     if soon {
-        GATHERING.set(Some(Gathering { link: flusher.address(), frames: 1, bytes, planned }));
+        GATHERING.set(Some(FlushBatch { link: flusher.address(), frames: 1, bytes, planned }));
     }
     soon
 }

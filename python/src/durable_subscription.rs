@@ -10,19 +10,19 @@ use crate::errors::error;
 
 /// The deliveries of one handler. Used by one event loop.
 #[pyclass(module = "tidewire._tidewire")]
-pub struct DurableSubscription {
+pub struct DurableSubscriptionCore {
     machine: Subscription,
     since: Instant,
 }
 
-impl DurableSubscription {
+impl DurableSubscriptionCore {
     fn now_us(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 
 #[pymethods]
-impl DurableSubscription {
+impl DurableSubscriptionCore {
     #[new]
     fn new(concurrency: u32, batch_max: u32, ack_wait_us: u64, hold_us: u64) -> Self {
         let machine = Subscription::new(Options { concurrency, batch_max, ack_wait_us, hold_us });

@@ -14,13 +14,13 @@ use crate::wait::Operation;
 /// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result and returns it, or another
 /// `Pending` to go on with; `failed(error)` gives another
 /// `Pending` to go on with, or None; `dropped()` is called if nobody waits for it any more.
-pub struct Planned {
+pub struct CallbackFuture {
     plan: Held<PyAny>,
     operation: Option<Operation>,
     over: bool,
 }
 
-impl Planned {
+impl CallbackFuture {
     pub fn new(plan: Py<PyAny>) -> Self {
         Self { plan: plan.into(), operation: None, over: false }
     }
@@ -70,7 +70,7 @@ impl Planned {
     }
 }
 
-impl Future for Planned {
+impl Future for CallbackFuture {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -91,7 +91,7 @@ impl Future for Planned {
     }
 }
 
-impl Drop for Planned {
+impl Drop for CallbackFuture {
     fn drop(&mut self) {
         // What was sent is cancelled before the plan hears of it.
         if self.over || self.operation.take().is_none() {

@@ -9,40 +9,40 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
-use crate::bridge::{Inlet, Line, raised};
+use crate::bridge::{LoopHandle, LoopSource, raised};
 use crate::held::Held;
-use crate::link::Taking;
-use crate::link::exchanging::Exchanging;
-use crate::link::gate::Gate;
+use crate::link::ReferenceReader;
 use crate::link::inbound::{RemoteCall, RemoteMessage};
-use crate::link::inflow::Inflow;
+use crate::link::inbound_call::InboundCallState;
+use crate::link::instance_endpoint::InstanceEndpoint;
+use crate::link::mailbox_delivery::MailboxDelivery;
 use crate::link::reader::SocketReader;
-use crate::link::reply;
+use crate::link::reply_slot;
 use crate::link::watchdog::LoopWatchdog;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 ///
 /// While more waits than `link_intake_bytes`, the link takes nothing in.
-pub struct Intake {
+pub struct LoopInbox {
     queue: Mutex<Queue>,
-    line: Mutex<Arc<Line>>,
+    line: Mutex<Arc<LoopHandle>>,
     receive: Held<PyAny>,
     link: Flusher,
     watchdog: LoopWatchdog,
-    taking: Taking,
+    taking: ReferenceReader,
 }
 
 #[derive(Default)]
 struct Queue {
-    came: Vec<Came>,
+    came: Vec<InboundItem>,
     bytes: usize,
 }
 
-enum Came {
-    Call(Call, Arc<Exchanging>, Place),
-    Message(Published, Place),
+enum InboundItem {
+    Call(Call, Arc<InboundCallState>, LoopTarget),
+    Message(Published, LoopTarget),
     /// Something changed for a call that Python knows.
-    Changed(Arc<Exchanging>),
+    Changed(Arc<InboundCallState>),
     /// The link is lost.
     Lost,
     /// The node has joined again.
@@ -52,14 +52,14 @@ enum Came {
     /// The loop may read the socket.
     Readable(Reader),
     /// The hub refuses the subscription of this number.
-    Refused(u64, Arc<reply::Place>),
+    Refused(u64, Arc<reply_slot::ReplySlot>),
 }
 
 /// What one entry takes, apart from what it carries.
 const ENTRY_BYTES: usize = 256;
 const INTAKE_BYTES: usize = limits::LINK_INTAKE_BYTES.default as usize;
 
-impl Came {
+impl InboundItem {
     fn bytes(&self) -> usize {
         ENTRY_BYTES
             + match self {
@@ -76,48 +76,48 @@ impl Came {
 }
 
 /// A subscription of a link, which feeds an intake.
-pub struct Door {
-    pub intake: Arc<Intake>,
-    pub place: Place,
+pub struct LoopSubscription {
+    pub intake: Arc<LoopInbox>,
+    pub place: LoopTarget,
 }
 
 /// Where what comes by a door is handed over.
 #[derive(Clone)]
-pub struct Place {
+pub struct LoopTarget {
     /// What the Python side knows it by.
     pub number: u64,
     /// Where calls go in, if it is not Python that takes them.
-    pub gate: Option<Arc<Held<Gate>>>,
+    pub gate: Option<Arc<Held<InstanceEndpoint>>>,
     /// Where messages go in, if they need no event loop.
-    pub inflow: Option<Arc<Inflow>>,
+    pub inflow: Option<Arc<MailboxDelivery>>,
     /// Whether it is for messages only: no calls come.
     pub listens: bool,
     /// Whether the subscription lasts.
     pub open: Arc<AtomicBool>,
 }
 
-impl Intake {
+impl LoopInbox {
     /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
     /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone; (number, error) when the hub refuses a subscription
     /// and nobody awaits that.
-    pub fn open(line: &Arc<Line>, receive: Py<PyAny>, link: Flusher, taking: Taking) -> Arc<Self> {
+    pub fn open(line: &Arc<LoopHandle>, receive: Py<PyAny>, link: Flusher, taking: ReferenceReader) -> Arc<Self> {
         let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new());
         let intake =
             Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, watchdog, taking });
-        line.add_inlet(Arc::clone(&intake) as Arc<dyn Inlet>);
+        line.add_inlet(Arc::clone(&intake) as Arc<dyn LoopSource>);
         intake
     }
 
     /// From now on what comes goes to another loop.
-    pub fn follow(self: &Arc<Self>, line: &Arc<Line>) {
+    pub fn follow(self: &Arc<Self>, line: &Arc<LoopHandle>) {
         let before = std::mem::replace(&mut *self.line.lock(), Arc::clone(line));
-        before.remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
-        line.add_inlet(Arc::clone(self) as Arc<dyn Inlet>);
+        before.remove_inlet(&(Arc::clone(self) as Arc<dyn LoopSource>));
+        line.add_inlet(Arc::clone(self) as Arc<dyn LoopSource>);
         line.wake();
     }
 
     /// Its loop. The lock is free again when this returns: whoever calls Python on the line lets go of the interpreter.
-    fn line(&self) -> Arc<Line> {
+    fn line(&self) -> Arc<LoopHandle> {
         Arc::clone(&self.line.lock())
     }
 
@@ -127,11 +127,11 @@ impl Intake {
 
     /// Nothing more is handed over.
     pub fn close(self: &Arc<Self>, py: Python<'_>) {
-        self.line().remove_inlet(&(Arc::clone(self) as Arc<dyn Inlet>));
+        self.line().remove_inlet(&(Arc::clone(self) as Arc<dyn LoopSource>));
         drop(self.take(py));
     }
 
-    fn came(&self, what: Came) {
+    fn came(&self, what: InboundItem) {
         let mut queue = self.queue.lock();
         queue.bytes += what.bytes();
         queue.came.push(what);
@@ -150,7 +150,7 @@ impl Intake {
         self.watchdog.blocked_ms()
     }
 
-    fn take(&self, py: Python<'_>) -> Vec<Came> {
+    fn take(&self, py: Python<'_>) -> Vec<InboundItem> {
         let queue = std::mem::take(&mut *self.queue.lock());
         if queue.bytes > INTAKE_BYTES {
             // A hub of this process hands over here what waits, and may wait for a thread that does so and wants the interpreter.
@@ -161,36 +161,36 @@ impl Intake {
 
     /// The link is lost.
     pub fn lost(&self) {
-        self.came(Came::Lost);
+        self.came(InboundItem::Lost);
     }
 
     /// The node has joined again after its link was lost.
     pub fn joined_again(&self) {
-        self.came(Came::JoinedAgain);
+        self.came(InboundItem::JoinedAgain);
     }
 
     /// The loop may read the socket.
     pub fn readable(&self, reader: Reader) {
-        self.came(Came::Readable(reader));
+        self.came(InboundItem::Readable(reader));
     }
 
     /// The hub refuses a subscription, and nobody awaits that.
-    pub fn refused(&self, number: u64, place: Arc<reply::Place>) {
-        self.came(Came::Refused(number, place));
+    pub fn refused(&self, number: u64, place: Arc<reply_slot::ReplySlot>) {
+        self.came(InboundItem::Refused(number, place));
     }
 
     /// A node that was known here has gone.
     pub fn left(&self, node: u32) {
-        self.came(Came::Left(node));
+        self.came(InboundItem::Left(node));
     }
 
     /// A call that Python knows has changed.
-    pub fn changed(&self, exchange: Arc<Exchanging>) {
-        self.came(Came::Changed(exchange));
+    pub fn changed(&self, exchange: Arc<InboundCallState>) {
+        self.came(InboundItem::Changed(exchange));
     }
 }
 
-impl Inlet for Intake {
+impl LoopSource for LoopInbox {
     fn run(&self, py: Python<'_>) {
         self.watchdog.goes_round();
         let came = self.take(py);
@@ -208,11 +208,11 @@ impl Inlet for Intake {
     }
 }
 
-impl Intake {
-    fn hand_over<'py>(&self, one: Came, list: &mut Bound<'py, PyList>) -> PyResult<()> {
+impl LoopInbox {
+    fn hand_over<'py>(&self, one: InboundItem, list: &mut Bound<'py, PyList>) -> PyResult<()> {
         let py = list.py();
         match one {
-            Came::Call(call, exchange, place) => {
+            InboundItem::Call(call, exchange, place) => {
                 let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
                 let admitted = match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
                     Some(gate) => {
@@ -228,23 +228,23 @@ impl Intake {
                 }
                 admitted
             }
-            Came::Message(message, place) => match place.pass_on(message) {
+            InboundItem::Message(message, place) => match place.pass_on(message) {
                 Some(message) => list.append((place.number, Py::new(py, RemoteMessage::new(message))?)),
                 None => Ok(()),
             },
-            Came::Changed(exchange) => {
+            InboundItem::Changed(exchange) => {
                 exchange.tell(py);
                 Ok(())
             }
-            Came::Lost => list.append((0, false)),
-            Came::JoinedAgain => list.append((0, py.None())),
-            Came::Readable(reader) => SocketReader::begin(py, &self.line(), reader),
-            Came::Refused(number, place) => match place.failure(py, "the subscription") {
+            InboundItem::Lost => list.append((0, false)),
+            InboundItem::JoinedAgain => list.append((0, py.None())),
+            InboundItem::Readable(reader) => SocketReader::begin(py, &self.line(), reader),
+            InboundItem::Refused(number, place) => match place.failure(py, "the subscription") {
                 Some(error) => list.append((number, error.into_value(py))),
                 // Somebody has awaited it meanwhile.
                 None => Ok(()),
             },
-            Came::Left(node) => list.append((node, py.None())),
+            InboundItem::Left(node) => list.append((node, py.None())),
         }
     }
 
@@ -260,7 +260,7 @@ impl Intake {
     }
 }
 
-impl Place {
+impl LoopTarget {
     /// Something goes to the event loop: messages that come after it follow it there.
     fn goes_behind(&self) {
         self.inflow.iter().for_each(|inflow| inflow.goes_behind());
@@ -275,16 +275,16 @@ impl Place {
     }
 }
 
-impl Handler for Door {
+impl Handler for LoopSubscription {
     fn listens(&self) -> bool {
         self.place.listens
     }
 
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
-        let intake: Weak<Intake> = Arc::downgrade(&self.intake);
-        let exchange = Arc::new(Exchanging::new(intake, call.head().credit));
+        let intake: Weak<LoopInbox> = Arc::downgrade(&self.intake);
+        let exchange = Arc::new(InboundCallState::new(intake, call.head().credit));
         self.place.goes_behind();
-        self.intake.came(Came::Call(call, Arc::clone(&exchange), self.place.clone()));
+        self.intake.came(InboundItem::Call(call, Arc::clone(&exchange), self.place.clone()));
         Some(exchange)
     }
 
@@ -300,6 +300,6 @@ impl Handler for Door {
             None => message,
         };
         self.place.goes_behind();
-        self.intake.came(Came::Message(message, self.place.clone()));
+        self.intake.came(InboundItem::Message(message, self.place.clone()));
     }
 }

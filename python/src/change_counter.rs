@@ -8,11 +8,11 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
-use crate::pause::Pause;
+use crate::pause::TimerFuture;
 
 /// How often something has changed, and who waits for more of it. It does not say what has.
 #[derive(Default)]
-pub struct News {
+pub struct ChangeCounter {
     state: Mutex<State>,
 }
 
@@ -22,7 +22,7 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-impl News {
+impl ChangeCounter {
     /// How often something has changed.
     pub fn told(&self) -> u64 {
         self.state.lock().told
@@ -63,11 +63,11 @@ impl News {
 }
 
 /// News that Python tells and waits for.
-#[pyclass(frozen, name = "News", module = "tidewire._tidewire")]
-pub struct Told(pub Arc<News>);
+#[pyclass(frozen, name = "ChangeCounter", module = "tidewire._tidewire")]
+pub struct PyChangeCounter(pub Arc<ChangeCounter>);
 
 #[pymethods]
-impl Told {
+impl PyChangeCounter {
     #[new]
     fn new() -> Self {
         Self(Arc::default())
@@ -87,14 +87,14 @@ impl Told {
 
 /// Ends with True when something has changed, or with False when the time is up.
 pub struct Changed {
-    news: Arc<News>,
+    news: Arc<ChangeCounter>,
     seen: u64,
-    pause: Option<Pause>,
+    pause: Option<TimerFuture>,
     waker: Option<Waker>,
 }
 
 impl Changed {
-    pub fn new(news: Arc<News>, seen: u64, pause: Option<Pause>) -> Self {
+    pub fn new(news: Arc<ChangeCounter>, seen: u64, pause: Option<TimerFuture>) -> Self {
         Self { news, seen, pause, waker: None }
     }
 }

@@ -13,7 +13,7 @@ use crate::balancer::{self, Balancer};
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::link::Link;
-use crate::link::outgoing::{Outgoing, Sketch};
+use crate::link::call_future::{CallFuture, DeferredCall};
 use crate::once::{Once, intern};
 use crate::pending::Pending;
 
@@ -45,12 +45,12 @@ impl Route {
 /// What methods of clients derive from: the usual call, of one value over links, with arguments that are plain data, is made here, and
 /// `_call` makes the others.
 #[pyclass(frozen, subclass, module = "tidewire._tidewire")]
-pub struct Calling {
+pub struct NativeMethod {
     priority: Priority,
     /// Makes a result the type that the client knows.
     result: Option<Py<PyAny>>,
     takes: Option<Takes>,
-    usual: Mutex<Option<Usual>>,
+    usual: Mutex<Option<FastPath>>,
 }
 
 /// Which arguments a method takes, as far as it is known: the names of those that may be given by position, how many of them must be given,
@@ -58,7 +58,7 @@ pub struct Calling {
 type Takes = (Vec<String>, usize, bool);
 
 /// How the usual call is made: as long as the instances are those of this version.
-pub struct Usual {
+pub struct FastPath {
     pub group: Held<PyAny>,
     pub balancer: Held<Balancer>,
     pub version: u64,
@@ -69,7 +69,7 @@ pub struct Usual {
     pub timeout_s: f64,
 }
 
-impl Usual {
+impl FastPath {
     fn clone_ref(&self, py: Python<'_>) -> Self {
         Self {
             group: self.group.clone_ref(py),
@@ -85,7 +85,7 @@ impl Usual {
 }
 
 #[pymethods]
-impl Calling {
+impl NativeMethod {
     #[new]
     fn new(priority: Priority, result: Option<Py<PyAny>>, takes: Option<Takes>) -> Self {
         Self { priority, result, takes, usual: Mutex::new(None) }
@@ -104,7 +104,7 @@ impl Calling {
         timeout_s: f64,
     ) {
         let (kind, explore, dice) = policy;
-        let usual = Usual {
+        let usual = FastPath {
             group: group.into(),
             balancer: balancer.into(),
             version,
@@ -127,7 +127,7 @@ impl Calling {
         let py = this.py();
         let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty());
         if let Some(usual) = this.get().usual_for(args, kwargs)? {
-            return begun_later(py, Sketch::new(this.clone(), args, kwargs, Some(usual)));
+            return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(usual)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
@@ -141,7 +141,7 @@ impl Calling {
     ) -> PyResult<Bound<'py, PyAny>> {
         let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
         let usual = this.get().usual_for(args, kwargs)?;
-        begun_later(this.py(), Sketch::new(this.clone(), args, kwargs, usual))
+        begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, usual))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -156,9 +156,9 @@ impl Calling {
     }
 }
 
-impl Calling {
+impl NativeMethod {
     /// How a call with these arguments is made at present, if it is a usual one.
-    fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Usual>> {
+    fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<FastPath>> {
         let usual = match &*self.usual.lock() {
             Some(usual) => usual.clone_ref(args.py()),
             None => return Ok(None),
@@ -236,10 +236,10 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// A call that begins when somebody waits for it, as a `tidewire.services.errand.LinkCall`.
-fn begun_later(py: Python<'_>, sketch: Sketch) -> PyResult<Bound<'_, PyAny>> {
+fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
     let sketch = Arc::new(sketch);
-    let operation = Box::pin(Outgoing::new(Arc::clone(&sketch)));
+    let operation = Box::pin(CallFuture::new(Arc::clone(&sketch)));
     let call = Bound::new(py, Pending::later(py, "call", operation, sketch)?)?.into_any();
     call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.errand", "LinkCall")?)?;
     Ok(call)

@@ -7,17 +7,17 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use tidewire_engine::raw::{Mutex, Watch};
 
-use crate::coroutine::Lent;
-use crate::fork::Own;
-use crate::link::gate::{Gate, Method};
+use crate::coroutine::ConcurrencyPermit;
+use crate::fork::PerProcessOwned;
 use crate::link::inbound::RemoteCall;
+use crate::link::instance_endpoint::{InstanceEndpoint, Method};
 use crate::once::{Once, intern};
 use crate::steps::{Step, is_coroutine, step, steps_of};
 
 /// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
-pub struct Handling {
-    gate: Py<Gate>,
+pub struct InboundCallRun {
+    gate: Py<InstanceEndpoint>,
     call: Py<RemoteCall>,
     method: Method,
     cancelled: AtomicBool,
@@ -30,7 +30,7 @@ struct State {
     /// What the method is called with, until it is.
     args: Option<Py<PyTuple>>,
     /// The place of a plain function, and the watch of its deadline, until it is over.
-    until_over: Option<Own<(Option<Lent>, Option<Watch>)>>,
+    until_over: Option<PerProcessOwned<(Option<ConcurrencyPermit>, Option<Watch>)>>,
     began: Option<Instant>,
     steps: Option<Py<PyIterator>>,
     /// What the handler runs in: variables that it sets are gone with it.
@@ -45,18 +45,20 @@ struct State {
 }
 
 /// What a call begins with.
-pub enum Start {
+pub enum CallStart {
     With(Py<PyTuple>),
     /// A thread is to read the arguments. It has this place among the calls that run at once, if the crew has none of its own, and this
     /// watch of its deadline.
-    OnThread(Option<Lent>, Option<Watch>),
+    OnThread(Option<ConcurrencyPermit>, Option<Watch>),
 }
 
-impl Handling {
-    pub fn new(gate: Py<Gate>, call: Py<RemoteCall>, method: Method, start: Start) -> Self {
+impl InboundCallRun {
+    pub fn new(gate: Py<InstanceEndpoint>, call: Py<RemoteCall>, method: Method, start: CallStart) -> Self {
         let state = match start {
-            Start::With(args) => State { args: Some(args), ..State::default() },
-            Start::OnThread(place, watch) => State { until_over: Some(Own::new((place, watch))), ..State::default() },
+            CallStart::With(args) => State { args: Some(args), ..State::default() },
+            CallStart::OnThread(place, watch) => {
+                State { until_over: Some(PerProcessOwned::new((place, watch))), ..State::default() }
+            }
         };
         Self {
             gate,
@@ -241,7 +243,7 @@ impl Handling {
 }
 
 #[pymethods]
-impl Handling {
+impl InboundCallRun {
     /// The call as it travels. It is made when it is first asked for.
     #[getter]
     fn request(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -364,7 +366,7 @@ impl Handling {
 }
 
 /// What a plain function gave, unless it is a coroutine, which nobody would await.
-fn unless_coroutine(this: &Bound<'_, Handling>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+fn unless_coroutine(this: &Bound<'_, InboundCallRun>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = value.py();
     if is_coroutine(&value)? {
         this.get().gate.get().porter(py)?.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;

@@ -13,28 +13,28 @@ use tidewire_core::rpc::balancer::Ended;
 use crate::attach::attach;
 use crate::balancer::{Balancer, drawn};
 use crate::held::Held;
-use crate::link::calling::{Calling, Route, Usual};
-use crate::link::joined::Asked;
-use crate::link::planned::Planned;
-use crate::link::reply::Asking;
+use crate::link::callback_future::CallbackFuture;
+use crate::link::client_method::{FastPath, NativeMethod, Route};
+use crate::link::link::CallRequest;
+use crate::link::reply_slot::PendingReply;
 use crate::once::{Once, intern};
 
 /// A call that may be made.
-pub struct Sketch {
-    calling: Held<Calling>,
+pub struct DeferredCall {
+    calling: Held<NativeMethod>,
     args: Held<PyTuple>,
     kwargs: Option<Held<PyDict>>,
     /// How it is made if everything is as usual.
-    usual: Option<Usual>,
+    usual: Option<FastPath>,
     errand: Once<Held<PyAny>>,
 }
 
-impl Sketch {
+impl DeferredCall {
     pub fn new(
-        calling: Bound<'_, Calling>,
+        calling: Bound<'_, NativeMethod>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
-        usual: Option<Usual>,
+        usual: Option<FastPath>,
     ) -> Self {
         Self {
             calling: calling.into(),
@@ -69,7 +69,7 @@ impl Sketch {
     fn send(&self, py: Python<'_>) -> PyResult<Option<Sent>> {
         let Some(usual) = &self.usual else { return Ok(None) };
         let dice = drawn(usual.policy, usual.dice.bind(py))?;
-        let Some(outer) = Outer::of(py)? else { return Ok(None) };
+        let Some(outer) = ParentCall::of(py)? else { return Ok(None) };
         let balancer = usual.balancer.get();
         let Some(held) = balancer.route(py, usual.version, usual.policy, dice) else { return Ok(None) };
         let route = held.get();
@@ -78,7 +78,7 @@ impl Sketch {
             None => args.clone(),
             Some(kwargs) => PyList::new(py, [args, kwargs.bind(py).as_any()])?.into_any(),
         };
-        let asked = Asked {
+        let asked = CallRequest {
             subject: &format!("{}{}", route.prefix, usual.method),
             timeout_s: outer.left_s.map_or(usual.timeout_s, |left_s| left_s.min(usual.timeout_s)),
             priority: self.calling.get().priority(),
@@ -94,12 +94,12 @@ impl Sketch {
 
 /// The call of a service that this code belongs to, if there is one: what it calls is a part of that, ends with it, and shares its trace.
 #[derive(Default)]
-struct Outer<'py> {
+struct ParentCall<'py> {
     left_s: Option<f64>,
     trace: Option<Bound<'py, PyAny>>,
 }
 
-impl<'py> Outer<'py> {
+impl<'py> ParentCall<'py> {
     /// None: nothing is called in it any more.
     fn of(py: Python<'py>) -> PyResult<Option<Self>> {
         static GET: Once<Py<PyAny>> = Once::new();
@@ -128,8 +128,8 @@ impl<'py> Outer<'py> {
 }
 
 /// The operation of a call.
-pub struct Outgoing {
-    sketch: Arc<Sketch>,
+pub struct CallFuture {
+    sketch: Arc<DeferredCall>,
     state: State,
 }
 
@@ -137,12 +137,12 @@ enum State {
     Waiting,
     Sent(Sent),
     /// Something is not as usual.
-    Planned(Box<Planned>),
+    Planned(Box<CallbackFuture>),
     Over,
 }
 
 struct Sent {
-    asking: Asking,
+    asking: PendingReply,
     balancer: Held<Balancer>,
     route: Held<Route>,
     begun: Instant,
@@ -154,8 +154,8 @@ impl Sent {
     }
 }
 
-impl Outgoing {
-    pub fn new(sketch: Arc<Sketch>) -> Self {
+impl CallFuture {
+    pub fn new(sketch: Arc<DeferredCall>) -> Self {
         Self { sketch, state: State::Waiting }
     }
 
@@ -163,7 +163,7 @@ impl Outgoing {
         self.state = State::Over;
         self.state = match self.sketch.send(py)? {
             Some(sent) => State::Sent(sent),
-            None => State::Planned(Box::new(Planned::new(self.sketch.errand(py)?.unbind()))),
+            None => State::Planned(Box::new(CallbackFuture::new(self.sketch.errand(py)?.unbind()))),
         };
         Ok(())
     }
@@ -184,12 +184,12 @@ impl Outgoing {
             let group = usual.group.bind(py);
             errand.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
         }
-        self.state = State::Planned(Box::new(Planned::failed(errand.unbind(), error)));
+        self.state = State::Planned(Box::new(CallbackFuture::failed(errand.unbind(), error)));
         Ok(None)
     }
 }
 
-impl Future for Outgoing {
+impl Future for CallFuture {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -215,7 +215,7 @@ impl Future for Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for CallFuture {
     fn drop(&mut self) {
         if let State::Sent(sent) = &self.state {
             sent.ended(Ended::Untold);

@@ -10,14 +10,14 @@ use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Call, Exchange, Message};
 
 use crate::attach::attach;
-use crate::fork::Own;
+use crate::fork::PerProcessOwned;
 use crate::held::Held;
-use crate::link::handling::Handling;
-use crate::link::inlet::Intake;
+use crate::link::inbound_call_run::InboundCallRun;
+use crate::link::loop_inbox::LoopInbox;
 
 /// What happens to a call after it has come in.
-pub struct Exchanging {
-    me: Weak<Intake>,
+pub struct InboundCallState {
+    me: Weak<LoopInbox>,
     pub cancelled: AtomicBool,
     /// Its time is up, by the clock of this side.
     late: AtomicBool,
@@ -28,19 +28,19 @@ pub struct Exchanging {
     pub cut: AtomicBool,
     pub waker: Mutex<Option<Waker>>,
     pub on_cancel: Mutex<Option<OnCancel>>,
-    pub this: Mutex<Weak<Exchanging>>,
+    pub this: Mutex<Weak<InboundCallState>>,
     /// The call, as long as nobody has read what it came with.
-    pub unopened: Mutex<Weak<Mutex<Option<Own<Call>>>>>,
+    pub unopened: Mutex<Weak<Mutex<Option<PerProcessOwned<Call>>>>>,
 }
 
 /// What is done when the caller has gone.
 pub enum OnCancel {
     Call(Held<PyAny>),
-    Cancel(Held<Handling>),
+    Cancel(Held<InboundCallRun>),
 }
 
-impl Exchanging {
-    pub fn new(intake: Weak<Intake>, credit: u32) -> Self {
+impl InboundCallState {
+    pub fn new(intake: Weak<LoopInbox>, credit: u32) -> Self {
         Self {
             me: intake,
             cancelled: AtomicBool::new(false),
@@ -76,10 +76,12 @@ impl Exchanging {
         let told = match on_cancel {
             None => return self.let_go(py),
             Some(OnCancel::Call(call)) => call.call0(py).map(drop),
-            Some(OnCancel::Cancel(handling)) if self.late.load(Ordering::Acquire) => Handling::late(handling.bind(py)),
+            Some(OnCancel::Cancel(handling)) if self.late.load(Ordering::Acquire) => {
+                InboundCallRun::late(handling.bind(py))
+            }
             Some(OnCancel::Cancel(handling)) => {
                 self.let_go(py);
-                Handling::cancel(handling.bind(py), None)
+                InboundCallRun::cancel(handling.bind(py), None)
             }
         };
         if let Err(error) = told {
@@ -116,7 +118,7 @@ impl Exchanging {
     }
 }
 
-impl Exchange for Exchanging {
+impl Exchange for InboundCallState {
     fn cancelled(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.changed();
@@ -142,7 +144,7 @@ impl Exchange for Exchanging {
     }
 }
 
-impl Fire for Exchanging {
+impl Fire for InboundCallState {
     fn fire(self: Arc<Self>) {
         self.late.store(true, Ordering::Release);
         self.changed();

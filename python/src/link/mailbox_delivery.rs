@@ -21,7 +21,7 @@ const BYTES_MAX: usize = limits::SUBSCRIPTION_BYTES.default as usize;
 /// interpreter and without the event loop. The value of a message is read where it is handled.
 ///
 /// What finds the mailbox full waits here, in order, up to `subscription_bytes`.
-pub struct Inflow {
+pub struct MailboxDelivery {
     cell: Arc<ActorCell<Message>>,
     engine: EngineHandle,
     state: Mutex<State>,
@@ -39,7 +39,7 @@ struct State {
     behind: usize,
 }
 
-impl Inflow {
+impl MailboxDelivery {
     /// None: the overflow policy of the actor is another one, and needs the interpreter for what it lets go.
     pub fn into_mailbox(cell: &Arc<ActorCell<Message>>, engine: EngineHandle) -> Option<Arc<Self>> {
         let make = || Arc::new(Self { cell: Arc::clone(cell), engine, state: Mutex::default() });
@@ -175,7 +175,7 @@ impl State {
     }
 }
 
-impl Wake for Inflow {
+impl Wake for MailboxDelivery {
     fn wake(self: Arc<Self>) {
         self.move_on();
     }

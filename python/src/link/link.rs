@@ -17,16 +17,16 @@ use crate::arguments::{Pattern, Priority, Subject};
 use crate::bridge::Bridge;
 use crate::engine::Engine;
 use crate::errors::error;
-use crate::fork::Own;
-use crate::link::gate::Gate;
-use crate::link::gathering::{flush_soon, joined_gathering};
+use crate::fork::PerProcessOwned;
+use crate::link::flush_batch::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, Logger, address};
-use crate::link::inflow::Inflow;
-use crate::link::inlet::{Door, Intake, Place};
-use crate::link::reply::{self, Asking};
+use crate::link::instance_endpoint::InstanceEndpoint;
+use crate::link::loop_inbox::{LoopInbox, LoopSubscription, LoopTarget};
+use crate::link::mailbox_delivery::MailboxDelivery;
+use crate::link::reply_slot::{self, PendingReply};
 use crate::link::settings::{Settings, greeting};
 use crate::link::stream::{self, RemoteStream};
-use crate::link::{Taking, detached, fields, refused, runtime, sending};
+use crate::link::{ReferenceReader, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
 /// What subjects begin with that nobody but the hub or one node speaks on.
@@ -35,23 +35,23 @@ const OWNED: [&str; 2] = ["$hub.", "$node."];
 /// A link of this node to its hub.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Link {
-    inner: Own<tidewire_link::Link>,
-    intake: Mutex<Option<Arc<Intake>>>,
+    inner: PerProcessOwned<tidewire_link::Link>,
+    intake: Mutex<Option<Arc<LoopInbox>>>,
     flusher: Flusher,
-    taking: Taking,
+    taking: ReferenceReader,
 }
 
 /// A subscription over a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct LinkSubscription {
-    inner: Mutex<Option<Own<tidewire_link::Subscription>>>,
+    inner: Mutex<Option<PerProcessOwned<tidewire_link::Subscription>>>,
     open: Arc<AtomicBool>,
 }
 
 /// Where it is told whether a subscription is in force.
 struct Announced {
-    place: Arc<reply::Place>,
-    intake: Weak<Intake>,
+    place: Arc<reply_slot::ReplySlot>,
+    intake: Weak<LoopInbox>,
     /// What the Python side knows the subscription by.
     number: u64,
 }
@@ -80,7 +80,7 @@ impl ReplyWaiter for Announced {
 }
 
 /// What is called, and how.
-pub struct Asked<'a, 'py> {
+pub struct CallRequest<'a, 'py> {
     pub subject: &'a str,
     pub timeout_s: f64,
     pub priority: Priority,
@@ -91,7 +91,7 @@ pub struct Asked<'a, 'py> {
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
-        Self { inner: Own::new(inner), intake: Mutex::new(None), flusher, taking: Taking::new() }
+        Self { inner: PerProcessOwned::new(inner), intake: Mutex::new(None), flusher, taking: ReferenceReader::new() }
     }
 
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
@@ -110,9 +110,9 @@ impl Link {
         py: Python<'py>,
         engine: &Engine,
         value: &Bound<'py, PyAny>,
-        asked: &Asked<'_, 'py>,
-    ) -> PyResult<Asking> {
-        let place = Arc::new(reply::Place::default());
+        asked: &CallRequest<'_, 'py>,
+    ) -> PyResult<PendingReply> {
+        let place = Arc::new(reply_slot::ReplySlot::default());
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (timeout, priority) = (Some(asked.timeout_s), Some(asked.priority));
         let headers = asked.headers.as_ref();
@@ -123,12 +123,12 @@ impl Link {
 
     fn asking(
         &self,
-        place: Arc<reply::Place>,
+        place: Arc<reply_slot::ReplySlot>,
         key: CallKey,
         subject: &str,
         deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
-    ) -> Asking {
-        Asking {
+    ) -> PendingReply {
+        PendingReply {
             place,
             link: tidewire_link::Link::clone(&self.inner),
             key: Some(key),
@@ -213,7 +213,7 @@ impl Link {
     /// that the link is lost, (0, None) that the node has joined again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
         self.inner.born.check(py)?;
-        let intake = Intake::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
+        let intake = LoopInbox::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
         let weak = Arc::downgrade(&intake);
@@ -262,7 +262,7 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
         give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Pending> {
-        let place = Arc::new(reply::Place::default());
+        let place = Arc::new(reply_slot::ReplySlot::default());
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, 0, waiting)?;
         self.flush(py, bytes);
@@ -284,7 +284,7 @@ impl Link {
         headers: Option<&Bound<'_, PyDict>>,
         give: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<RemoteStream> {
-        let place = Arc::new(stream::Place::default());
+        let place = Arc::new(stream::ItemBuffer::default());
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
         let (key, bytes) = self.send(py, subject.text, value, give, timeout, priority, headers, credit, waiting)?;
         place.opened(key);
@@ -333,7 +333,7 @@ impl Link {
         queue: &str,
         says: Option<&Bound<'_, PyDict>>,
         number: u64,
-        gate: Option<Py<Gate>>,
+        gate: Option<Py<InstanceEndpoint>>,
         mailbox: Option<(Py<Engine>, Py<ActorRef>)>,
         listens: bool,
     ) -> PyResult<(LinkSubscription, Pending)> {
@@ -344,18 +344,24 @@ impl Link {
             return Err(error(py, "InvalidArgument", "this link hands nothing over yet", &[]));
         };
         let says = fields(py, says)?;
-        let place = Arc::new(reply::Place::default());
+        let place = Arc::new(reply_slot::ReplySlot::default());
         let open = Arc::new(AtomicBool::new(true));
-        let inflow =
-            mailbox.and_then(|(engine, actor)| Inflow::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
-        let at =
-            Place { number, gate: gate.map(|gate| Arc::new(gate.into())), inflow, listens, open: Arc::clone(&open) };
+        let inflow = mailbox
+            .and_then(|(engine, actor)| MailboxDelivery::into_mailbox(actor.get().inner.cell(), engine.get().handle()));
+        let at = LoopTarget {
+            number,
+            gate: gate.map(|gate| Arc::new(gate.into())),
+            inflow,
+            listens,
+            open: Arc::clone(&open),
+        };
         let announced = Announced { place: Arc::clone(&place), intake: Arc::downgrade(&intake), number };
-        let (door, waiting) = (Arc::new(Door { intake, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
+        let (door, waiting) =
+            (Arc::new(LoopSubscription { intake, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
         let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
-        let asking = Asking {
+        let asking = PendingReply {
             place,
             link: tidewire_link::Link::clone(&self.inner),
             key: None,
@@ -366,7 +372,7 @@ impl Link {
             elsewhere: None,
         };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
-        Ok((LinkSubscription { inner: Mutex::new(Some(Own::new(inner))), open }, pending))
+        Ok((LinkSubscription { inner: Mutex::new(Some(PerProcessOwned::new(inner))), open }, pending))
     }
 
     /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.

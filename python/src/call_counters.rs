@@ -8,7 +8,7 @@ use tidewire_engine::raw::Mutex;
 /// Counts of calls and their times.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 #[derive(Default)]
-pub struct CallTally {
+pub struct CallCounters {
     // Plain functions end on several threads.
     counts: Mutex<Counts>,
 }
@@ -24,7 +24,7 @@ struct Counts {
 }
 
 #[pymethods]
-impl CallTally {
+impl CallCounters {
     #[new]
     fn new() -> Self {
         Self::default()

@@ -18,14 +18,14 @@ const WORKER: usize = 2;
 const ENDED: usize = 3;
 
 /// The page, or memory of this process where nobody looks.
-pub struct Board(NonNull<AtomicU64>);
+pub struct StatusPage(NonNull<AtomicU64>);
 
 // SAFETY: all it refers to are atomic numbers that stay where they are as long as the process lives.
-unsafe impl Send for Board {}
+unsafe impl Send for StatusPage {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Board {}
+unsafe impl Sync for StatusPage {}
 
-impl Board {
+impl StatusPage {
     /// The page behind a file; none of a worker without a supervisor.
     pub fn open(file: Option<RawFd>) -> std::io::Result<Self> {
         let length = WORDS * size_of::<AtomicU64>();

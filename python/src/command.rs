@@ -1,4 +1,4 @@
-//! `CommandLife` and `CommandPlaces` for Python: the machines of a command and of a worker of commands.
+//! `CommandLife` and `CommandSlotsCore` for Python: the machines of a command and of a worker of commands.
 
 use std::time::{Duration, Instant};
 
@@ -98,19 +98,19 @@ impl CommandLife {
 
 /// The places of a worker. Used by one event loop.
 #[pyclass(module = "tidewire._tidewire")]
-pub struct CommandPlaces {
+pub struct CommandSlotsCore {
     machine: CommandSlots,
     since: Instant,
 }
 
-impl CommandPlaces {
+impl CommandSlotsCore {
     fn now_us(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 
 #[pymethods]
-impl CommandPlaces {
+impl CommandSlotsCore {
     #[new]
     fn new(count: usize, queues: usize, lease_us: u64) -> Self {
         Self { machine: CommandSlots::new(count, queues, lease_us), since: Instant::now() }

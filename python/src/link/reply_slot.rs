@@ -11,11 +11,11 @@ use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter}
 
 use crate::attach::attach;
 use crate::errors::error;
-use crate::link::{Taking, failed, titled};
+use crate::link::{ReferenceReader, failed, titled};
 use crate::wait::blocks;
 
 /// What has become of a call.
-enum Outcome {
+enum CallOutcome {
     Replied(Message),
     Failed(Failure),
     /// A stream without items, or a subscription that is in force.
@@ -25,27 +25,27 @@ enum Outcome {
 
 /// The place for the answer.
 #[derive(Default)]
-pub struct Place {
-    state: Mutex<(Option<Outcome>, Option<Waker>)>,
+pub struct ReplySlot {
+    state: Mutex<(Option<CallOutcome>, Option<Waker>)>,
     /// When the other side last said that the call is at work, and for how long its loop had been blocked.
     alive: Mutex<Option<(Instant, u32)>>,
 }
 
 /// A call under way; dropping it cancels the call.
-pub struct Asking {
-    pub place: Arc<Place>,
+pub struct PendingReply {
+    pub place: Arc<ReplySlot>,
     pub link: Link,
     pub key: Option<CallKey>,
     pub title: String,
-    pub taking: Taking,
+    pub taking: ReferenceReader,
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
     /// Held while it is waited for elsewhere than on the loop that reads the socket.
     pub elsewhere: Option<OffLoopWaiter>,
 }
 
-impl Place {
-    fn end(&self, outcome: Outcome) {
+impl ReplySlot {
+    fn end(&self, outcome: CallOutcome) {
         let waker = {
             let mut state = self.state.lock();
             if state.0.is_some() {
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl ReplySlot {
     /// Whether somebody waits for it on a thread or a loop.
     pub fn is_awaited(&self) -> bool {
         self.state.lock().1.is_some()
@@ -71,7 +71,7 @@ impl Place {
         let outcome = self.state.lock().0.take();
         // Without the lock: it makes objects.
         let raised = match &outcome {
-            Some(Outcome::Failed(failure)) => Some(failed(py, title, failure)),
+            Some(CallOutcome::Failed(failure)) => Some(failed(py, title, failure)),
             _ => None,
         };
         let waker = {
@@ -87,19 +87,19 @@ impl Place {
     }
 }
 
-impl ReplyWaiter for Place {
+impl ReplyWaiter for ReplySlot {
     fn replied(&self, reply: Message) {
-        self.end(Outcome::Replied(reply));
+        self.end(CallOutcome::Replied(reply));
     }
 
     fn failed(&self, failure: Failure) {
-        self.end(Outcome::Failed(failure));
+        self.end(CallOutcome::Failed(failure));
     }
 
     fn item(&self, _: Message) {}
 
     fn over(&self) {
-        self.end(Outcome::Over);
+        self.end(CallOutcome::Over);
     }
 
     fn credited(&self, _: u32) {}
@@ -109,13 +109,13 @@ impl ReplyWaiter for Place {
     }
 }
 
-impl Fire for Place {
+impl Fire for ReplySlot {
     fn fire(self: Arc<Self>) {
-        self.end(Outcome::TimedOut);
+        self.end(CallOutcome::TimedOut);
     }
 }
 
-impl Future for Asking {
+impl Future for PendingReply {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -138,20 +138,20 @@ impl Future for Asking {
                 }
             }
         };
-        if !matches!(outcome, Outcome::TimedOut) {
+        if !matches!(outcome, CallOutcome::TimedOut) {
             self.key = None;
         }
         Poll::Ready(attach(|py| self.value(py, outcome)))
     }
 }
 
-impl Asking {
-    fn value(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
+impl PendingReply {
+    fn value(&self, py: Python<'_>, outcome: CallOutcome) -> PyResult<Py<PyAny>> {
         match outcome {
-            Outcome::Replied(message) => self.taking.use_up(py, message.into_payload()).map(Bound::unbind),
-            Outcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
-            Outcome::Over => Ok(py.None()),
-            Outcome::TimedOut => Err(self.timed_out(py)),
+            CallOutcome::Replied(message) => self.taking.use_up(py, message.into_payload()).map(Bound::unbind),
+            CallOutcome::Failed(failure) => Err(failed(py, &self.title, &failure)),
+            CallOutcome::Over => Ok(py.None()),
+            CallOutcome::TimedOut => Err(self.timed_out(py)),
         }
     }
 
@@ -175,7 +175,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.link.cancel(key);

@@ -12,14 +12,14 @@ use tidewire_engine::{Priority, Refusal};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::actor::ActorRef;
-use crate::coroutine::Lent;
+use crate::call_counters::CallCounters;
+use crate::coroutine::ConcurrencyPermit;
 use crate::errors;
-use crate::link::handling::{Handling, Start};
 use crate::link::inbound::RemoteCall;
+use crate::link::inbound_call_run::{CallStart, InboundCallRun};
 use crate::message::Message;
 use crate::once::{Once, intern};
 use crate::steps::Steps;
-use crate::tally::CallTally;
 
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
@@ -29,18 +29,18 @@ const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::N
 /// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look, and hands those of plain functions to the crew; the
 /// porter gets the others.
 #[pyclass(frozen, module = "tidewire._tidewire")]
-pub struct Gate {
+pub struct InstanceEndpoint {
     /// Runs a call of this process: `tidewire.services.host.Host.receive`.
     receive: Py<PyAny>,
     instance: Py<PyAny>,
-    tally: Py<CallTally>,
+    tally: Py<CallCounters>,
     /// The calls whose handlers are under way.
     calls: Py<PySet>,
-    opened: Once<Opened>,
+    opened: Once<RemoteAccess>,
 }
 
 /// What is there once other nodes may call.
-struct Opened {
+struct RemoteAccess {
     /// `tidewire.links.porter.Porter`.
     porter: Py<PyAny>,
     methods: HashMap<String, Method>,
@@ -165,9 +165,9 @@ impl Method {
 }
 
 #[pymethods]
-impl Gate {
+impl InstanceEndpoint {
     #[new]
-    fn new(receive: Py<PyAny>, instance: Py<PyAny>, tally: Py<CallTally>, calls: Py<PySet>) -> Self {
+    fn new(receive: Py<PyAny>, instance: Py<PyAny>, tally: Py<CallCounters>, calls: Py<PySet>) -> Self {
         Self { receive, instance, tally, calls, opened: Once::new() }
     }
 
@@ -184,7 +184,7 @@ impl Gate {
     ) -> PyResult<()> {
         let methods = methods.into_iter().map(|(name, (bound, public))| Ok((name, Method::of(&bound, public)?)));
         let methods = methods.collect::<PyResult<_>>()?;
-        self.opened.set(py, Opened { porter, methods, values, streams, lends });
+        self.opened.set(py, RemoteAccess { porter, methods, values, streams, lends });
         Ok(())
     }
 
@@ -209,12 +209,12 @@ impl Gate {
     }
 }
 
-impl Gate {
+impl InstanceEndpoint {
     /// Lets a call in, or tells its caller that too many wait.
     pub fn admit(&self, call: &Bound<'_, RemoteCall>) -> PyResult<()> {
         let py = call.py();
         let remote = call.get();
-        let Some(Opened { methods, values, streams, .. }) = self.opened.get(py) else { return Ok(()) };
+        let Some(RemoteAccess { methods, values, streams, .. }) = self.opened.get(py) else { return Ok(()) };
         let (name, lane) = remote.about();
         let (method, lane) = (methods.get(name).cloned(), PRIORITIES[lane]);
         let streaming = method.as_ref().is_some_and(|method| method.0.streams);
@@ -244,7 +244,7 @@ impl Gate {
     pub fn begin(
         this: &Bound<'_, Self>,
         call: &Bound<'_, PyAny>,
-        lend: impl FnOnce() -> Lent,
+        lend: impl FnOnce() -> ConcurrencyPermit,
     ) -> PyResult<Option<Steps>> {
         let (py, gate) = (this.py(), this.get());
         let Ok(call) = call.cast::<RemoteCall>() else {
@@ -259,12 +259,13 @@ impl Gate {
             && (method.0.public || !remote.is_public())
             && !method.0.streams
         {
-            let handling = |args| Handling::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args);
+            let handling =
+                |args| InboundCallRun::new(this.clone().unbind(), call.clone().unbind(), method.clone(), args);
             if !method.is_coroutine() {
                 let opened = gate.opened(py)?;
                 let place = opened.lends.then(lend);
                 let watch = remote.watch(&opened.values.get().inner.cell().engine());
-                let handling = Py::new(py, handling(Start::OnThread(place, watch)))?;
+                let handling = Py::new(py, handling(CallStart::OnThread(place, watch)))?;
                 remote.cancels(py, handling.clone_ref(py))?;
                 opened.porter.bind(py).call_method1(intern!(py, "_hand"), (handling,))?;
                 return Ok(None);
@@ -272,7 +273,7 @@ impl Gate {
             if let Ok(value) = remote.decoded(py)
                 && let Ok(Some(args)) = method.arguments(&value)
             {
-                return Ok(Some(Steps::Call(Py::new(py, handling(Start::With(args.unbind())))?)));
+                return Ok(Some(Steps::Call(Py::new(py, handling(CallStart::With(args.unbind())))?)));
             }
         }
         let coroutine = gate.porter(py)?.call_method1(intern!(py, "_receive"), (call,))?;
@@ -284,11 +285,11 @@ impl Gate {
         Ok(self.opened(py)?.porter.bind(py))
     }
 
-    fn opened(&self, py: Python<'_>) -> PyResult<&Opened> {
+    fn opened(&self, py: Python<'_>) -> PyResult<&RemoteAccess> {
         self.opened.get(py).ok_or_else(|| PyRuntimeError::new_err("no other node may call this"))
     }
 
-    pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallTally {
+    pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallCounters {
         self.tally.bind(py).get()
     }
 
@@ -297,7 +298,7 @@ impl Gate {
     }
 
     /// A handler is about to begin.
-    pub fn begins(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+    pub fn begins(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         let py = handling.py();
         self.calls.bind(py).add(handling)?;
         self.tally(py).began();
@@ -305,12 +306,12 @@ impl Gate {
     }
 
     /// A handler has ended.
-    pub fn ended(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+    pub fn ended(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         self.calls.bind(handling.py()).discard(handling).map(drop)
     }
 
     /// What follows in this context belongs to a call.
-    pub fn enters(&self, handling: &Bound<'_, Handling>) -> PyResult<()> {
+    pub fn enters(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();
         let set = SET.of(py, "tidewire.services.context", "running.set")?;

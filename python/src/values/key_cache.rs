@@ -12,14 +12,14 @@ const LONGEST: usize = 32;
 /// Keys that a thread keeps. A key replaces another one in its slot.
 const SLOTS: usize = 512;
 
-struct Kept {
+struct KeyCache {
     length: usize,
     bytes: [u8; LONGEST],
     key: Held<PyString>,
 }
 
 thread_local! {
-    static KEPT: RefCell<Vec<Option<Kept>>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<Option<KeyCache>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The string of UTF-8 bytes.
@@ -39,11 +39,11 @@ pub fn key<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>>
     })
 }
 
-fn keep<'py>(py: Python<'py>, bytes: &[u8], slot: &mut Option<Kept>) -> PyResult<Bound<'py, PyString>> {
+fn keep<'py>(py: Python<'py>, bytes: &[u8], slot: &mut Option<KeyCache>) -> PyResult<Bound<'py, PyString>> {
     let key = PyString::from_bytes(py, bytes)?;
     let mut copy = [0; LONGEST];
     copy[..bytes.len()].copy_from_slice(bytes);
-    *slot = Some(Kept { length: bytes.len(), bytes: copy, key: key.clone().into() });
+    *slot = Some(KeyCache { length: bytes.len(), bytes: copy, key: key.clone().into() });
     Ok(key)
 }
 
