@@ -18,7 +18,7 @@ import pytest
 import tidewire as tw
 from tidewire._campaigns import charts, page
 from tidewire._campaigns.exporting import moved_to
-from tidewire._campaigns.summary import Sketch, Tally
+from tidewire._campaigns.summary import QuantileSketch, ValueCounts
 
 LONG = 200_000
 
@@ -47,7 +47,7 @@ def packed(module_store: str) -> tw.Campaign:
 def test_quantiles_of_many_values_are_near_and_those_of_few_are_exact(kept: int) -> None:
     draws = random.Random(5)
     values = [draws.expovariate(1.0) for _ in range(LONG)]
-    sketch = Sketch(kept)
+    sketch = QuantileSketch(kept)
     for begin in range(0, LONG, 7_001):
         sketch.add(values[begin : begin + 7_001])
     weighed = sketch.weighed()
@@ -58,7 +58,7 @@ def test_quantiles_of_many_values_are_near_and_those_of_few_are_exact(kept: int)
         [found] = sketch.quantiles([share])
         rank = sum(value <= found for value in ranked) / LONG
         assert abs(rank - share) < (0.02 if kept == 64 else 0.001)
-    few = Sketch(kept)
+    few = QuantileSketch(kept)
     few.add([3.0, 1.0, 2.0])
     assert few.quantiles([0.05, 0.5, 0.95]) == [1.0, 2.0, 3.0]
 
@@ -66,7 +66,7 @@ def test_quantiles_of_many_values_are_near_and_those_of_few_are_exact(kept: int)
 def test_moments_do_not_depend_on_how_values_come_in_and_survive_large_offsets() -> None:
     draws = random.Random(6)
     values = [1e9 + draws.gauss(0.0, 1.0) for _ in range(9_000)]
-    tally = Tally()
+    tally = ValueCounts()
     for begin in range(0, len(values), 1_234):
         tally.add(values[begin : begin + 1_234])
     assert tally.mean == pytest.approx(statistics.fmean(values), rel=1e-15)
@@ -74,13 +74,13 @@ def test_moments_do_not_depend_on_how_values_come_in_and_survive_large_offsets()
 
 
 def test_what_is_missing_counts_for_nothing_else() -> None:
-    tally = Tally()
+    tally = ValueCounts()
     tally.add([None, math.nan, 1, 3])
     one = tally.summary("x", {})
     assert (one.count, one.missing, one.mean, one.min, one.max, one.median) == (2, 2, 2.0, 1, 3, 1.0)
-    nothing = Tally().summary("x", {})
+    nothing = ValueCounts().summary("x", {})
     assert nothing.count == 0 and math.isnan(nothing.mean)
-    endless = Tally()
+    endless = ValueCounts()
     endless.add([math.inf, -math.inf, 1.0])
     assert math.isnan(endless.mean) and endless.most == math.inf
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_programs import until_served
-from tidewire.services.errand import LinkCall
 from tidewire.services.registry import registry_of
+from tidewire.services.retrying_call import LinkCall
 
 TIMEOUT_S = 30.0
 

@@ -13,14 +13,14 @@ import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import until_served
-from tidewire.links import known
+from tidewire.links import announcements
 from tidewire.services.attempts import Attempts
 from tidewire.services.calls import Call
+from tidewire.services.outbound_call import OutboundCall
 from tidewire.services.registry import Group, Registry, registry_of
-from tidewire.services.sending import Sending
 
 if TYPE_CHECKING:
-    from tidewire.services.port import Port
+    from tidewire.services.instance_transport import InstanceTransport
 
 
 def lost() -> tw.LinkLost:
@@ -67,7 +67,7 @@ def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop").with_(timeout=80_000.0)
-            sending = Sending(registry_of(node), "workshop", "steady", ("server",), {}, workshop._options)
+            sending = OutboundCall(registry_of(node), "workshop", "steady", ("server",), {}, workshop._options)
             made: Any = {
                 "awaited": lambda: workshop.steady("server"),
                 "blocking": lambda: asyncio.to_thread(workshop.sync.steady, "server"),
@@ -91,7 +91,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
         async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
             (info,) = await caller.services()
             came: asyncio.Queue[Any] = asyncio.Queue(1_000)
-            says = known.described(dataclasses.replace(info, instances=("refusing",), details=()))
+            says = announcements.described(dataclasses.replace(info, instances=("refusing",), details=()))
             await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
             await until_served(caller, "workshop", 2)
             workshop = caller.client("workshop").with_(timeout=50.0)
@@ -167,7 +167,7 @@ class Noted(Group):
 
 def goes_on(again: Attempts, error: BaseException, idempotent: bool = True, group: Group | None = None) -> bool:
     """Tell of an attempt at the instance "one" that has failed."""
-    port = cast("Port", SimpleNamespace(instance="one"))
+    port = cast("InstanceTransport", SimpleNamespace(instance="one"))
     return again.goes_on(group or Noted(), port, perf_counter(), error, idempotent)
 
 

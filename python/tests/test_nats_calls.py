@@ -18,7 +18,7 @@ from home_support import SERVERS, story
 from link_processes import PATIENCE_S, Program
 from link_programs import CREDIT, Workshop, until_served
 from link_stories import fails, said
-from tidewire.services.serving import known
+from tidewire.services.serve import known
 
 PROGRAMS = str(Path(__file__).with_name("link_programs.py"))
 

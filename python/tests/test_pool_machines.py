@@ -6,14 +6,14 @@ import random
 from collections import deque
 
 import pytest
-from tidewire.pools.allot import TARGET_US, Allotment
 from tidewire.pools.backlog import Backlog
+from tidewire.pools.batch_sizer import TARGET_US, BatchSizer
 from tidewire.pools.batching import Call, plan
+from tidewire.pools.counters import Histogram
 from tidewire.pools.options import Batch, Restarts, Scale
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.restarts import GiveUp, Replace, RestartWindow
 from tidewire.pools.scaling import Load, Scaling
-from tidewire.pools.tally import Histogram
 from tidewire.pools.task import Task
 
 MS = 1_000_000
@@ -140,13 +140,13 @@ def test_between_the_target_and_its_quarter_nothing_changes() -> None:
 
 
 def test_an_unknown_task_goes_alone() -> None:
-    allotment = Allotment()
+    allotment = BatchSizer()
     assert allotment.size(1_000, 2, tasks=0, batches=0) == 1
     assert allotment.size(1_000, 2, tasks=1, batches=1) == 0
 
 
 def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
-    allotment, size, seen = Allotment(), 1, []
+    allotment, size, seen = BatchSizer(), 1, []
     for _ in range(20):
         allotment.learn(size, size * 10.0)
         size = allotment.size(1_000_000, 2, tasks=0, batches=0)
@@ -156,7 +156,7 @@ def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
 
 
 def test_a_worker_has_at_most_two_batches() -> None:
-    allotment = Allotment()
+    allotment = BatchSizer()
     for _ in range(20):
         allotment.learn(200, 2_000.0)
     assert allotment.size(10_000, 2, tasks=200, batches=1) == 200
@@ -164,14 +164,14 @@ def test_a_worker_has_at_most_two_batches() -> None:
 
 
 def test_long_tasks_are_never_given_in_advance() -> None:
-    allotment = Allotment()
+    allotment = BatchSizer()
     allotment.learn(1, 20_000.0)
     assert allotment.size(100, 4, tasks=0, batches=0) == 1
     assert allotment.size(100, 4, tasks=1, batches=1) == 0
 
 
 def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be_idle() -> None:
-    allotment = Allotment()
+    allotment = BatchSizer()
     allotment.learn(1, 1_500.0)
     assert allotment.size(100, 4, tasks=0, batches=0) == 1
     assert allotment.size(100, 4, tasks=1, batches=1) == 1
@@ -181,7 +181,7 @@ def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be
 
 
 def test_a_few_tasks_are_spread_over_the_workers_unless_they_are_short() -> None:
-    middling, short = Allotment(), Allotment()
+    middling, short = BatchSizer(), BatchSizer()
     for _ in range(20):
         middling.learn(100, 100 * 150.0)
         short.learn(100, 100 * 1.0)
@@ -190,7 +190,7 @@ def test_a_few_tasks_are_spread_over_the_workers_unless_they_are_short() -> None
 
 
 def test_tasks_that_became_slow_are_believed_soon() -> None:
-    allotment = Allotment()
+    allotment = BatchSizer()
     for _ in range(20):
         allotment.learn(100, 1_000.0)
     for _ in range(2):

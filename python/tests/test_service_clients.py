@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from tidewire.services.client import client
 from tidewire.services.declare import Service, method
 from tidewire.services.declare import service as declared
 from tidewire.services.policies import Policy
-from tidewire.services.proxy import client
-from tidewire.services.serving import serve
+from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 import pytest
 import tidewire as tw
+from tidewire.services.client import client
 from tidewire.services.declare import Service, method, on
 from tidewire.services.declare import service as declared
-from tidewire.services.proxy import client
-from tidewire.services.serving import serve
+from tidewire.services.serve import serve
 
 if TYPE_CHECKING:
     from tidewire.services.context import CallContext

@@ -10,9 +10,9 @@ import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing, soon
 from tidewire._limits import SERVICE_WAITING
+from tidewire.services.client import client
 from tidewire.services.declare import Service, method
-from tidewire.services.proxy import client
-from tidewire.services.serving import Served, known, serve, services
+from tidewire.services.serve import Served, known, serve, services
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import tidewire as tw
 from tidewire.services.calls import Answer
+from tidewire.services.client import client
 from tidewire.services.policies import Policy
-from tidewire.services.proxy import client
-from tidewire.services.serving import serve
+from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 

@@ -16,7 +16,7 @@ import pytest
 import tidewire as tw
 from tidewire.services.declare import Service, method, on
 from tidewire.services.info import ServiceInfo
-from tidewire.services.serving import known, serve, services
+from tidewire.services.serve import known, serve, services
 
 
 class Side(enum.Enum):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing
+from tidewire.services.client import client
 from tidewire.services.declare import Service, method
 from tidewire.services.declare import service as declared
-from tidewire.services.port import Request
-from tidewire.services.proxy import client
+from tidewire.services.instance_transport import Request
 from tidewire.services.registry import registry_of
-from tidewire.services.serving import Served, known, serve
+from tidewire.services.serve import Served, known, serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import tidewire as tw
 from service_support import Pricing, Quote, soon
+from tidewire.services.client import client
 from tidewire.services.context import CallContext, context
 from tidewire.services.declare import Service, method, on
-from tidewire.services.proxy import client
-from tidewire.services.serving import serve
+from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0

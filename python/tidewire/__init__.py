@@ -84,8 +84,8 @@ if TYPE_CHECKING:
         WorkerLost,
     )
     from tidewire.link_config import LinkConfig
+    from tidewire.links.announcements import NodeInfo
     from tidewire.links.http import Http
-    from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.node import Node
@@ -95,13 +95,13 @@ if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
     from tidewire.service_config import ServiceConfig
     from tidewire.services.calls import Answer
+    from tidewire.services.client import NoSuchMethod
     from tidewire.services.context import CallContext, context
     from tidewire.services.declare import Service, command, method, on, service
     from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
     from tidewire.services.policies import Policy
-    from tidewire.services.proxy import NoSuchMethod
-    from tidewire.services.serving import Served
-    from tidewire.services.single import Single
+    from tidewire.services.serve import Served
+    from tidewire.services.single_active import SingleActive
     from tidewire.services.watching import InstanceChange
     from tidewire.streams.bucket import Bucket, Entry
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
@@ -131,7 +131,7 @@ _LATER = {
     "CallContext": "tidewire.services.context",
     "Campaign": "tidewire._campaigns.campaign",
     "CampaignError": "tidewire.errors",
-    "Client": "tidewire.services.proxy",
+    "Client": "tidewire.services.client",
     "DataCorrupt": "tidewire.errors",
     "DataInUse": "tidewire.errors",
     "HomeBusy": "tidewire.errors",
@@ -159,7 +159,7 @@ _LATER = {
     "Lease": "tidewire.streams.lease",
     "Schedule": "tidewire.streams.schedule",
     "Stream": "tidewire.streams.stream",
-    "Single": "tidewire.services.single",
+    "SingleActive": "tidewire.services.single_active",
     "StreamInfo": "tidewire.streams.stream",
     "CommandInfo": "tidewire.streams.command_store",
     "CommandProgress": "tidewire.streams.progress",
@@ -195,10 +195,10 @@ _LATER = {
     "NoReply": "tidewire.errors",
     "NoResponders": "tidewire.errors",
     "NoSuchCampaign": "tidewire.errors",
-    "NoSuchMethod": "tidewire.services.proxy",
+    "NoSuchMethod": "tidewire.services.client",
     "NoSuchTarget": "tidewire.errors",
     "Node": "tidewire.node",
-    "NodeInfo": "tidewire.links.known",
+    "NodeInfo": "tidewire.links.announcements",
     "NodeStopped": "tidewire.errors",
     "PayloadTooLarge": "tidewire.errors",
     "Pending": "tidewire._binding",
@@ -218,7 +218,7 @@ _LATER = {
     "Retry": "tidewire.agents.retry",
     "Run": "tidewire._binding",
     "Scale": "tidewire.pools.options",
-    "Served": "tidewire.services.serving",
+    "Served": "tidewire.services.serve",
     "Service": "tidewire.services.declare",
     "ServiceConfig": "tidewire.service_config",
     "ServiceInfo": "tidewire.services.info",
@@ -351,7 +351,7 @@ __all__ = [
     "ServiceConfig",
     "ServiceInfo",
     "SettingsDiffer",
-    "Single",
+    "SingleActive",
     "StaleDelivery",
     "StoreUnavailable",
     "Stream",

@@ -16,14 +16,14 @@ from tidewire.errors import AskCycle, InvalidArgument
 if TYPE_CHECKING:
     from tidewire._binding import Mark, Pending
     from tidewire._steps import Steps
-    from tidewire.agents.desk import Later
+    from tidewire.agents.agent_state import Later
     from tidewire.node import Node
 
 _NAMED_MAX = 5
 _Marks = tuple["Mark", dict[str, int]]
 
 
-class Quiet:
+class IdleWatch:
     """Looks whether a node has anything to do, and says for what to wait if it has.
 
     The parts are looked at one after the other, so that one look says nothing. All had nothing to do between two looks, one behind
@@ -165,6 +165,6 @@ def refuse_own(node: Node) -> None:
 
 def quiet(node: Node, timeout: float | None) -> Steps[None]:
     """Wait until the node has nothing to do."""
-    look = Quiet(node, timeout).look
+    look = IdleWatch(node, timeout).look
     while (pending := look()) is not None:
         yield pending

@@ -22,7 +22,7 @@ _GIVEN_UP = 1
 """The exit code of a program that was asked to end, and had to leave handlers behind that did not."""
 
 
-class Ending:
+class ShutdownRequest:
     """Whether a program was asked to end, and who is told.
 
     Attributes:
@@ -53,7 +53,7 @@ class Ending:
             self._told()
 
 
-_ending: Ending | None = None
+_ending: ShutdownRequest | None = None
 """That of the program that runs at present."""
 
 
@@ -63,7 +63,7 @@ def is_asked_to_end(kind: type[BaseException]) -> bool:
 
 
 @contextlib.contextmanager
-def heard(ending: Ending) -> Iterator[Ending]:
+def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
     """Have the signals of this program heard by the loop that runs, which must be that of the main thread; others hear none."""
     global _ending
     if threading.current_thread() is not threading.main_thread():
@@ -111,13 +111,13 @@ async def run_forever(node: Node) -> None:
         if _ending is not None:
             await _first(stopped, _ending)
         else:
-            with heard(Ending()) as ending:
+            with heard(ShutdownRequest()) as ending:
                 await _first(stopped, ending)
     finally:
         stopped.cancel()
 
 
-async def _first(stopped: asyncio.Future[None], ending: Ending) -> None:
+async def _first(stopped: asyncio.Future[None], ending: ShutdownRequest) -> None:
     asked = asyncio.ensure_future(ending.wait())
     try:
         await asyncio.wait([stopped, asked], return_when=asyncio.FIRST_COMPLETED)
@@ -165,7 +165,7 @@ def run(
     global _ending
     if not asyncio.iscoroutine(main):
         raise InvalidArgument(f"main: {main!r} is not allowed: call the coroutine function, as in tw.run(main())")
-    ending = Ending()
+    ending = ShutdownRequest()
     has_ended_stuck()
     try:
         result = _runner(debug, loop_factory)(_heard(ending, main))
@@ -182,7 +182,7 @@ def run(
     return result
 
 
-async def _heard(ending: Ending, main: Coroutine[Any, Any, _T]) -> _T:
+async def _heard(ending: ShutdownRequest, main: Coroutine[Any, Any, _T]) -> _T:
     task = asyncio.current_task()
     assert task is not None
     ending._told = task.cancel

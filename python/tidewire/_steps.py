@@ -12,19 +12,19 @@ from typing import Any, Protocol, TypeVar
 _T = TypeVar("_T")
 
 
-class Waits(Awaitable[Any], Protocol):
+class WaitFor(Awaitable[Any], Protocol):
     """What a procedure waits for."""
 
     def wait(self) -> Any:
         """Block this thread until it is there."""
 
 
-Steps = Generator[Waits, Any, _T]
+Steps = Generator[WaitFor, Any, _T]
 
 
 async def awaited(steps: Steps[_T]) -> _T:
     """Run a procedure in a task. Its wait that is cancelled raises ``CancelledError`` in it."""
-    go_on: Callable[[Any], Waits] = steps.send
+    go_on: Callable[[Any], WaitFor] = steps.send
     given: Any = None
     while True:
         try:
@@ -39,7 +39,7 @@ async def awaited(steps: Steps[_T]) -> _T:
 
 def blocking(steps: Steps[_T]) -> _T:
     """Run a procedure, and block this thread meanwhile."""
-    go_on: Callable[[Any], Waits] = steps.send
+    go_on: Callable[[Any], WaitFor] = steps.send
     given: Any = None
     while True:
         try:

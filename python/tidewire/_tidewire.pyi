@@ -12,8 +12,8 @@ from typing_extensions import Buffer, Self, TypeVar, disjoint_base
 
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
+from tidewire.services.instance_transport import Request
 from tidewire.services.methods import Bound
-from tidewire.services.port import Request
 from tidewire.supervision import Supervision
 
 __all__ = [

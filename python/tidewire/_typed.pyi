@@ -14,7 +14,7 @@ from tidewire.agents.retry import Retry
 from tidewire.pools.options import OnDead, Overflow, Restarts
 from tidewire.pools.pickling import Pickler
 from tidewire.services.context import CallContext
-from tidewire.services.reading import Stream
+from tidewire.services.stream_reader import Stream
 from tidewire.streams.command_run import CommandRun
 from tidewire.supervision import Mailbox, Supervision
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// Words of the page; `tidewire/_campaigns/board.py` has the same numbers.
+/// Words of the page; `tidewire/_campaigns/status_page.py` has the same numbers.
 const WORDS: usize = 4;
 const RUN: usize = 0;
 const SINCE_US: usize = 1;

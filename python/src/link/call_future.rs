@@ -45,7 +45,7 @@ impl DeferredCall {
         }
     }
 
-    /// What makes it where something is not as usual; see `tidewire.services.errand.Errand`.
+    /// What makes it where something is not as usual; see `tidewire.services.retrying_call.RetryingCall`.
     pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());

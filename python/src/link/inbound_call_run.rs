@@ -14,7 +14,7 @@ use crate::link::instance_endpoint::{InstanceEndpoint, Method};
 use crate::once::{Once, intern};
 use crate::steps::{Step, is_coroutine, step, steps_of};
 
-/// A call under way at its host, as `tidewire.services.running.Running` is one of this process.
+/// A call under way at its host, as `tidewire.services.inbound_call.InboundCall` is one of this process.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct InboundCallRun {
     gate: Py<InstanceEndpoint>,

@@ -30,7 +30,7 @@ const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::N
 /// porter gets the others.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct InstanceEndpoint {
-    /// Runs a call of this process: `tidewire.services.host.Host.receive`.
+    /// Runs a call of this process: `tidewire.services.instance.ServiceInstance.receive`.
     receive: Py<PyAny>,
     instance: Py<PyAny>,
     tally: Py<CallCounters>,
@@ -41,7 +41,7 @@ pub struct InstanceEndpoint {
 
 /// What is there once other nodes may call.
 struct RemoteAccess {
-    /// `tidewire.links.porter.Porter`.
+    /// `tidewire.links.service_endpoint.ServiceEndpoint`.
     porter: Py<PyAny>,
     methods: HashMap<String, Method>,
     /// The actors that take calls which give one value, and streams.

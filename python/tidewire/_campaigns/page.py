@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidewire._campaigns import charts
 from tidewire._campaigns.exporting import moved_to
 from tidewire._campaigns.report import Stages
-from tidewire._campaigns.summary import NUMERIC, QUANTILES, Tally, shown
+from tidewire._campaigns.summary import NUMERIC, QUANTILES, ValueCounts, shown
 
 if TYPE_CHECKING:
     from tidewire._campaigns.campaign import Campaign
@@ -152,7 +152,7 @@ def _distributions(report: Report) -> tuple[list[str], str]:
     """Return the pictures of the numeric columns, and what is to be said of them."""
     campaign = report.campaign
     numeric = [name for name, kind in (campaign.columns or {}).items() if kind in NUMERIC]
-    tallies = {name: Tally() for name in numeric[:_COLUMNS_MAX]}
+    tallies = {name: ValueCounts() for name in numeric[:_COLUMNS_MAX]}
     rows = 0
     for batch in _some(campaign, report):
         rows += len(batch.runs)
@@ -168,7 +168,7 @@ def _distributions(report: Report) -> tuple[list[str], str]:
     return [_section(name, _distribution(name, tally)) for name, tally in tallies.items()], " ".join(notes)
 
 
-def _distribution(name: str, tally: Tally) -> str:
+def _distribution(name: str, tally: ValueCounts) -> str:
     one = tally.summary(name, {})
     middle = " · ".join(f"{100 * share:g}%: {shown(one.quantiles[share])}" for share in QUANTILES)
     missing = f", {one.missing:,} missing" if one.missing else ""

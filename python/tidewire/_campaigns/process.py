@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import tidewire
-from tidewire._campaigns.board import Board
 from tidewire._campaigns.spare_process import Spare
+from tidewire._campaigns.status_page import StatusPage
 from tidewire._campaigns.worker import NO_BOARD
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
@@ -32,7 +32,7 @@ class WorkerProcess:
         self.timeout_us = timeout_us
         self.started = time.monotonic()
         self.stop_at: float | None = None
-        self.board = Board()
+        self.board = StatusPage()
         self._said = b""
         self._socket, theirs = socket.socketpair()
         orders = {**orders, "started": self.started}

@@ -110,7 +110,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     columns = campaign.columns or {}
     numeric = [name for name, kind in columns.items() if kind in NUMERIC]
     grouping = _Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
-    tallies: dict[tuple[Any, ...], list[Tally]] = {}
+    tallies: dict[tuple[Any, ...], list[ValueCounts]] = {}
     kept = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
     for batch in campaign.batches():
         for key, places in grouping.split(batch):
@@ -120,7 +120,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
                     raise InvalidArgument(
                         f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
                     )
-                group = tallies[key] = [Tally(kept) for _ in numeric]
+                group = tallies[key] = [ValueCounts(kept) for _ in numeric]
             for tally, name in zip(group, numeric, strict=True):
                 values = batch.columns[name]
                 tally.add(values if places is None else [values[place] for place in places])
@@ -196,7 +196,7 @@ def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((isinstance(value, str), value is None, "" if value is None else value) for value in key)
 
 
-class Tally:
+class ValueCounts:
     """One column of one group as it comes in: moments, ends, and a sketch of its distribution."""
 
     def __init__(self, kept: int = _MOST_KEPT) -> None:
@@ -204,7 +204,7 @@ class Tally:
         self.mean, self._squares = 0.0, 0.0
         self.least: float = math.inf
         self.most: float = -math.inf
-        self.sketch = Sketch(kept)
+        self.sketch = QuantileSketch(kept)
 
     def add(self, values: Sequence[Any]) -> None:
         """Take some values; None and NaN are missing."""
@@ -246,7 +246,7 @@ def _sum(values: Sequence[float]) -> float:
         return float(sum(values))
 
 
-class Sketch:
+class QuantileSketch:
     """The distribution of many values in bounded memory, the same for the same values in the same order.
 
     Buffers of ``kept`` values by weight: two of the same weight become one of twice the weight, every other value of both in order

@@ -186,7 +186,7 @@ class Agents(Base):
             NameTaken: if the node has a pool of this name.
             NodeStopped: if the node has been stopped.
         """
-        from tidewire.pools.of_node import make
+        from tidewire.pools.node_pools import make
 
         self._check()
         pool = make(self._whole, function, workers, kind, batch, options)

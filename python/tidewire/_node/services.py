@@ -13,15 +13,15 @@ from tidewire.link_config import LinkConfig
 from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
+    from tidewire.links.announcements import NodeInfo
     from tidewire.links.connection import Connection
     from tidewire.links.http import Http
-    from tidewire.links.known import NodeInfo
     from tidewire.links.listening import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.services.declare import Service
     from tidewire.services.info import ServiceInfo
-    from tidewire.services.serving import Served
-    from tidewire.services.single import Single
+    from tidewire.services.serve import Served
+    from tidewire.services.single_active import SingleActive
     from tidewire.services.watching import InstanceChange
 
 _S = TypeVar("_S", bound="Service")
@@ -92,19 +92,19 @@ class Services(Base):
         return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
 
     @overload
-    def serve(self, target: Any, *, active: Literal["single"], **options: Any) -> Single: ...
+    def serve(self, target: Any, *, active: Literal["single"], **options: Any) -> SingleActive: ...
 
     @overload
     def serve(self, target: Any, **options: Any) -> Served: ...
 
-    def serve(self, target: Any, **options: Any) -> Served | Single:
-        """Serve an object, a function, or a dict of functions; see ``tidewire.services.serving.serve`` for all options.
+    def serve(self, target: Any, **options: Any) -> Served | SingleActive:
+        """Serve an object, a function, or a dict of functions; see ``tidewire.services.serve.serve`` for all options.
 
         Awaiting the result waits until the hub knows, where there is one; if the hub refuses it, this raises why (Unauthorized, NameTaken), and
         it is served no longer, in this process either. Without that it is logged. The options are name, visibility, instance,
         concurrency, waiting, streams, dispatcher, version and metadata, and active and lease for services of which one instance is active at a time.
         """
-        from tidewire.services.serving import serve
+        from tidewire.services.serve import serve
 
         return serve(self._whole, target, **options)
 
@@ -123,13 +123,13 @@ class Services(Base):
         Raises:
             InvalidArgument: if the class declares no service, or a name is not allowed.
         """
-        from tidewire.services.proxy import client
+        from tidewire.services.client import client
 
         return client(self._whole, service, name)
 
     async def services(self) -> list[ServiceInfo]:
         """Return the services that this node can reach, by name."""
-        from tidewire.services.serving import known
+        from tidewire.services.serve import known
 
         return known(self._whole)
 

@@ -7,17 +7,17 @@ from time import time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from tidewire.agents import outgoing
-from tidewire.agents.asking import Asked
+from tidewire.agents import addressing
 from tidewire.agents.blocking import AgentSync
 from tidewire.agents.message import Message
+from tidewire.agents.retrying_request import RetryingRequest
 from tidewire.agents.sending import Sends
 from tidewire.errors import InvalidArgument, TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
     from tidewire._ledger import Ledger
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
 
@@ -39,7 +39,7 @@ class Agent:
     id: str = ""
     type: str = ""
     capabilities: Iterable[str] = ()
-    _desk_: Desk | None = None
+    _desk_: AgentState | None = None
 
     # What it is
 
@@ -133,7 +133,7 @@ class Agent:
         """
         desk = self._desk_ or self._desk
         if durable:
-            ids = outgoing.durable_ids(to, type, capability, retry, receipt)
+            ids = addressing.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
         # The usual message: to one agent by its id, with nothing special. Nothing in here is done twice for any other.
         target = desk.desks.get(to) if to.__class__ is str else None
@@ -153,11 +153,11 @@ class Agent:
                 target.look_at_queue()
             message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             return target.ref.send(message, priority)
-        targets = outgoing.targets(desk, to, type, capability)
-        messages = outgoing.messages(
+        targets = addressing.targets(desk, to, type, capability)
+        messages = addressing.messages(
             desk, targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id
         )
-        return self._send_all(targets, messages, single=not outgoing.is_many(to))
+        return self._send_all(targets, messages, single=not addressing.is_many(to))
 
     def tell(
         self,
@@ -192,8 +192,10 @@ class Agent:
             message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             target.ref.tell(message, priority)
             return
-        targets = outgoing.targets(desk, to, type, capability)
-        messages = outgoing.messages(desk, targets, payload, kind, priority, ttl, headers, retry, False, correlation_id)
+        targets = addressing.targets(desk, to, type, capability)
+        messages = addressing.messages(
+            desk, targets, payload, kind, priority, ttl, headers, retry, False, correlation_id
+        )
         errors: list[TidewireError] = []
         for one, message in zip(targets, messages, strict=True):
             try:
@@ -212,7 +214,7 @@ class Agent:
         """
         desk = self._desk
         accepted = desk.node.publish(
-            topic, payload, headers={**outgoing.checked_headers(headers), "tw-sender": desk.id}
+            topic, payload, headers={**addressing.checked_headers(headers), "tw-sender": desk.id}
         )
         desk.sent += 1
         return accepted
@@ -239,7 +241,7 @@ class Agent:
         desk = self._desk
         everybody = desk.directory.list(type=type, capability=capability)
         targets = [agent for agent in everybody if include_self or agent is not self]
-        messages = outgoing.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
+        messages = addressing.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
         return sum(self._offer(target, message) for target, message in zip(targets, messages, strict=True))
 
     def share(self, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
@@ -294,16 +296,16 @@ class Agent:
                 raise InvalidArgument(
                     f"to: {to!r} is not allowed: a request goes to one agent; gather several requests"
                 )
-            target = outgoing.targets(desk, to, type, capability)[0]._desk
-        outgoing.check("request", priority, None, retry, correlation_id)
+            target = addressing.targets(desk, to, type, capability)[0]._desk
+        addressing.check("request", priority, None, retry, correlation_id)
         message = Message(payload, "request", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
         if headers or correlation_id:
-            message.headers, message.correlation_id = outgoing.checked_headers(headers), correlation_id
+            message.headers, message.correlation_id = addressing.checked_headers(headers), correlation_id
         message.reply_to = desk.id
         again = target.retry if retry is None else retry
         asked = target.ref.ask(message, timeout, priority)
         desk.sent += 1
-        return Asked(asked, target, message, timeout, again) if again.limit else asked
+        return RetryingRequest(asked, target, message, timeout, again) if again.limit else asked
 
     def respond(self, message: Message, value: Any) -> bool:
         """Answer a request before its handler returns; see ``Message.respond``."""
@@ -381,7 +383,7 @@ class Agent:
     # Inside
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> AgentState:
         if self._desk_ is None:
             raise InvalidArgument(f"{self!r} is not registered: give it to node.agent(...) first")
         return self._desk_
@@ -396,15 +398,15 @@ class Agent:
         headers: Mapping[str, str] | None,
         correlation_id: str | None,
     ) -> Awaitable[Any]:
-        from tidewire.agents import turns
+        from tidewire.agents import state_transaction
 
         desk = self._desk
-        outgoing.check(kind, priority, ttl, None, correlation_id)
+        addressing.check(kind, priority, ttl, None, correlation_id)
         made = Message(payload, kind, desk.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
-        made.headers, made.correlation_id = outgoing.checked_headers(headers), correlation_id
+        made.headers, made.correlation_id = addressing.checked_headers(headers), correlation_id
         if ttl is not None:
             made.live_for(ttl)
-        return turns.send(desk, ids, [made] * len(ids))
+        return state_transaction.send(desk, ids, [made] * len(ids))
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
         begun = Sends()

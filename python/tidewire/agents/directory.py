@@ -15,7 +15,7 @@ from tidewire.errors import InvalidArgument, NameTaken, NoSuchTarget
 if TYPE_CHECKING:
     from tidewire._binding import Engine
     from tidewire.agents.agent import Agent
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
     from tidewire.agents.receipt import Receipt
     from tidewire.node import Node
 
@@ -33,7 +33,7 @@ class Directory:
         # Called when an agent has come or gone.
         self._tell = tell
         self.by_id: _Agents = {}
-        self.desks: dict[str | Iterable[str] | None, Desk] = {}
+        self.desks: dict[str | Iterable[str] | None, AgentState] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
         self._listed: dict[tuple[str, str], tuple[Agent, ...]] = {}
         self._keys: dict[str, list[tuple[str, str]]] = {}
@@ -113,7 +113,7 @@ class Directory:
                 self._listed.pop(key, None)
         self._tell()
 
-    def remove(self, desk: Desk) -> None:
+    def remove(self, desk: AgentState) -> None:
         """Forget the agent of a desk, if it is the one registered under its id."""
         with self._lock:
             if self.desks.get(desk.id) is desk:

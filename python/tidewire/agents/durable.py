@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidewire import _limits
 from tidewire._binding import AgentInbox, ChangeCounter
 from tidewire._log import logger
-from tidewire.agents import form, inbox_store, turns
-from tidewire.agents.turns import Arrival, Turn
+from tidewire.agents import form, inbox_store, state_transaction
+from tidewire.agents.state_transaction import Arrival, StateTransaction
 from tidewire.errors import (
     InvalidArgument,
     LeaseLost,
@@ -33,13 +33,13 @@ from tidewire.errors import (
     Unsupported,
 )
 from tidewire.streams.event import fault_of
-from tidewire.streams.tenure import Tenure
+from tidewire.streams.lease_holder import LeaseHolder
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from tidewire.agents.agent import Agent
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
     from tidewire.agents.inbox_store import Record
     from tidewire.streams.event import Event
     from tidewire.streams.stream import Stream
@@ -67,7 +67,7 @@ class Durable:
     """
 
     def __init__(
-        self, agent: Agent, target: Any, desk: Desk, mode: Mode, concurrency: int, enter: Callable[[], None]
+        self, agent: Agent, target: Any, desk: AgentState, mode: Mode, concurrency: int, enter: Callable[[], None]
     ) -> None:
         self.mode, self.target = mode, target
         self.rests = ChangeCounter()
@@ -79,9 +79,9 @@ class Durable:
         self._load: Callable[[bytes], Any] | None = None
         self._initial = b""
         if mode == "state":
-            self._load, self._initial = turns.state_of(target, agent.id)
+            self._load, self._initial = state_transaction.state_of(target, agent.id)
         name = f"agent.{inbox_store.token(agent.id)}"
-        self.tenure = Tenure(self._node._home(), name, self._node.name, round(LEASE_S * 1_000_000))
+        self.tenure = LeaseHolder(self._node._home(), name, self._node.name, round(LEASE_S * 1_000_000))
         # While it is held: the record, what is on its way, and what is under way.
         self._holding = 0
         self._is_open = self._leaving = self._is_over = False
@@ -213,7 +213,7 @@ class Durable:
         }
         self._lost, self._is_open = asyncio.get_running_loop().create_future(), True
         await self.write()
-        await desk.ref.ask(turns.BEGIN, None)
+        await desk.ref.ask(state_transaction.BEGIN, None)
         self._enter()
         logger.info("%s: it is active here, with fence %d", self.title, self.tenure.fence)
         self.rests.ring()
@@ -381,14 +381,14 @@ class Durable:
 
     # A handler's turn
 
-    def begins(self, given: Any) -> Turn:
+    def begins(self, given: Any) -> StateTransaction:
         """Return the turn of a handler that begins now, for a message as it was given to the actor.
 
         Raises:
             LeaseLost: if another process may have the agent.
         """
         self._check(self._holding)
-        return Turn(self, self._holding, self.arrivals.get(id(given)))
+        return StateTransaction(self, self._holding, self.arrivals.get(id(given)))
 
     def _check(self, holding: int) -> None:
         if not self.is_active or holding != self._holding:
@@ -402,7 +402,7 @@ class Durable:
             written = self._record.get("state")
             self.target.state = self._load(self._initial if written is None else written)
 
-    async def ended(self, turn: Turn) -> None:
+    async def ended(self, turn: StateTransaction) -> None:
         """Write what a handler has done: the state, that the message is over, and what was sent.
 
         Raises:
@@ -417,7 +417,7 @@ class Durable:
                 record["handled"] += 1
                 self._write_soon()
             return
-        state = turns.encoded(self.target.state)
+        state = state_transaction.encoded(self.target.state)
         most = _limits.AGENT_STATE_BYTES.default
         sends = sum(len(data) for _, data in turn.sends)
         for what, size in (

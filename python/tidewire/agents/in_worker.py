@@ -17,7 +17,7 @@ from tidewire.errors import InvalidArgument, MessageExpired
 from tidewire.pools import function as functions
 
 if TYPE_CHECKING:
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Fields = tuple[Any, ...]
@@ -31,7 +31,7 @@ class Maker(functions.PerWorker):
         desk: That of the pool's agent, through which an agent in a thread sends. None in a process.
     """
 
-    def __init__(self, target: Any, known: tuple[str, str, frozenset[str]], desk: Desk | None = None) -> None:
+    def __init__(self, target: Any, known: tuple[str, str, frozenset[str]], desk: AgentState | None = None) -> None:
         self.target = target
         self.known = known
         self.desk = desk
@@ -47,7 +47,7 @@ class Maker(functions.PerWorker):
         made = target() if functions.is_agent(target) else target
         if isinstance(made, Agent):
             made.id, made.type, made.capabilities = self.known
-            made._desk_ = self.desk if self.desk is not None else _NoDesk(self.known[0])  # type: ignore[assignment]
+            made._desk_ = self.desk if self.desk is not None else _DetachedState(self.known[0])  # type: ignore[assignment]
         return made
 
     def __reduce__(self) -> Any:
@@ -161,7 +161,7 @@ class _Answer:
         return self._given[0] if self._given else returned
 
 
-class _NoDesk:
+class _DetachedState:
     """In place of the desk in a process, which has no node."""
 
     started = True

@@ -10,23 +10,23 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from tidewire._handlers import Plan
-from tidewire.agents.desk import Desk
+from tidewire.agents.agent_state import AgentState
 from tidewire.agents.handlers import Handler, Table
 from tidewire.agents.message import Message
 from tidewire.errors import InvalidArgument, LeaseLost, Unhandled
 
 if TYPE_CHECKING:
     from tidewire.agents.durable import Durable
-    from tidewire.services.crew import Crew
+    from tidewire.services.thread_workers import ThreadWorkers
 
 
 def plan(
-    desk: Desk,
+    desk: AgentState,
     table: Table,
     started: Any,
     started_takes_context: bool,
     stopped: Any,
-    crew: Callable[[], Crew] | None = None,
+    crew: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
     """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable agent."""
     handlers = table.all()
@@ -53,7 +53,7 @@ def plan(
     )
 
 
-def _quick(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _quick(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual message."""
 
     def receive(message: Any) -> Any:
@@ -88,7 +88,7 @@ def _quick(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return receive
 
 
-def _quick_coroutine(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _quick_coroutine(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def receive(message: Any) -> Any:
         if message.__class__ is not Message:
             payload = message
@@ -115,7 +115,7 @@ def _quick_coroutine(desk: Desk, call: Callable[[Any], Any]) -> Callable[[Any], 
     return receive
 
 
-def _thorough(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
+def _thorough(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     def receive(message: Any, context: Any) -> Any:
         message = desk.begin(message, context)
         handler = _handler_of(desk, table, message)
@@ -133,7 +133,7 @@ def _thorough(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
     return receive
 
 
-def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
+def _thorough_coroutine(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     async def receive(message: Any, context: Any) -> Any:
         message = desk.begin(message, context)
         handler = _handler_of(desk, table, message)
@@ -157,17 +157,17 @@ def _thorough_coroutine(desk: Desk, table: Table) -> Callable[[Any, Any], Any]:
 
 
 def _durable(
-    desk: Desk, durable: Durable, table: Table, started: Any, made: Callable[[], Crew] | None
+    desk: AgentState, durable: Durable, table: Table, started: Any, made: Callable[[], ThreadWorkers] | None
 ) -> Callable[..., Any]:
     """Return a receiver whose handlers have their turns written down."""
     # Imported here: most agents are not durable.
-    from tidewire.agents import turns
+    from tidewire.agents import state_transaction
 
-    crew: Crew | None = None
+    crew: ThreadWorkers | None = None
 
     async def receive(given: Any, context: Any) -> Any:
         nonlocal crew
-        if given is turns.BEGIN:
+        if given is state_transaction.BEGIN:
             durable.restore()
             if started is not None and (waits := started(context)) is not None:
                 await waits
@@ -177,7 +177,7 @@ def _durable(
         handler = _handler_of(desk, table, message)
         if handler is None:
             return None
-        token = turns.turn.set(turn)
+        token = state_transaction.turn.set(turn)
         try:
             if handler.coroutine:
                 value = await call_handler(handler, message)
@@ -200,7 +200,7 @@ def _durable(
                 return None
             raise
         finally:
-            turns.turn.reset(token)
+            state_transaction.turn.reset(token)
         desk.done(message)
         return value
 
@@ -211,7 +211,7 @@ def _called(handler: Handler, message: Message) -> Any:
     return _settled(call_handler(handler, message))
 
 
-def _handler_of(desk: Desk, table: Table, message: Message) -> Handler | None:
+def _handler_of(desk: AgentState, table: Table, message: Message) -> Handler | None:
     """Return the handler of a message, or None if there is nothing to handle any more."""
     if "context" not in table.kinds and desk.takes_context(message):
         return None

@@ -14,7 +14,7 @@ from tidewire._ledger import Ledger
 from tidewire._node.actors import Options
 from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
-from tidewire.agents.desk import Desk
+from tidewire.agents.agent_state import AgentState
 from tidewire.agents.in_worker import Maker, fields, probe, title_of
 from tidewire.agents.registering import describe, enter, stopped_hook
 from tidewire.agents.retry import Retry
@@ -88,7 +88,7 @@ def make(
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
     agent = _described(seen, target, options)
-    desk = Desk(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
+    desk = AgentState(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
     desk.started = True
     maker = Maker(target, (agent.id, agent.type, frozenset(agent.capabilities)), desk if kind == "thread" else None)
     settings.setdefault("name", agent.id)
@@ -112,7 +112,7 @@ def _retry(retry: Retry | None, node: Node) -> Retry:
     return retry or node.broker.retry
 
 
-def _register(node: Node, pool: AgentPool, desk: Desk, table: Table, options: AgentOptions) -> None:
+def _register(node: Node, pool: AgentPool, desk: AgentState, table: Table, options: AgentOptions) -> None:
     most = pool._options.scale.max
     concurrency = options.concurrency
     if concurrency is None:
@@ -132,7 +132,7 @@ def _drain(pool: AgentPool) -> None:
     pool._close_unstarted()
 
 
-def _receiver(pool: AgentPool, desk: Desk, table: Table) -> Any:
+def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
     """Return what the pool's agent does with a message: it goes to a worker, and its outcome is the message's."""
     only = table.only()
     plain = only is not None and not (only.takes_message or only.wants_message)

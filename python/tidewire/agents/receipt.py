@@ -16,7 +16,7 @@ from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
 
 State = Literal["accepted", "delivered", "handled", "failed", "expired"]
 _FINAL = frozenset(("handled", "failed", "expired"))
@@ -36,7 +36,7 @@ class Receipt:
 
     __slots__ = ("_desk", "_final", "error", "failures", "recipient", "state", "times")
 
-    def __init__(self, recipient: str, desk: Desk | None = None) -> None:
+    def __init__(self, recipient: str, desk: AgentState | None = None) -> None:
         self.recipient = recipient
         self.state: State = "accepted"
         self.times: dict[str, datetime] = {}

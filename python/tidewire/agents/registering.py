@@ -12,7 +12,7 @@ from tidewire._handlers import Plan
 from tidewire._node.actors import Options
 from tidewire.agents import handlers, intake
 from tidewire.agents.agent import Agent
-from tidewire.agents.desk import Desk
+from tidewire.agents.agent_state import AgentState
 from tidewire.agents.retry import Retry
 from tidewire.errors import InvalidArgument
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidewire._binding import Context
     from tidewire.agents.durable import Durable, Mode
     from tidewire.node import Node
-    from tidewire.services.crew import Crew
+    from tidewire.services.thread_workers import ThreadWorkers
     from tidewire.supervision import Mailbox, Supervision
 
 _numbers = itertools.count(1)
@@ -54,7 +54,7 @@ def register(
     config = node.broker
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
-    desk = Desk(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
+    desk = AgentState(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
     desk.max_deliveries = getattr(supervision, "max_deliveries", 1)
     crew = None
     if durable is not None:
@@ -83,7 +83,7 @@ def register(
 
 
 def _durable(
-    agent: Agent, made: Any, desk: Desk, table: handlers.Table, mode: Any, id: Any, concurrency: Any
+    agent: Agent, made: Any, desk: AgentState, table: handlers.Table, mode: Any, id: Any, concurrency: Any
 ) -> Durable:
     from tidewire.agents.durable import MODES, Durable
 
@@ -100,14 +100,14 @@ def _durable(
     return Durable(agent, made, desk, mode, concurrency, lambda: _enter_again(agent, desk, table))
 
 
-def _crew(desk: Desk, concurrency: int, dispatcher: str) -> Crew:
-    from tidewire.services.crew import Crew
-    from tidewire.services.room import Room
+def _crew(desk: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
+    from tidewire.services.concurrency_limits import ConcurrencyLimits
+    from tidewire.services.thread_workers import ThreadWorkers
 
-    return Crew(desk.node, Room(concurrency, 0, 0, 1), dispatcher, desk.ref)
+    return ThreadWorkers(desk.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, desk.ref)
 
 
-def enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+def enter(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
     """Let others find an agent, here and on other nodes. One that is refused is stopped."""
     try:
         desk.directory.add(agent)
@@ -126,7 +126,7 @@ def enter(agent: Agent, desk: Desk, table: handlers.Table) -> None:
         desk.withdraw()
 
 
-def _enter_again(agent: Agent, desk: Desk, table: handlers.Table) -> None:
+def _enter_again(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
     """Let others find a durable agent that has begun here. Where it was before is forgotten, though the hub may tell of that later."""
     connection = desk.node._connection
     if connection is not None:
@@ -177,12 +177,12 @@ def _check_text(field: str, value: str) -> None:
 
 
 def _plan(
-    desk: Desk,
+    desk: AgentState,
     agent: Agent,
     made: Any,
     table: handlers.Table,
     factory: Any,
-    crew: Callable[[], Crew] | None = None,
+    crew: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
     user = _hooks(made)
     started = None if user.started is None else _started(desk, user)
@@ -227,7 +227,7 @@ def _hook(made: Any, name: str) -> Callable[..., Any] | None:
     return hook if callable(hook) else None
 
 
-def _started(desk: Desk, user: _hooks) -> Callable[[Context], Any]:
+def _started(desk: AgentState, user: _hooks) -> Callable[[Context], Any]:
     call, takes = user.started, user.started_takes_context
     assert call is not None
 
@@ -244,7 +244,7 @@ def _started(desk: Desk, user: _hooks) -> Callable[[Context], Any]:
     return started_later if _handlers.is_coroutine(call) else started
 
 
-def stopped_hook(desk: Desk, call: Callable[[], Any] | None) -> Callable[[], Any]:
+def stopped_hook(desk: AgentState, call: Callable[[], Any] | None) -> Callable[[], Any]:
     """Return the stop hook of an agent: the user's, after which the agent is forgotten."""
 
     async def stopped_later() -> None:

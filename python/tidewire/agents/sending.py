@@ -9,7 +9,7 @@ from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
 
 
@@ -17,11 +17,11 @@ class Sends:
     """Several sends; awaiting waits for all of them. One that fails does not affect the others; its error is raised at the end."""
 
     def __init__(self) -> None:
-        self.under_way: list[tuple[Desk, Message, Pending]] = []
+        self.under_way: list[tuple[AgentState, Message, Pending]] = []
         self.errors: list[TidewireError] = []
         self.result: Any = None
 
-    def add(self, desk: Desk, message: Message) -> bool:
+    def add(self, desk: AgentState, message: Message) -> bool:
         """Begin to send to one recipient. Answers whether it was not refused at once."""
         if message.receipt is not None:
             message.receipt.mark("accepted")
@@ -62,7 +62,7 @@ class Sends:
                 raise
         return self._end()
 
-    def _refused(self, desk: Desk, message: Message, error: TidewireError) -> None:
+    def _refused(self, desk: AgentState, message: Message, error: TidewireError) -> None:
         self.errors.append(error)
         desk.failed(message, error)
 
@@ -78,7 +78,7 @@ class Sends:
         return self.result
 
 
-def _note(desk: Desk, message: Message, accepted: Any) -> None:
+def _note(desk: AgentState, message: Message, accepted: Any) -> None:
     """A mailbox that drops the new message answers False."""
     if accepted is False:
         desk.failed(message)

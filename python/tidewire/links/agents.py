@@ -21,7 +21,7 @@ from tidewire.agents.message import EXPIRES, HAS_RECEIPT, IS_CONTEXT, Message
 from tidewire.agents.receipt import Receipt
 from tidewire.agents.retry import NEVER, Retry
 from tidewire.errors import LimitExceeded, NameTaken, RemoteError, TidewireError
-from tidewire.links.known import AGENT, AgentInfo
+from tidewire.links.announcements import AGENT, AgentInfo
 from tidewire.links.subjects import answer, fail
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
     from tidewire._binding import Pending, RemoteCall
-    from tidewire.agents.desk import Desk
+    from tidewire.agents.agent_state import AgentState
     from tidewire.agents.directory import Directory
     from tidewire.links.connection import Connection
 
@@ -47,18 +47,18 @@ class RemoteAgents:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._doors: dict[str, Door] = {}
+        self._doors: dict[str, AgentSubscription] = {}
         self._remote: dict[str, RemoteAgent] = {}
 
     def announce(self, agent: Agent) -> None:
         """Let other nodes find an agent of this one."""
-        door = Door(agent._desk)
+        door = AgentSubscription(agent._desk)
         self._doors[agent.id] = door
         says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
         described = {AGENT: json.dumps(says, separators=(",", ":"))}
         self._connection.subscribe(agent_subject(agent.id), "", described, door)
 
-    def withdraw(self, desk: Desk) -> None:
+    def withdraw(self, desk: AgentState) -> None:
         """Let nobody find it any more."""
         door = self._doors.get(desk.id)
         if door is not None and door.desk is desk:
@@ -107,7 +107,7 @@ class RemoteAgent(Agent):
         self.capabilities = frozenset(capabilities)
         self.node_name = node_name
         self._connection = connection
-        self._desk_ = _RemoteDesk(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
+        self._desk_ = _RemoteAgentState(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
 
     @property
     def status(self) -> str:
@@ -129,7 +129,7 @@ class RemoteAgent(Agent):
         return f"<RemoteAgent {self.id!r} at {self.node_name!r}>"
 
 
-class _RemoteDesk:
+class _RemoteAgentState:
     """As much of a desk as senders use."""
 
     def __init__(self, id: str, ref: RemoteRef, directory: Directory) -> None:
@@ -240,14 +240,14 @@ class RemoteRef:
         self._connection.node._engine.lost(self._id, message, "stopped", f"{type(error).__name__}: {error}")
 
 
-class Door:
+class AgentSubscription:
     """Where messages of other nodes to one agent come in.
 
     Args:
         desk: The agent's.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AgentState) -> None:
         self.desk = desk
         self._receipts: dict[str, Receipt] = {}
 

@@ -15,11 +15,11 @@ from tidewire._binding import Hub, Link, RemoteCall
 from tidewire._log import logger
 from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
-from tidewire.links import known
+from tidewire.links import announcements
 from tidewire.links.addresses import check_open
 from tidewire.links.discovery import CHANGES, Discovery
-from tidewire.links.porter import Porter
-from tidewire.links.subjects import Share
+from tidewire.links.service_endpoint import ServiceEndpoint
+from tidewire.links.subjects import ActorSubscription
 from tidewire.links.tls import Tls, certificates
 from tidewire.services.names import plain_headers
 from tidewire.services.registry import registry_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidewire.links.http import Http
     from tidewire.node import Node
     from tidewire.objects.references import Objects
-    from tidewire.services.host import Host
+    from tidewire.services.instance import ServiceInstance
 
     _Came = tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]
 
@@ -287,7 +287,7 @@ class Connection:
         """As ``refresh``, and block this thread."""
         self._discovery.refresh_blocking(within_s)
 
-    async def all_nodes(self) -> list[known.NodeInfo]:
+    async def all_nodes(self) -> list[announcements.NodeInfo]:
         """Ask the hub which nodes have joined it, itself included."""
         return await self._discovery.nodes()
 
@@ -440,16 +440,22 @@ class Connection:
 
     # Subjects
 
-    def share(self, actor: ActorRef, pattern: str, queue: str | None, listens: bool = False) -> tuple[Share, Pending]:
+    def share(
+        self, actor: ActorRef, pattern: str, queue: str | None, listens: bool = False
+    ) -> tuple[ActorSubscription, Pending]:
         """Have what other nodes publish on a pattern, and ask on it unless it listens only, go to an actor of this node. The pending is done when the hub has it."""
         engine = self.node._engine
-        share = Share(engine, actor, self.unsubscribe)
+        share = ActorSubscription(engine, actor, self.unsubscribe)
         return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor), listens=listens)
 
     def keep_shared(self, actor: ActorRef, patterns: list[str]) -> None:
         """End what is shared for an actor, apart from these patterns."""
         for number, target in list(self._targets.items()):
-            if isinstance(target, Share) and target.actor == actor and self._patterns[number] not in patterns:
+            if (
+                isinstance(target, ActorSubscription)
+                and target.actor == actor
+                and self._patterns[number] not in patterns
+            ):
                 self._end(number)
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
@@ -460,11 +466,11 @@ class Connection:
 
     # Services
 
-    def serve(self, host: Host) -> tuple[list[Pending], Porter]:
+    def serve(self, host: ServiceInstance) -> tuple[list[Pending], ServiceEndpoint]:
         """Let other nodes call an instance. The pendings are done when the hub knows."""
-        info, porter = host.info.seen_from("private"), Porter(host)
+        info, porter = host.info.seen_from("private"), ServiceEndpoint(host)
         assert info is not None
-        says = known.described(info)
+        says = announcements.described(info)
         pendings = [
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
             # Behind the other one: who is told of the instance can call it either way.

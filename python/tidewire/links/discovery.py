@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidewire._binding import Directory
 from tidewire._log import logger
 from tidewire.errors import LinkLost, TidewireError
-from tidewire.links import known
+from tidewire.links import announcements
 from tidewire.links.remote import RemotePort
 from tidewire.services.registry import registry_of
 
@@ -36,7 +36,7 @@ class Discovery:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.epoch: int | None = None
-        self.reader = known.Reader(connection.node.name)
+        self.reader = announcements.Reader(connection.node.name)
         self._directory = Directory()
         # What is new is noted in the order in which the directory says it, whichever threads ask.
         self._noting = threading.RLock()
@@ -59,11 +59,11 @@ class Discovery:
         finally:
             self._directory.give_up(number)
 
-    async def nodes(self) -> list[known.NodeInfo]:
+    async def nodes(self) -> list[announcements.NodeInfo]:
         """Ask the hub which nodes have joined it."""
         connection = self._connection
         listed = connection.link.call(connection.node._engine, _NODES, None, _TIMEOUT_S)
-        return list(known.nodes(await listed))
+        return list(announcements.nodes(await listed))
 
     def is_complete(self, epoch: int | None = None) -> None:
         """Note that all services are known that can be reached over a link; without its epoch, over the one that there is now."""
@@ -105,19 +105,19 @@ class Discovery:
 
     def _take(self, news: list[tuple[bool, str, str, str, str]]) -> None:
         for came, *one in news:
-            entry = known.Entry(*one)
+            entry = announcements.Announcement(*one)
             told = self.reader.told(entry)
             if told is not None and not came:
                 self._remove(told)
             elif told is None or not self._add(entry, told):
                 self._directory.forget(entry.pattern)
 
-    def _add(self, entry: known.Entry, told: known.Told) -> bool:
+    def _add(self, entry: announcements.Announcement, told: announcements.Told) -> bool:
         """Note somebody who came. False: there is no use for it now."""
         node = self._connection.node
         if entry.node == node.name:
             return False
-        if isinstance(told, known.AgentInfo):
+        if isinstance(told, announcements.AgentInfo):
             return self._connection.agents.add(told, entry.node)
         registry = registry_of(node)
         group = registry.find(told.name)
@@ -130,8 +130,8 @@ class Discovery:
             return False
         return True
 
-    def _remove(self, told: known.Told) -> None:
-        if isinstance(told, known.AgentInfo):
+    def _remove(self, told: announcements.Told) -> None:
+        if isinstance(told, announcements.AgentInfo):
             self._connection.agents.remove(told.id)
             return
         registry = registry_of(self._connection.node)

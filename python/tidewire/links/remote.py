@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Route
 from tidewire.errors import LinkLost, NoResponders
-from tidewire.objects.giving import Giving
+from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
 from tidewire.services.info import InstanceInfo
-from tidewire.services.port import Reply, Request
+from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
@@ -49,12 +49,12 @@ class RemotePort:
             return None
         return Route(self._connection.link, self._engine, self.instance, self._prefix, self)
 
-    def giving(self) -> Giving:
+    def giving(self) -> ExportScope:
         """Return what is asked for what stands for functions and objects, in one call."""
-        return Giving(self._connection.objects, self.node)
+        return ExportScope(self._connection.objects, self.node)
 
     def call(self, request: Request) -> Reply:
-        """Send a call; see ``Port``."""
+        """Send a call; see ``InstanceTransport``."""
         giving = self.giving()
         try:
             pending = self.send_request(request, giving)
@@ -92,7 +92,7 @@ class RemotePort:
         return subject
 
     def stream(self, request: Request) -> RemoteItems:
-        """Open a stream; see ``Port``."""
+        """Open a stream; see ``InstanceTransport``."""
         link: Link = self._connection.link
         giving = self.giving()
         try:
@@ -114,7 +114,7 @@ class RemotePort:
 class RemoteItems:
     """A stream that was opened at another node."""
 
-    def __init__(self, stream: RemoteStream, giving: Giving) -> None:
+    def __init__(self, stream: RemoteStream, giving: ExportScope) -> None:
         self._stream = stream
         self._giving = giving
 
@@ -148,7 +148,7 @@ class RemoteItems:
 class GivenReply:
     """A call with arguments that were given; see ``Reply``."""
 
-    def __init__(self, pending: Pending, giving: Giving) -> None:
+    def __init__(self, pending: Pending, giving: ExportScope) -> None:
         self._pending = pending
         self._giving = giving
 

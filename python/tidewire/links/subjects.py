@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
 
 
-class Share:
+class ActorSubscription:
     """One subscription of an actor, at the hub.
 
     Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it has stopped.
@@ -26,7 +26,7 @@ class Share:
         gone: Called when the actor has stopped: the hub need not send any more.
     """
 
-    def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[Share], None]) -> None:
+    def __init__(self, engine: Engine, actor: ActorRef, gone: Callable[[ActorSubscription], None]) -> None:
         self.actor = actor
         self._engine = engine
         self._gone = gone

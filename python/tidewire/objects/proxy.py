@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped, NoResponders, RemoteGone
 from tidewire.links.remote import RemoteItems, RemotePort
-from tidewire.services.feeding import Fed
+from tidewire.services.argument_streams import FedArgument
+from tidewire.services.client import Client, ClientMethod, NoSuchMethod
 from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.names import nearest
 from tidewire.services.options import CallOptions
-from tidewire.services.port import Port, Request
-from tidewire.services.proxy import Client, ClientMethod, NoSuchMethod
 from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ChangeCounter, Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
-    from tidewire.objects.held import Held
+    from tidewire.objects.import_table import ImportTable
 
 
-class Holding:
+class ImportHandle:
     """What a node holds. The owner is told when nobody has the proxy any more.
 
     Attributes:
@@ -37,7 +37,7 @@ class Holding:
         proxy: The proxy, as long as somebody has it.
     """
 
-    def __init__(self, held: Held, connection: Connection, stands: Mapping[str, Any]) -> None:
+    def __init__(self, held: ImportTable, connection: Connection, stands: Mapping[str, Any]) -> None:
         self.key: str = stands["key"]
         self.node: int = stands["node"]
         self.owner: str = stands["name"]
@@ -77,14 +77,14 @@ class Holding:
 class _Group(Group):
     """The one way to an object."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: ImportHandle) -> None:
         super().__init__(holding.title)
         self._holding = holding
-        self.add(_Way(holding))
+        self.add(_ObjectRoute(holding))
 
     def choose(
         self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
-    ) -> Port:
+    ) -> InstanceTransport:
         self._holding.check()
         try:
             return super().choose(options, without, why)
@@ -95,10 +95,10 @@ class _Group(Group):
             ) from None
 
 
-class _Way(RemotePort):
+class _ObjectRoute(RemotePort):
     """The way to an object of another node."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: ImportHandle) -> None:
         info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
         super().__init__(holding.connection, info, holding.owner)
         self._prefix = f"$node.{holding.node}.{holding.key}."
@@ -110,7 +110,7 @@ class _Way(RemotePort):
 class _Registry:
     """What clients ask for the way: here there is one, and it is known."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: ImportHandle) -> None:
         self.holding = holding
         self._group = _Group(holding)
         self.groups: dict[str, Group] = {}
@@ -145,7 +145,7 @@ class Proxy:
     ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last reference to it.
     """
 
-    _holding: Holding
+    _holding: ImportHandle
 
     def dispose(self) -> None:
         """Let it go: the owner needs not keep it for this node. Calls of it fail with RemoteGone."""
@@ -185,7 +185,7 @@ class RemoteObject(Proxy, Client):
     stands_for_service = True
     """It fits parameters whose type is a declared service."""
 
-    def __init__(self, holding: Holding, registry: Any = None, options: CallOptions | None = None) -> None:
+    def __init__(self, holding: ImportHandle, registry: Any = None, options: CallOptions | None = None) -> None:
         registry = registry or _Registry(holding)
         Client.__init__(self, registry, holding.title, None, options or CallOptions())
         self._holding = holding
@@ -218,7 +218,7 @@ class RemoteFunction(Proxy):
     calls_are_remote = True
     """Its calls are awaited, or made by ``sync``."""
 
-    def __init__(self, holding: Holding, client: Client | None = None) -> None:
+    def __init__(self, holding: ImportHandle, client: Client | None = None) -> None:
         self._holding = holding
         self._client = client or Client(_Registry(holding), holding.title, None, CallOptions())  # type: ignore[arg-type]
         self._method = ClientMethod(self._client, "call")
@@ -242,10 +242,10 @@ class RemoteFunction(Proxy):
 class _Late:
     """A stream that is opened when its first item is asked for."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: ImportHandle) -> None:
         self.title = holding.title
         self._holding = holding
-        self._way = _Way(holding)
+        self._way = _ObjectRoute(holding)
         self._opened: RemoteItems | None = None
 
     def _items(self) -> RemoteItems:
@@ -276,10 +276,10 @@ class _Late:
         self._holding.let_go()
 
 
-def proxy_of(holding: Holding) -> Any:
+def proxy_of(holding: ImportHandle) -> Any:
     """Return what stands for something here."""
     if holding.kind == "items":
-        proxy: Any = Fed(_Late(holding), holding.title)
+        proxy: Any = FedArgument(_Late(holding), holding.title)
     else:
         proxy = RemoteFunction(holding) if holding.kind == "function" else RemoteObject(holding)
     holding.proxy = weakref.ref(proxy)

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Exports, sender_of_value
 from tidewire.errors import InvalidArgument, LinkLost, RemoteGone
-from tidewire.objects.held import Held
+from tidewire.objects.import_table import ImportTable
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
+from tidewire.services.argument_streams import FedArgument
 from tidewire.services.checking import Signature
 from tidewire.services.declared import declaration_of
-from tidewire.services.feeding import Fed
-from tidewire.services.hints import Hints
 from tidewire.services.info import narrower
 from tidewire.services.methods import Bound
+from tidewire.services.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from tidewire._binding import RemoteCall
     from tidewire.links.connection import Connection
-    from tidewire.objects.door import Door
+    from tidewire.objects.export_endpoint import ExportEndpoint
 
 CALL = "call"
 """The method of a function."""
 TAKE = "take"
 """The method of a stream."""
 
-_TAKES = {TAKE: Bound(TAKE, lambda: None, Signature(None, Hints(), 0), True, True, "private")}
+_TAKES = {TAKE: Bound(TAKE, lambda: None, Signature(None, TypeHints(), 0), True, True, "private")}
 _LOOK_LEAST_S = 0.01
 _KEY_BYTES = 16
 
@@ -73,8 +73,8 @@ class Objects:
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
         self._given = Exports(links.remote_objects, connection.tell)
-        self._held = Held(connection)
-        self._door: Door | None = None
+        self._held = ImportTable(connection)
+        self._door: ExportEndpoint | None = None
         self._target = self._receive
         self._watch: asyncio.TimerHandle | None = None
         # When leases are looked at next; one that is renewed ends later, and needs no other look.
@@ -141,7 +141,7 @@ class Objects:
             target = value.target
             kind = "function" if callable(target) and not is_service(target) else "object"
             return kind, target, self._lease_s if value.lease_s is None else value.lease_s
-        if isinstance(value, Fed):
+        if isinstance(value, FedArgument):
             return "items", value, self._lease_s
         if is_function(value):
             return "function", value, self._lease_s
@@ -230,9 +230,9 @@ class Objects:
 
     def _receive(self, call: RemoteCall) -> None:
         if self._door is None:
-            from tidewire.objects.door import Door
+            from tidewire.objects.export_endpoint import ExportEndpoint
 
-            self._door = Door(self._connection.node, self)
+            self._door = ExportEndpoint(self._connection.node, self)
         self._door(call)
 
     # Leases

@@ -32,7 +32,7 @@ class Answer(Protocol):
 def deliver(done: Iterable[Done]) -> None:
     """Hand outcomes to those who wait for them. No lock may be held."""
     bursts: dict[AbstractEventLoop, list[tuple[Answer, int, BaseException | None, Any]]] = {}
-    flights: dict[Flight, None] = {}
+    flights: dict[InFlightTasks, None] = {}
     for task, error, value in done:
         answer, task.answer = task.answer, None
         if answer is None:
@@ -45,7 +45,7 @@ def deliver(done: Iterable[Done]) -> None:
             burst.append((answer, task.key, error, value))
         else:
             answer.settle(task.key, error, value)
-            if isinstance(answer, Flight):
+            if isinstance(answer, InFlightTasks):
                 flights[answer] = None
     for home, burst in bursts.items():
         # A loop that was closed has nobody who waits.
@@ -94,7 +94,7 @@ class Failed:
         self.error = error
 
 
-class Flight:
+class InFlightTasks:
     """Tasks of a map that are under way. Their outcomes come in any order, and are taken in order."""
 
     home = None

@@ -12,7 +12,7 @@ from tidewire.pools import watching
 from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
 from tidewire.pools.mapping import checked_ahead, map_sync
-from tidewire.pools.thread_crew import current
+from tidewire.pools.thread_workers import current
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool

@@ -17,8 +17,8 @@ from tidewire._log import logger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
 from tidewire.pools.answers import Answer, Done, deliver
 from tidewire.pools.backlog import Backlog
+from tidewire.pools.counters import PoolCounters
 from tidewire.pools.options import Options
-from tidewire.pools.tally import Tally
 from tidewire.pools.task import ENDED, HANDED, Task
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Ended(NamedTuple):
     error: BaseException | None
 
 
-class Hands(Protocol):
+class PoolListener(Protocol):
     """What the core needs of those who work and watch."""
 
     def added(self, count: int) -> bool:
@@ -63,11 +63,11 @@ class Core:
         self.options = options
         self.lock = threading.Lock()
         self.backlog = Backlog(options.capacity)
-        self.tally = Tally()
+        self.tally = PoolCounters()
         self.state: State = "starting"
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
-        self.hands: Hands | None = None
+        self.hands: PoolListener | None = None
         self.on_close: list[Callable[[], Pending]] = []
         # What ends with the pool.
         self.closing: list[Pending] = []

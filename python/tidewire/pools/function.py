@@ -33,7 +33,7 @@ class PerWorker(ABC):
         """Return what handles tasks in this worker, and what is called after the last one. ``run`` runs coroutines to their end."""
 
 
-class Spec(NamedTuple):
+class FunctionRef(NamedTuple):
     """A function as it travels: an import path, or pickled."""
 
     name: str
@@ -41,18 +41,18 @@ class Spec(NamedTuple):
     pickled: bytes | None
 
 
-def spec_for_process(function: Callable[..., Any] | str, pickler: str) -> Spec:
+def spec_for_process(function: Callable[..., Any] | str, pickler: str) -> FunctionRef:
     """Return a function as a worker process gets it.
 
     Raises:
         InvalidArgument: if it is no function, no import path, or can't be pickled.
     """
     if isinstance(function, str):
-        return Spec(function, _checked_path(function), None)
-    return Spec(_name(_callable(function)), None, _pickled(function, pickler))
+        return FunctionRef(function, _checked_path(function), None)
+    return FunctionRef(_name(_callable(function)), None, _pickled(function, pickler))
 
 
-def load(spec: Spec) -> Callable[..., Any]:
+def load(spec: FunctionRef) -> Callable[..., Any]:
     """Return the function in a worker process. Raises whatever its imports raise."""
     if spec.path is not None:
         return resolve(spec.path)

@@ -18,7 +18,7 @@ _RECALL_NS = 1_000_000
 _DOUBT_MAX_NS = 1_000_000_000
 
 
-class Ward(Protocol):
+class WorkerProbe(Protocol):
     """What is done about a worker, by those who have it."""
 
     def read(self, worker: ProcessWorker) -> None: ...
@@ -29,7 +29,7 @@ class Ward(Protocol):
 class Health:
     """Looks at one worker at a time, does what is due, and says when to look again."""
 
-    def __init__(self, core: Core, ward: Ward) -> None:
+    def __init__(self, core: Core, ward: WorkerProbe) -> None:
         self._core = core
         self._ward = ward
         self._timeout_ns = _ns(core.options.task_timeout)

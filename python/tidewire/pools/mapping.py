@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._limits import POOL_MAP_AHEAD
 from tidewire.errors import InvalidArgument
-from tidewire.pools.answers import Failed, Flight
+from tidewire.pools.answers import Failed, InFlightTasks
 from tidewire.pools.options import whole
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Map:
         self._pool = pool
         self._core = pool._started()
         self._ahead = ahead
-        self._flight = Flight()
+        self._flight = InFlightTasks()
         self._tasks: dict[int, Task] = {}
         self._keys = 0
         self._taken = 0
@@ -101,7 +101,7 @@ class Map:
             yield result
 
     def wait(self, wake: Callable[[], None]) -> bool:
-        """See ``Flight.wait``."""
+        """See ``InFlightTasks.wait``."""
         return self._flight.wait(wake)
 
     def cancel(self) -> None:

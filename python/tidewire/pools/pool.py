@@ -19,17 +19,17 @@ from tidewire.pools import watching
 from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
-from tidewire.pools.crews import make_crew
-from tidewire.pools.keeper import Keeper
-from tidewire.pools.living import keepers as _keepers
-from tidewire.pools.living import live as _live
+from tidewire.pools.live_pools import keepers as _keepers
+from tidewire.pools.live_pools import live as _live
 from tidewire.pools.mapping import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.packing import Packing
 from tidewire.pools.pickling import Pickler
 from tidewire.pools.replacing import Replacing
 from tidewire.pools.scope import Scope
+from tidewire.pools.supervisor import PoolSupervisor
 from tidewire.pools.task import Task
+from tidewire.pools.worker_sets import make_crew
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -170,7 +170,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         self._packing = Packing(self._options)
         self._replacing = Replacing(self._options.scale.min, self._options.restarts, random.getrandbits(64))
         self._crew = make_crew(self._core, function, self._replacing)
-        self._keeper: Keeper | None = None
+        self._keeper: PoolSupervisor | None = None
         self._starting = threading.Lock()
         self._leave: Callable[[], Any] | None = None
 
@@ -257,7 +257,7 @@ class Pool(Scope, Generic[_P, _R_co]):
                 return
             if self._core.stop is not None:
                 raise self._core.refusal()
-            keeper = Keeper(self._core, self._crew, self._replacing)
+            keeper = PoolSupervisor(self._core, self._crew, self._replacing)
             self._core.hands = keeper
             keeper.start()
             self._keeper = keeper

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tidewire
-from tidewire.pools.board import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
-from tidewire.pools.tally import share
+from tidewire.pools.counters import share
+from tidewire.pools.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
 from tidewire.pools.task import Task
 from tidewire.pools.wire import Frames, frame
 
@@ -62,7 +62,7 @@ class ProcessWorker:
 
     def _start(self, setup: bytes) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket, self.board = ours, Board.create()
+        self.socket, self.board = ours, StatusPage.create()
         try:
             self.process = _spawn(theirs.fileno(), self.board.fd)
         except BaseException:

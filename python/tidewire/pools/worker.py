@@ -18,10 +18,10 @@ from typing import Any
 
 from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure, main_module
-from tidewire.pools.board import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, Board
-from tidewire.pools.function import Caller, Spec, checked_results, load
-from tidewire.pools.heart import Heart
+from tidewire.pools.function import Caller, FunctionRef, checked_results, load
+from tidewire.pools.heartbeat import Heartbeat
 from tidewire.pools.pickling import Dumps, dumps_of, plain
+from tidewire.pools.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
 from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 
 # Larger pieces would come from the system each time, and go back to it.
@@ -37,7 +37,7 @@ def main(socket_fd: int, board_fd: int) -> None:
     for fd in (socket_fd, board_fd):
         os.set_inheritable(fd, False)
     with contextlib.suppress(ConnectionError):
-        Worker(socket.socket(fileno=socket_fd), Board(board_fd)).run()
+        Worker(socket.socket(fileno=socket_fd), StatusPage(board_fd)).run()
 
 
 def _ignore(*_: object) -> None:
@@ -47,7 +47,7 @@ def _ignore(*_: object) -> None:
 class Worker:
     """One worker process."""
 
-    def __init__(self, connection: socket.socket, board: Board) -> None:
+    def __init__(self, connection: socket.socket, board: StatusPage) -> None:
         self._connection = connection
         self._words = board.words
         self._frames = Frames()
@@ -88,11 +88,11 @@ class Worker:
 
     def _set_up(self, setup: tuple[Any, ...]) -> Caller | None:
         spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s, pickler = setup
-        self._heart = Heart(self._words, beat_s)
+        self._heart = Heartbeat(self._words, beat_s)
         main_module.expect(main_source)
         try:
             self._dumps = dumps_of(pickler)
-            return Caller(load(Spec(*spec)))
+            return Caller(load(FunctionRef(*spec)))
         except BaseException as error:  # noqa: BLE001
             self._send((BROKEN, failure.pack(error)))
             return None

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tidewire._binding import Retry
 from tidewire.errors import LinkLost, NodeStopped, NoResponders
-from tidewire.services.port import Refused
+from tidewire.services.instance_transport import Refused
 
 if TYPE_CHECKING:
+    from tidewire.services.instance_transport import InstanceTransport
     from tidewire.services.options import CallOptions
-    from tidewire.services.port import Port
     from tidewire.services.registry import Group
 
 
@@ -32,11 +32,13 @@ class Attempts:
         # What is raised where nobody is left: it says more than that.
         self._why: LinkLost | NodeStopped | None = None
 
-    def choose(self, group: Group, options: CallOptions, without: Iterable[str] = ()) -> Port:
+    def choose(self, group: Group, options: CallOptions, without: Iterable[str] = ()) -> InstanceTransport:
         """Return the way to an instance that was not tried yet; see ``Group.choose``."""
         return group.choose(options, (*without, *self._retry.tried), self._why)
 
-    def goes_on(self, group: Group, port: Port, since: float, error: BaseException, idempotent: bool) -> bool:
+    def goes_on(
+        self, group: Group, port: InstanceTransport, since: float, error: BaseException, idempotent: bool
+    ) -> bool:
         """Note how an attempt has failed, and return whether another instance is to be tried.
 
         Args:
@@ -69,7 +71,7 @@ class Attempts:
         raise self._why from error
 
 
-def note(group: Group, port: Port, since: float, error: BaseException) -> None:
+def note(group: Group, port: InstanceTransport, since: float, error: BaseException) -> None:
     """Note at an instance that a call of it has failed. One that it has not taken, or that was cancelled, says nothing of it."""
     if _is_refusal(error) or not isinstance(error, Exception):
         group.ended(port.instance, None)

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from tidewire.services.hints import text
+from tidewire.services.type_hints import text
 
 _AWAITED = (Awaitable, Coroutine)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._futures import TRACES, made_at, never_awaited
 from tidewire.errors import InvalidArgument, TidewireError
-from tidewire.services.feeding import has_streams
-from tidewire.services.port import Port, Request
-from tidewire.services.reading import NotData, Stream
-from tidewire.services.sending import Sending
-from tidewire.services.turn import Turn
+from tidewire.services.argument_streams import has_streams
+from tidewire.services.instance_transport import InstanceTransport, Request
+from tidewire.services.outbound_call import OutboundCall
+from tidewire.services.retry_loop import RetryLoop
+from tidewire.services.stream_reader import NotData, Stream
 
 if TYPE_CHECKING:
     from tidewire.services.registry import Group
@@ -46,7 +46,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
     __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: OutboundCall) -> None:
         self._sending = sending
         self._made = made_at() if TRACES else None
         self._used = False
@@ -97,7 +97,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._sending.options.policy.kind == "all":
             sending = self._sending
             return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        turn = Turn(self._sending, self._sending.found())
+        turn = RetryLoop(self._sending, self._sending.found())
         while True:
             port, since = turn.next(), perf_counter()
             if port is None:
@@ -115,14 +115,14 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         return self.__await__() if self._steps is None else self._steps
 
     def _one(self) -> Generator[Any, Any, Any]:
-        turn = Turn(self._sending, (yield from self._sending.finding()))
+        turn = RetryLoop(self._sending, (yield from self._sending.finding()))
         try:
             return (yield from self._to_one(turn))
         finally:
             for one in turn.request.feeds:
                 yield from one.finish().__await__()
 
-    def _to_one(self, turn: Turn) -> Generator[Any, Any, Any]:
+    def _to_one(self, turn: RetryLoop) -> Generator[Any, Any, Any]:
         while True:
             port, since = turn.next(), perf_counter()
             if port is None:
@@ -156,7 +156,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
             for _, reply in sent:
                 reply.cancel()
 
-    def _sent_to_all(self, group: Group) -> list[tuple[Port, Any]]:
+    def _sent_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
         sending = self._sending
         if has_streams(sending.args, sending.kwargs):
             raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
@@ -169,7 +169,7 @@ class CallOrStream(Call):
 
     __slots__ = ("_stream",)
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: OutboundCall) -> None:
         super().__init__(sending)
         self._stream: Stream[Any] | None = None
 
@@ -213,14 +213,14 @@ class _Failed:
         """There is nothing to cancel."""
 
 
-def _sent(port: Port, request: Request) -> Any:
+def _sent(port: InstanceTransport, request: Request) -> Any:
     try:
         return port.call(request)
     except TidewireError as error:
         return _Failed(error)
 
 
-def _answer(sending: Sending, port: Port, reply: Any) -> Answer:
+def _answer(sending: OutboundCall, port: InstanceTransport, reply: Any) -> Answer:
     try:
         return Answer(port.instance, sending.made(port, reply.wait()))
     # One that fails does not take the answers of the others along.

@@ -10,9 +10,9 @@ from typing import Any
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.conversion import UNFIT, converter
-from tidewire.services.hints import Hints, is_context, is_progress, text
 from tidewire.services.items import named
 from tidewire.services.names import nearest, short
+from tidewire.services.type_hints import TypeHints, is_context, is_progress, text
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -50,7 +50,7 @@ class Signature:
         skip: How many of the first parameters the caller does not give: 1 for self.
     """
 
-    def __init__(self, function: Callable[..., Any] | None, hints: Hints, skip: int) -> None:
+    def __init__(self, function: Callable[..., Any] | None, hints: TypeHints, skip: int) -> None:
         self.positional: list[Parameter] = []
         self.named: dict[str, Parameter] = {}
         self.rest: Parameter | None = None
@@ -129,7 +129,7 @@ class Signature:
             return (*args[:at], context, *args[at:]), kwargs
         return args, {**kwargs, name: context}
 
-    def _add(self, found: inspect.Parameter, hints: Hints) -> None:
+    def _add(self, found: inspect.Parameter, hints: TypeHints) -> None:
         written = hints.unresolved.get(found.name, hints.of.get(found.name, Any))
         if is_context(written) or is_context(hints.of.get(found.name)):
             self.context = (found.name, len(self.positional) if found.kind in _POSITIONAL else None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewire._limits import COMMAND_CONCURRENCY
-from tidewire.services import hints
+from tidewire.services import type_hints
 from tidewire.services.methods import Function, function_problems
 from tidewire.services.names import method_problem, short
 
@@ -70,7 +70,7 @@ class Command:
 def progress_problem(title: str, function: Function) -> str | None:
     """Say that something that is no command asks for its progress, or None."""
     for one in _parameters(function):
-        if hints.is_progress(one.annotation):
+        if type_hints.is_progress(one.annotation):
             return f"{title}: {one.name}: a tw.Progress is for commands: mark it with @tw.command, or leave it out"
     return None
 
@@ -82,16 +82,16 @@ def _parameter_problems(title: str, function: Function) -> list[str]:
         for one in parameters
         if one.name in START
     ]
-    if sum(hints.is_progress(one.annotation) for one in parameters) > 1:
+    if sum(type_hints.is_progress(one.annotation) for one in parameters) > 1:
         problems.append(f"{title}: a command takes one tw.Progress: mend its parameters")
     rest = [at for at, one in enumerate(parameters) if one.kind is one.VAR_POSITIONAL]
     given = [
         one.name
         for one in parameters[: rest[0] if rest else 0]
-        if hints.is_progress(one.annotation) or hints.is_context(one.annotation)
+        if type_hints.is_progress(one.annotation) or type_hints.is_context(one.annotation)
     ]
     problems.extend(f"{title}: {name}: it stands before *args: put it behind" for name in given)
-    inner = hints.innermost(function.call)
+    inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         problems.append(f"{title}: a command can't be a generator: report with tw.Progress, and return the result")
     return problems

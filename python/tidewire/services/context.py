@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.services.running import AnyRunning
+    from tidewire.services.inbound_call import AnyRunning
 
 fences: dict[tuple[str, str], Callable[[], int]] = {}
 """What gives the fencing token of an instance, by its service and id, for those of which one is active at a time."""

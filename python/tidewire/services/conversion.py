@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from tidewire.services.callables import function
-from tidewire.services.hints import stream_item, text
 from tidewire.services.items import typed_stream
 from tidewire.services.names import short
+from tidewire.services.type_hints import stream_item, text
 from tidewire.values.fitting import map_maker
 from tidewire.values.plans import DECLARED, field_names, is_dataclass, is_model, is_struct
 

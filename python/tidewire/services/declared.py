@@ -12,7 +12,7 @@ from typing import Any
 
 from tidewire._limits import SERVICE_METHODS
 from tidewire.errors import InvalidArgument
-from tidewire.services import docstrings, hints
+from tidewire.services import docstrings, type_hints
 from tidewire.services.command import Command, CommandMark, progress_problem
 from tidewire.services.methods import Event, EventMark, Function, Method, MethodMark
 from tidewire.services.names import service_problem, short, snake, visibility_problem
@@ -81,7 +81,7 @@ def _find(target: Any, name: str | None) -> Declaration:
     if isinstance(target, Mapping):
         return _of_functions(target, name)
     if inspect.isroutine(target) or isinstance(target, functools.partial):
-        called = getattr(hints.innermost(target), "__name__", "")
+        called = getattr(type_hints.innermost(target), "__name__", "")
         if called == "<lambda>" and name is None:
             raise InvalidArgument(f"name: {target!r} has none: a lambda is served with name=")
         return _of_functions({name if called == "<lambda>" else called: target}, name or called)
@@ -112,7 +112,7 @@ def of_class(cls: type, name: str | None, visibility: str | None, depth: int) ->
     marked = {key: made for key, made in functions.items() if made is not None and _marks(cls, key)}
     public = {key: made for key, made in functions.items() if made is not None and not key.startswith("_")}
     chosen = marked if marked or getattr(cls, ONLY_MARKED, False) else public
-    around = hints.around([hints.innermost(made.call) for made in chosen.values()], depth) if depth else {}
+    around = type_hints.around([type_hints.innermost(made.call) for made in chosen.values()], depth) if depth else {}
     problems: list[str] = []
     for attribute, function in chosen.items():
         function.names = {**around, cls.__name__: cls}

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tidewire.errors import InvalidArgument
-from tidewire.services.hints import is_async_stream, text
 from tidewire.services.names import short
+from tidewire.services.type_hints import is_async_stream, text
 
 Convert = Callable[[Any], Any]
 _NEVER = (str, bytes, bytearray, dict)

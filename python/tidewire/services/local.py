@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidewire.errors import ActorStopped, InvalidArgument, TidewireError
-from tidewire.services.host import Host
-from tidewire.services.port import Request
+from tidewire.services.inbound_call import InboundCall
+from tidewire.services.instance import ServiceInstance
+from tidewire.services.instance_transport import Request
 from tidewire.services.reply import LocalReply, told
-from tidewire.services.running import Running
-from tidewire.services.streaming import PlainWriting, Writing
+from tidewire.services.stream_writer import PlainWriting, StreamWriter
 
 if TYPE_CHECKING:
     from tidewire.services.info import ServiceInfo
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class LocalPort:
     """A port to a host of this process."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ServiceInstance) -> None:
         self._host = host
 
     @property
@@ -32,12 +32,12 @@ class LocalPort:
         return self._host.info
 
     def call(self, request: Request) -> LocalReply:
-        """Send a call; see ``Port``."""
+        """Send a call; see ``InstanceTransport``."""
         host = self._host
         method = host.method(request)
         if method.streams:
             raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
-        running = Running(request, method, host.instance)
+        running = InboundCall(request, method, host.instance)
         if host.values is None:
             return host.on_thread(running, request.left_s())
         try:
@@ -46,14 +46,14 @@ class LocalPort:
             raise told(host, running, error) from None
         return LocalReply(host, pending, running, None)
 
-    def stream(self, request: Request) -> Writing:
-        """Open a stream; see ``Port``."""
+    def stream(self, request: Request) -> StreamWriter:
+        """Open a stream; see ``InstanceTransport``."""
         host = self._host
         method = host.method(request)
         if not method.streams:
             raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
-        running = Running(request, method, host.instance)
-        writing = Writing(host, running) if method.coroutine else PlainWriting(host, running)
+        running = InboundCall(request, method, host.instance)
+        writing = StreamWriter(host, running) if method.coroutine else PlainWriting(host, running)
         host.writing.add(writing)
         try:
             if host.stopping:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidewire import _handlers
-from tidewire.services import docstrings, hints
+from tidewire.services import docstrings, type_hints
 from tidewire.services.checking import Signature
 from tidewire.services.durable import DurableMark
 from tidewire.services.info import EventInfo, MethodInfo, narrower
@@ -59,9 +59,9 @@ class Function:
     names: Mapping[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
-    def hints(self) -> hints.Hints:
+    def hints(self) -> type_hints.TypeHints:
         """Its annotations. They are read when they are first needed: a class may name classes that follow it."""
-        return hints.read(self.call, self.names)
+        return type_hints.read(self.call, self.names)
 
     @functools.cached_property
     def signature(self) -> Signature:
@@ -76,18 +76,18 @@ class Function:
     @functools.cached_property
     def coroutine(self) -> bool:
         """Whether it runs on the event loop."""
-        inner = hints.innermost(self.call)
+        inner = type_hints.innermost(self.call)
         if inspect.isasyncgenfunction(inner) or _handlers.is_coroutine(self.call):
             return True
-        return hints.is_async_stream(self.hints.of.get("return")) and not inspect.isgeneratorfunction(inner)
+        return type_hints.is_async_stream(self.hints.of.get("return")) and not inspect.isgeneratorfunction(inner)
 
     @functools.cached_property
     def streams(self) -> bool:
         """Whether it gives a stream."""
-        inner = hints.innermost(self.call)
+        inner = type_hints.innermost(self.call)
         if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
             return True
-        return hints.stream_item(self.hints.of.get("return"))[0]
+        return type_hints.stream_item(self.hints.of.get("return"))[0]
 
     def bound(self, target: Any) -> Callable[..., Any]:
         """Return what to call, for the object that is served."""
@@ -111,7 +111,7 @@ class Method:
         # Those who only serve need no such thing.
         from tidewire.services.results import result_of
 
-        return result_of(hints.stream_item(self.function.hints.of.get("return", Any))[1])
+        return result_of(type_hints.stream_item(self.function.hints.of.get("return", Any))[1])
 
     def info(self, visibility: str) -> MethodInfo:
         """Describe it, in a service of this visibility."""
@@ -133,8 +133,8 @@ class Method:
         writer, function = Writer(), self.function
         return MethodInfo(
             self.name,
-            docstrings.first_line(hints.innermost(function.call)),
-            writer.parameters(function.signature, function.hints, hints.innermost(function.call)),
+            docstrings.first_line(type_hints.innermost(function.call)),
+            writer.parameters(function.signature, function.hints, type_hints.innermost(function.call)),
             writer.result(function.hints.of.get("return", Any)),
             function.streams,
             self.mark.idempotent,
@@ -156,7 +156,7 @@ class Event:
         """Describe it."""
         taken = self.function.signature.parameters
         message = Writer().value(taken[0].hint, taken[0].name) if taken else {}
-        described = docstrings.first_line(hints.innermost(self.function.call))
+        described = docstrings.first_line(type_hints.innermost(self.function.call))
         return EventInfo(self.mark.subject, self.mark.queue, self.name, described, message)
 
     def problems(self) -> list[str]:
@@ -219,15 +219,15 @@ def _is_self(first: inspect.Parameter) -> bool:
 
 
 def _event_problem(title: str, function: Function, is_durable: bool) -> str | None:
-    inner = hints.innermost(function.call)
+    inner = type_hints.innermost(function.call)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         return f"{title}: an event handler can't be a generator: nobody reads what it yields; return instead"
     try:
         parameters = list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
     except (TypeError, ValueError):
         return None
-    taken = [one for one in parameters if not hints.is_context(one.annotation)]
-    events = [one for one in taken if hints.is_event(one.annotation)] if is_durable else []
+    taken = [one for one in parameters if not type_hints.is_context(one.annotation)]
+    events = [one for one in taken if type_hints.is_event(one.annotation)] if is_durable else []
     if len(events) > 1:
         return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
     if len(taken) > len(events):

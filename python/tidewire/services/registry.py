@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
+    from tidewire.services.instance_transport import InstanceTransport, LinkPort
     from tidewire.services.options import CallOptions
-    from tidewire.services.port import LinkPort, Port
-    from tidewire.services.serving import Served
+    from tidewire.services.serve import Served
 
 
 class Group:
@@ -35,13 +35,13 @@ class Group:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.ports: dict[str, Port] = {}
+        self.ports: dict[str, InstanceTransport] = {}
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
         self.balancer = Balancer()
         self._standby: set[str] = set()
 
-    def add(self, port: Port) -> None:
+    def add(self, port: InstanceTransport) -> None:
         """Add an instance.
 
         Raises:
@@ -67,7 +67,7 @@ class Group:
 
     def choose(
         self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
-    ) -> Port:
+    ) -> InstanceTransport:
         """Return the way to the instance for a call, and note that the call begins.
 
         Raises:
@@ -75,7 +75,7 @@ class Group:
             LinkLost: or NodeStopped, in its place, if ``why`` says why there is none.
         """
         wanted, policy = options.instance, options.policy
-        chosen: Port | None = None
+        chosen: InstanceTransport | None = None
         if wanted is None:
             if self._standby:
                 # Those that stand by are asked where no other is left.
@@ -108,12 +108,12 @@ class Group:
         """Whether an instance does not stand by."""
         return len(self.ports) > len(self._standby)
 
-    def audience(self) -> list[Port]:
+    def audience(self) -> list[InstanceTransport]:
         """Return the ways to those that get a call for all: instances that stand by do only where there is no other."""
         active = [port for instance, port in self.ports.items() if instance not in self._standby]
         return active or list(self.ports.values())
 
-    def _take(self, ports: dict[str, Port]) -> None:
+    def _take(self, ports: dict[str, InstanceTransport]) -> None:
         self.ports = ports
         self._standby = {instance for instance in ports if instance.startswith(STANDBY)}
         self.over_links = all(map(_over_link, ports.values()))
@@ -234,7 +234,7 @@ class Registry:
             infos = [(group.name, port.info) for group in groups for port in group.ports.values()]
         return {(service, detail.id): detail for service, info in infos for detail in info.details}
 
-    def add(self, port: Port) -> None:
+    def add(self, port: InstanceTransport) -> None:
         """Add an instance; see ``Group.add``."""
         with self._lock:
             name = port.info.name
@@ -340,5 +340,5 @@ def _shape(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
     return {(name, method.stream) for name, method in methods.items()}
 
 
-def _over_link(port: Port) -> bool:
+def _over_link(port: InstanceTransport) -> bool:
     return getattr(port, "over_link", False) is True

@@ -6,13 +6,13 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import ActorStopped, AskTimeout, MailboxFull, TidewireError
-from tidewire.services.port import Refused
-from tidewire.services.running import Failure, Running
+from tidewire.services.inbound_call import Failure, InboundCall
+from tidewire.services.instance_transport import Refused
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire.services.crew import Job
-    from tidewire.services.host import Host
+    from tidewire.services.instance import ServiceInstance
+    from tidewire.services.thread_workers import Job
 
 
 class LocalReply:
@@ -20,7 +20,7 @@ class LocalReply:
 
     __slots__ = ("_host", "_job", "_pending", "_running")
 
-    def __init__(self, host: Host, pending: Pending, running: Running, job: Job | None) -> None:
+    def __init__(self, host: ServiceInstance, pending: Pending, running: InboundCall, job: Job | None) -> None:
         self._host = host
         self._pending = pending
         self._running = running
@@ -76,7 +76,7 @@ class LocalReply:
                 self._job.over()
 
 
-def told(host: Host, running: Running, error: TidewireError) -> TidewireError:
+def told(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
     """Return an error of the engine, which names an actor, as one that names the call."""
     request = running.request
     if isinstance(error, AskTimeout):

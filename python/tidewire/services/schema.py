@@ -12,7 +12,7 @@ import msgspec
 
 from tidewire.services import docstrings
 from tidewire.services.checking import Parameter, Signature
-from tidewire.services.hints import Hints, stream_item, text
+from tidewire.services.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
@@ -28,7 +28,7 @@ class Writer:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def parameters(self, signature: Signature, hints: Hints, function: Any) -> Schema:
+    def parameters(self, signature: Signature, hints: TypeHints, function: Any) -> Schema:
         """Return the schema of the arguments, as an object by their names."""
         described = docstrings.arguments(function)
         defined: Schema = {}

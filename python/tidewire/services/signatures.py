@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tidewire.services import docstrings, hints
+from tidewire.services import docstrings, type_hints
 from tidewire.services.info import MethodInfo
 from tidewire.services.methods import Method
 
@@ -62,7 +62,7 @@ def text(name: str, signature: inspect.Signature, method: Method | MethodInfo) -
     written = (
         method.description
         if isinstance(method, MethodInfo)
-        else docstrings.whole(hints.innermost(method.function.call))
+        else docstrings.whole(type_hints.innermost(method.function.call))
     )
     return f"{name}{signature}\n\n{written}".rstrip()
 

@@ -22,12 +22,12 @@ from tidewire.errors import (
     Unauthorized,
     Unsupported,
 )
+from tidewire.services.concurrency_limits import ConcurrencyLimits
 from tidewire.services.context import CallContext
-from tidewire.services.crew import Crew
+from tidewire.services.inbound_call import Failure, InboundCall
+from tidewire.services.instance_transport import Request
 from tidewire.services.outcome import error_for_caller
-from tidewire.services.port import Request
-from tidewire.services.room import Room
-from tidewire.services.running import Failure, Running
+from tidewire.services.thread_workers import ThreadWorkers
 from tidewire.streams.command_store import LEASE_S, PRIORITIES, QUEUE, CommandStore, Record, life_of, now_us
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import WAIT_US
@@ -37,7 +37,7 @@ from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire.services.command import CommandMark
-    from tidewire.services.host import Host
+    from tidewire.services.instance import ServiceInstance
     from tidewire.services.methods import Bound
     from tidewire.streams.consumer import Settled
 
@@ -65,7 +65,7 @@ class Attempt:
         why: Why it is to end early: "cancelled", "timeout", "cut" or "lost"; empty as long as it is not.
     """
 
-    def __init__(self, record: Record, running: Running) -> None:
+    def __init__(self, record: Record, running: InboundCall) -> None:
         self.record = record
         self.number: int = record["attempt"]
         self.running = running
@@ -95,7 +95,7 @@ class CommandWorker:
 
     def __init__(
         self,
-        host: Host,
+        host: ServiceInstance,
         store: CommandStore,
         bound: Bound,
         mark: CommandMark,
@@ -107,7 +107,11 @@ class CommandWorker:
         self.consumer = None
         self._host, self._store, self._bound, self._changed = host, store, bound, changed
         self._machine = CommandSlotsCore(mark.concurrency, len(PRIORITIES), round(LEASE_S * 1_000_000))
-        self._crew = None if bound.coroutine else Crew(host.node, Room(mark.concurrency, 0, 0, 1), dispatcher, None)
+        self._crew = (
+            None
+            if bound.coroutine
+            else ThreadWorkers(host.node, ConcurrencyLimits(mark.concurrency, 0, 0, 1), dispatcher, None)
+        )
         self._consumers: list[str] = []
         self._ids: dict[int, str] = {}
         self._attempts: dict[int, Attempt] = {}
@@ -339,7 +343,7 @@ class CommandWorker:
     async def _run(self, token: Token, record: Record, revision: int, lease: Lease | None) -> tuple[str, int | None]:
         loop = asyncio.get_running_loop()
         request = Request(self._host.info.name, self._bound.name, (), {}, node=record["caller"])
-        attempt = Attempt(record, Running(request, self._bound, self._host.instance))
+        attempt = Attempt(record, InboundCall(request, self._bound, self._host.instance))
         self._attempts[token[1]] = attempt
         if self._is_cut:
             attempt.end("cut")
@@ -446,7 +450,7 @@ class CommandWorker:
             raise value.error
         return value
 
-    def _on_thread(self, running: Running, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_thread(self, running: InboundCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         token = running.enter()
         try:
             return self._bound.call(*args, **kwargs)

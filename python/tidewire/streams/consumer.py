@@ -14,8 +14,8 @@ from tidewire.streams.home import refused
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
-    from tidewire.streams.shape import Shape
     from tidewire.streams.stream import ConsumerInfo
+    from tidewire.streams.value_type import ValueType
 
 _AHEAD_MAX = 1_000
 _BYTES_MAX = 4 << 20
@@ -32,7 +32,7 @@ class Consumer:
     that grow while they are handled quickly, and are of one event while they are not.
     """
 
-    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int, shape: Shape | None = None) -> None:
+    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int, shape: ValueType | None = None) -> None:
         self._home = home
         self._stream = stream
         self.name = name

@@ -11,7 +11,7 @@ from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire.streams.consumer import Consumer
-    from tidewire.streams.shape import Shape
+    from tidewire.streams.value_type import ValueType
 
 CONTENT = "content-type"
 _VALUE = ("content-type", "tidewire")
@@ -72,7 +72,7 @@ class Event:
         "subject",
     )
 
-    def __init__(self, raw: Raw, consumer: Consumer | None, shape: Shape | None = None) -> None:
+    def __init__(self, raw: Raw, consumer: Consumer | None, shape: ValueType | None = None) -> None:
         (
             self.subject,
             self._payload,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.services.running import Running
+    from tidewire.services.inbound_call import InboundCall
 
 _NOTE_MAX = 1_024
 
@@ -45,7 +45,7 @@ class Progress:
     __slots__ = ("_report", "_running", "attempt", "id", "key")
 
     def __init__(
-        self, id: str, attempt: int, key: str | None, running: Running, report: Callable[[float, str], None]
+        self, id: str, attempt: int, key: str | None, running: InboundCall, report: Callable[[float, str], None]
     ) -> None:
         self.id = id
         self.attempt = attempt

@@ -16,7 +16,7 @@ from tidewire.streams.event import Event
 from tidewire.streams.home import span_us, time_of
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
-from tidewire.streams.shape import shape_of
+from tidewire.streams.value_type import shape_of
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home

@@ -21,7 +21,7 @@ from tidewire.errors import (
     TidewireError,
     Unauthorized,
 )
-from tidewire.services.serving import known
+from tidewire.services.serve import known
 from tidewire.top.places import check, directories, is_stale
 from tidewire.top.service import ABOUT, SERVICE, STATISTICS
 

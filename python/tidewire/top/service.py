@@ -17,7 +17,7 @@ from tidewire._binding import Bridge, Hub, RemoteCall, __version__
 from tidewire._log import logger
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
-from tidewire.links.known import described
+from tidewire.links.announcements import described
 from tidewire.services.info import MethodInfo, ServiceInfo
 from tidewire.services.names import short
 from tidewire.top import answer

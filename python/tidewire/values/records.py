@@ -18,7 +18,7 @@ from tidewire.values.plans import field_names, is_dataclass, is_model, names_of
 Build = Callable[[dict[str, Any]], Any]
 
 
-class Misfit(WireError):
+class FieldMismatch(WireError):
     """A record or enum that does not fit the type of this process that it names.
 
     Attributes:
@@ -41,7 +41,7 @@ def record(name: Any, fields: dict[Any, Any]) -> Any:
     try:
         return build(fields)
     except Exception as error:
-        raise Misfit(f"not a {name}: {error}") from error
+        raise FieldMismatch(f"not a {name}: {error}") from error
 
 
 def member(name: Any, value: Any) -> Any:
@@ -52,7 +52,7 @@ def member(name: Any, value: Any) -> Any:
     try:
         return kind(value)
     except Exception as error:
-        raise Misfit(f"not a {name}: {error}") from error
+        raise FieldMismatch(f"not a {name}: {error}") from error
 
 
 def find(name: Any) -> type | None:

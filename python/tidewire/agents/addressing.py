@@ -1,0 +1,134 @@
+"""Addressing of outgoing messages: to whom arguments of a call go, and which messages that makes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from tidewire.agents.message import HAS_RECEIPT, IS_CONTEXT, KINDS, PRIORITIES, Message
+from tidewire.agents.receipt import Receipt
+from tidewire.agents.retry import Retry
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.agents.agent import Agent
+    from tidewire.agents.agent_state import AgentState
+
+
+def targets(desk: AgentState, to: Any, type: str | None, capability: str | None) -> list[Agent]:
+    """Return the live agents that a call names.
+
+    Raises:
+        NoSuchTarget: if nobody fits.
+        InvalidArgument: if nobody is named, or in two ways, or an argument is not a string.
+    """
+    directory = desk.directory
+    if to is not None and (type is not None or capability is not None):
+        raise InvalidArgument(f"to: {to!r} is not allowed beside type= or capability=: give one or the other")
+    for field, value in (("type", type), ("capability", capability)):
+        if value is not None and not isinstance(value, str):
+            raise InvalidArgument(f"{field}: {value!r} is not allowed: give a string")
+    if to is None and type is None and capability is None:
+        raise InvalidArgument("to: nobody is named: give to=, type= or capability=")
+    if to is None:
+        return [directory.choose(type, capability)]
+    ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]
+    wrong = next((one for one in ids if not isinstance(one, str)), None)
+    if wrong is not None or not ids:
+        raise InvalidArgument(f"to: {to!r} is not allowed: give the id of an agent, or several ids")
+    return [directory.find(one) for one in dict.fromkeys(ids)]
+
+
+def durable_ids(to: Any, type: Any, capability: Any, retry: Any, receipt: Any) -> list[str]:
+    """Return the ids of agents that a durable message goes to.
+
+    Raises:
+        InvalidArgument: if an argument is not allowed for durable messages.
+    """
+    for field, value in (("type", type), ("capability", capability)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{field}: {value!r} is not allowed with durable=True: give ids, whose agents may not run"
+            )
+    for field, value in (("retry", retry), ("receipt", receipt or None)):
+        if value is not None:
+            raise InvalidArgument(
+                f"{field}: {value!r} is not allowed with durable=True: the recipient's retries count, and it may run later"
+            )
+    ids = [to] if isinstance(to, str) else list(to) if is_many(to) else [to]
+    wrong = next((one for one in ids if not isinstance(one, str) or not one), None)
+    if wrong is not None or not ids:
+        raise InvalidArgument(f"to: {to!r} is not allowed: give the id of an agent, or several ids")
+    return list(dict.fromkeys(ids))
+
+
+def messages(
+    desk: AgentState,
+    targets: list[Agent],
+    payload: Any,
+    kind: str,
+    priority: str,
+    ttl: float | None,
+    headers: Mapping[str, str] | None,
+    retry: Retry | None,
+    receipt: bool,
+    correlation_id: str | None,
+) -> list[Message]:
+    """Return one message for each recipient.
+
+    Raises:
+        InvalidArgument: if an argument is not allowed.
+    """
+    check(kind, priority, ttl, retry, correlation_id)
+    recipients = tuple(target.id for target in targets)
+    made: list[Message] = []
+    for target in targets:
+        message = Message(payload, kind, desk.id, time(), recipients, None, priority)  # type: ignore[arg-type]
+        message.headers, message.retry, message.correlation_id = checked_headers(headers), retry, correlation_id
+        if made:
+            message.given_id = made[0].id
+        if ttl is not None:
+            message.live_for(ttl)
+        if kind == "context":
+            message.flags |= IS_CONTEXT
+        if receipt:
+            message.flags |= HAS_RECEIPT
+            message.receipt = Receipt(target.id, target._desk)
+        made.append(message)
+    return made
+
+
+def is_many(to: Any) -> bool:
+    """Return whether several recipients are named."""
+    return isinstance(to, Iterable) and not isinstance(to, (str, bytes))
+
+
+def check(kind: Any, priority: Any, ttl: Any, retry: Any, correlation_id: Any) -> None:
+    """Refuse with InvalidArgument what a message can't be sent with."""
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidArgument(f"kind: {kind!r} is not allowed: use one of {', '.join(sorted(KINDS))}")
+    if not isinstance(priority, str) or priority not in PRIORITIES:
+        raise InvalidArgument(f"priority: {priority!r} is not allowed: use 'urgent', 'high', 'normal' or 'low'")
+    if ttl is not None and not _is_time(ttl):
+        raise InvalidArgument(f"ttl: {ttl!r} is not allowed: give a number of seconds, 0 or more, or None for ever")
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the recipient's")
+    if correlation_id is not None and not isinstance(correlation_id, str):
+        raise InvalidArgument(f"correlation_id: {correlation_id!r} is not allowed: give the id of a message, or None")
+
+
+def _is_time(ttl: Any) -> bool:
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        return False
+    return 0 <= ttl <= sys.float_info.max or ttl == float("inf")
+
+
+def checked_headers(headers: Any) -> Mapping[str, str]:
+    """Return a copy of the headers of a message, or raise InvalidArgument if they are none."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping) or not all(isinstance(part, str) for item in headers.items() for part in item):
+        raise InvalidArgument(f"headers: {headers!r} is not allowed: give a mapping of strings to strings")
+    return dict(headers)

@@ -1,0 +1,85 @@
+"""Requests that are asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidewire.errors import TidewireError
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.agents.agent_state import AgentState
+    from tidewire.agents.message import Message
+    from tidewire.agents.retry import Retry
+
+
+class RetryingRequest(Coroutine[Any, Any, Any]):
+    """A request that is asked again after failures that may pass."""
+
+    __slots__ = ("__weakref__", "_asked", "_message", "_retry", "_steps", "_target", "_timeout")
+
+    def __init__(self, asked: Pending, target: AgentState, message: Message, timeout: Any, retry: Retry) -> None:
+        self._asked = asked
+        self._target = target
+        self._message = message
+        self._timeout = timeout
+        self._retry = retry
+        self._steps: Generator[Any, Any, Any] | None = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._steps = steps = self._all()
+        return steps
+
+    # A task can be made of it, as of any coroutine.
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a coroutine does."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, as a coroutine does."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as a coroutine does."""
+        self._asked.cancel()
+        self._begun().close()
+
+    def _begun(self) -> Generator[Any, Any, Any]:
+        return self.__await__() if self._steps is None else self._steps
+
+    def _all(self) -> Generator[Any, Any, Any]:
+        while True:
+            try:
+                return (yield from self._asked.__await__())
+            except Exception as error:
+                if self._is_last(error):
+                    raise
+            yield from asyncio.sleep(self._retry.wait_s(self._message.delivery)).__await__()
+            self._ask()
+
+    def wait(self) -> Any:
+        while True:
+            try:
+                return self._asked.wait()
+            except Exception as error:
+                if self._is_last(error):
+                    raise
+            sleep(self._retry.wait_s(self._message.delivery))
+            self._ask()
+
+    def _is_last(self, error: Exception) -> bool:
+        passes = not isinstance(error, TidewireError) or error.retryable
+        return not passes or self._message.delivery > self._retry.limit
+
+    def _ask(self) -> None:
+        """Ask with a copy: the handler of the attempt before may still be at work on the message."""
+        before = self._message
+        message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
+        self._target.retried += 1
+        self._message, self._asked = message, self._target.ref.ask(message, self._timeout, message.priority)

@@ -1,0 +1,158 @@
+"""Follows which services other nodes serve."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from tidewire._log import logger
+from tidewire.errors import WireError
+from tidewire.services.info import ServiceInfo
+from tidewire.services.names import short
+
+FIELD = "service"
+"""What a service says of itself."""
+AGENT = "agent"
+"""What an agent says of itself."""
+_FIELD_BYTES_MAX = 16_000
+
+
+class Announcement(NamedTuple):
+    """What a hub says of one subscription.
+
+    Attributes:
+        node: The name of the node that subscribed.
+        pattern: Its pattern.
+        kind: What it is: ``"service"``, ``"agent"``, ``"wrong"`` if what it says of itself is of no use.
+        text: Its description; what is wrong with it.
+    """
+
+    node: str
+    pattern: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A node that has joined a hub, or the hub itself.
+
+    Attributes:
+        name: Its name.
+        user: Whose token it has; empty where there are none.
+        subscriptions: What it is subscribed to: its services, agents and subjects, and what it wants to hear of the hub.
+        open_calls: Calls that others have made to it and that it has not answered yet.
+        joined_s: How many seconds ago it joined.
+    """
+
+    name: str
+    user: str
+    subscriptions: int
+    open_calls: int
+    joined_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def nodes(listed: bytes) -> Iterator[NodeInfo]:
+    """Read the hub's list of nodes, whose form is in section 6 of ``spec/wire.md``.
+
+    Raises:
+        WireError: if it is not one.
+    """
+    at = 0
+    try:
+        while at < len(listed):
+            name, at = _text(listed, at, "<H")
+            user, at = _text(listed, at, "<H")
+            subscriptions, open_calls, joined_ms = struct.unpack_from("<IIQ", listed, at)
+            at += 16
+            yield NodeInfo(name, user, subscriptions, open_calls, joined_ms / 1_000)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"the hub's list of nodes is not of the form that this version knows: {error}") from error
+
+
+def described(info: ServiceInfo) -> dict[str, str]:
+    """Return what an instance says of itself. Without its schemas, if it would be too long with them."""
+    text = json.dumps(info.to_dict(), separators=(",", ":"))
+    if len(text.encode()) > _FIELD_BYTES_MAX:
+        logger.warning("service %r: its schemas are too long to be listed, and are left out", info.name)
+        short = {**info.to_dict(), "events": []}
+        short["methods"] = [{**method, "parameters": {}, "result": {}} for method in short["methods"]]
+        text = json.dumps(short, separators=(",", ":"))
+    return {FIELD: text}
+
+
+class AgentInfo(msgspec.Struct, frozen=True):
+    """What an agent says of itself.
+
+    Attributes:
+        id: Its id.
+        type: Its type.
+        capabilities: What it can do.
+    """
+
+    id: str
+    type: str
+    capabilities: list[str]
+
+
+Told: TypeAlias = ServiceInfo | AgentInfo
+
+
+class Reader:
+    """Reads what the hub says of services and agents. What is not as it should be is skipped, and counted: whoever announces it is a stranger.
+
+    Args:
+        node: The name of the node that reads, for its log.
+
+    Attributes:
+        skipped: How many entries were.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.skipped = 0
+        self._node = node
+
+    def told(self, entry: Announcement) -> Told | None:
+        """Return the service with one instance, or the agent, that an entry describes; None if it is of no use."""
+        try:
+            told = _told(entry)
+        except (ValueError, RecursionError) as error:
+            self.skip(entry, str(error))
+            return None
+        return told
+
+    def skip(self, entry: Announcement, problem: str) -> None:
+        """Count an entry that is of no use. Of many, few are logged."""
+        self.skipped += 1
+        if self.skipped & (self.skipped - 1) == 0:
+            logger.warning(
+                "%s: what node %s says on %s is skipped, %d so far: %s",
+                self._node,
+                short(entry.node),
+                short(entry.pattern),
+                self.skipped,
+                short(problem),
+            )
+
+
+def _told(entry: Announcement) -> Told:
+    if entry.kind == "wrong":
+        raise ValueError(entry.text)
+    if entry.kind == AGENT:
+        return msgspec.json.decode(entry.text, type=AgentInfo)
+    return msgspec.json.decode(entry.text, type=ServiceInfo)
+
+
+def _text(listed: bytes, at: int, form: str) -> tuple[str, int]:
+    (length,) = struct.unpack_from(form, listed, at)
+    at += struct.calcsize(form)
+    return listed[at : at + length].decode(), at + length

@@ -1,0 +1,292 @@
+"""Runs the calls that other nodes make to an instance that is served here."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidewire._binding import RemoteCall, RemoteMessage
+from tidewire._handlers import Plan
+from tidewire._limits import CONCURRENCY
+from tidewire._log import logger
+from tidewire._node.actors import Options
+from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
+from tidewire.links.remote import TRACE
+from tidewire.services.inbound_call import Failure, InboundCall
+from tidewire.services.instance_transport import Items, Request
+from tidewire.services.local import LocalPort
+from tidewire.services.methods import Bound
+from tidewire.services.reply import late
+from tidewire.services.stream_writer import StreamWriter
+from tidewire.services.thread_workers import Job
+from tidewire.supervision import Mailbox
+from tidewire.values.records import FieldMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidewire._binding import ActorRef, InboundCallRun
+    from tidewire.services.instance import ServiceInstance
+
+_R = TypeVar("_R", bound=Request)
+_NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
+_IS_STREAM = "it is a stream, and the call gives no credit for items: read it with `async for`, rather than await it"
+_IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
+
+
+class ServiceEndpoint:
+    """The server side of one instance for calls of other nodes: they wait for their turn where those of its own node do.
+
+    Args:
+        host: The instance.
+    """
+
+    def __init__(self, host: ServiceInstance) -> None:
+        self._host = host
+        self._port = LocalPort(host)
+        self._warned = False
+        self.gate = host.gate
+        # Without coroutines it is the threads that have the places, and the line of those who wait for one.
+        self.actor = self._spawn(None, host.room.calls) if host.values is None else host.values
+        self.own_actor = self.actor if host.values is None else None
+        # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
+        self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
+        public = host.admitted("public")
+        methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
+        self.gate.open(self, methods, self.actor, self._streams, host.values is not None)
+
+    def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
+        """Return an actor for calls that the host lets run, or wait: so it takes all of both, and one more, which the host refuses."""
+
+        def plan() -> Plan:
+            return Plan(self.gate, takes_context=False, coroutine=True)
+
+        most = places + self._host.room.waiting
+        options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
+        return self._host.node._spawn_plan(plan, options, parent)
+
+    def __call__(self, call: RemoteCall | RemoteMessage) -> None:
+        """Let a call in, or tell its caller that too many wait. What is published to where calls come in has no handler."""
+        if not isinstance(call, RemoteMessage):
+            self.gate(call)
+        elif not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s: the node %r publishes to a service, which takes calls alone, so that nobody gets it: use a client, or "
+                "publish on a subject of its own; further ones are not logged",
+                call.subject,
+                call.node,
+            )
+
+    # Mostly the gate begins a call by itself; it has this do so where more is to be seen to.
+    async def _receive(self, call: RemoteCall) -> None:
+        if call.cancelled:
+            return
+        try:
+            request = self._request(call)
+            method = self._host.method(request)
+            if method.streams != call.reads_items:
+                call.refuse(_INVALID_ARGUMENT, _IS_STREAM if method.streams else _IS_VALUE)
+                return
+            if method.streams:
+                await self._stream(call, request)
+                return
+            running = InboundCall(request, method, self._host.instance)
+            call.on_cancel(running.cancel)
+            self.answer(call, request.node, await self._host.receive(running))
+        except asyncio.CancelledError:
+            if not call.cancelled:
+                raise
+        # Whatever it is, it is for the caller.
+        except BaseException as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _hand(self, handling: InboundCallRun) -> None:
+        """Have the crew run a plain function, which answers by itself. The gate calls this."""
+        call = handling.call
+        try:
+            self._host.hand(call, handling.run)
+        except MailboxFull as full:
+            refuse_full(call, full)
+        except ActorStopped as stopped:
+            # Nothing of it has begun, so that another instance can have it.
+            call.refuse(_NO_RESPONDERS, str(stopped))
+
+    def _run(self, call: RemoteCall) -> None:
+        """Run a plain function whose arguments need a closer look, on a thread of the crew."""
+        try:
+            request = self._request(call)
+            running = InboundCall(request, self._host.method(request), self._host.instance)
+            call.on_cancel(running.cancel)
+            self.answer(call, request.node, self._host.run(running))
+        # Whatever it is, it is for the caller.
+        except BaseException as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _late(self, handling: InboundCallRun) -> None:
+        """Tell the caller of a plain function that its time is up, if its own clock has not. The gate calls this."""
+        title = f"{self._host.info.name}.{_method(handling.call.subject)}"
+        fail(handling.call, late(title, handling.instance, handling.begun, 0))
+
+    def give_back(self, messages: Iterable[Any]) -> None:
+        """Tell the callers of calls that have not begun, and never will, that another instance can have them."""
+        for message in messages:
+            call = message.call if isinstance(message, Job) else message
+            if isinstance(call, RemoteCall):
+                call.refuse(
+                    _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"
+                )
+
+    def _refuse_coroutine(self, handling: InboundCallRun, value: Any) -> None:
+        self._host.refuse_coroutine(handling, value)
+
+    async def _stream(self, call: RemoteCall, request: Request) -> None:
+        try:
+            items = self._items(request)
+        except MailboxFull as full:
+            refuse_full(call, full)
+            return
+        call.on_cancel(items.close)
+        writing = items if isinstance(items, StreamWriter) else None
+        try:
+            await self._write(call, items, writing, functools.partial(self._give, request.node))
+        except asyncio.CancelledError:
+            if writing is None or writing.running.reason is None:
+                raise
+            # The node ends after an error: the reader is told so, also if the generator is still at its end.
+            raise writing.running.reason from None
+        # A reader that takes no more items waits for this.
+        call.over()
+
+    async def _write(
+        self, call: RemoteCall, items: Items, writing: StreamWriter | None, give: Callable[[Any], Any]
+    ) -> None:
+        if writing is not None:
+            # A reader that reads no further must not hold up the end of the service.
+            writing.on_cut(call.cut)
+        try:
+            may_go_on = await call.credit()
+            while not call.unread:
+                if writing is not None and not may_go_on:
+                    raise writing.reason
+                try:
+                    item = await items.take()
+                except StopAsyncIteration:
+                    break
+                pause = call.item(item, give)
+                may_go_on = pause is None or await pause
+        finally:
+            if writing is not None:
+                writing.on_cut(None)
+            await items.over()
+
+    def _items(self, request: Request) -> Items:
+        return self._port.stream(request)
+
+    def _give(self, node: str, value: Any) -> Any:
+        """Return what stands for a function or an object in a result."""
+        connection = self._host.node._connection
+        return None if connection is None else connection.objects.stand_in(node, value)[1]
+
+    def raised(self, handling: InboundCallRun, error: BaseException) -> None:
+        """Answer a call whose handler raised. The gate calls this.
+
+        Raises:
+            CancelledError: if the loop is ending.
+        """
+        self.answer(handling.call, handling.call.node, self._host.raised(handling, error))
+
+    def answer(self, call: RemoteCall, node: str, value: Any) -> None:
+        """Answer a call with what its handler gave."""
+        if value.__class__ is Failure:
+            fail(call, value.error)
+            return
+        try:
+            call.reply(value, functools.partial(self._give, node))
+        # A result that can't be sent is the caller's business too.
+        except Exception as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _bound(self, call: RemoteCall, method: str) -> Bound | None:
+        """Return the method that a call is for, if there is one."""
+        return self._host.admitted("private").get(method)
+
+    def _request(self, call: RemoteCall) -> Request:
+        return self._read(call, Request, self._host.info.name)
+
+    def _read(self, call: RemoteCall, kind: type[_R], service: str) -> _R:
+        try:
+            subject, value, left, headers, priority, node, user, origin = call.opened()
+        except FieldMismatch as misfit:
+            method = _method(call.subject)
+            raise InvalidArgument(unfit(f"{service}.{method}", misfit, self._bound(call, method))) from None
+        args, kwargs = (value, {}) if value.__class__ is tuple else _arguments(value, subject)
+        trace = None if headers is None else headers.pop(TRACE, None)
+        return kind(
+            service,
+            _method(subject),
+            args,
+            kwargs,
+            deadline=None if left is None else monotonic() + left,
+            headers=headers or {},
+            priority=priority,
+            node=node,
+            user=user or None,
+            origin=origin,
+            trace=trace,
+        )
+
+
+def _method(subject: str) -> str:
+    return subject.rsplit(".", 1)[1]
+
+
+def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that a call came with: a tuple, or a list of a tuple and a dict; a dict alone is by name."""
+    if isinstance(value, tuple):
+        return value, {}
+    if isinstance(value, dict):
+        return (), value
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
+        return tuple(value[0]), value[1]
+    if isinstance(value, list):
+        return tuple(value), {}
+    if value is None:
+        return (), {}
+    raise InvalidArgument(
+        f"{subject}: the arguments are a {type(value).__name__}: send a list of them, or a map by name"
+    )
+
+
+def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
+    """Say which argument does not fit, and where in it: its caller wrote it, and finds it by these names."""
+    path = list(misfit.path)
+    kind: type
+    at: Any
+    kind, at = path.pop(0) if path else (dict, "")
+    if kind is list and path and (at, path[0][0]) in ((0, tuple), (1, dict)):
+        kind, at = path.pop(0)
+    if method is not None and kind is not dict:
+        positional = method.signature.positional
+        known = positional[at] if at < len(positional) else method.signature.rest
+        at = at if known is None else known.name
+    inner = "".join(
+        f".{place}" if around is dict and isinstance(place, str) else f"[{place!r}]" for around, place in path
+    )
+    return f"{title}: {at}{inner}: {misfit.problem}"
+
+
+def refuse_full(call: RemoteCall, full: MailboxFull) -> None:
+    """Tell a caller that too many calls wait."""
+    call.refuse(_LIMIT_EXCEEDED, str(full))
+
+
+def fail(call: RemoteCall, error: BaseException) -> None:
+    """Answer a call with an error."""
+    try:
+        call.fail(error)
+    except Exception:  # noqa: BLE001
+        call.refuse(15, f"{type(error).__name__}: the error itself could not be sent")

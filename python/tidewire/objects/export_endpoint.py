@@ -1,0 +1,114 @@
+"""The endpoint of exported objects: inbound calls of functions and objects that this node has given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
+from tidewire.links.service_endpoint import ServiceEndpoint, fail, refuse_full
+from tidewire.services.concurrency_limits import ConcurrencyLimits
+from tidewire.services.info import ServiceInfo
+from tidewire.services.instance import ServiceInstance
+from tidewire.services.instance_transport import Items, Request
+from tidewire.services.methods import Bound
+from tidewire.services.names import nearest
+
+if TYPE_CHECKING:
+    from tidewire._binding import RemoteCall
+    from tidewire.node import Node
+    from tidewire.objects.references import Export, Objects
+
+_INFO = ServiceInfo("objects", instances=("objects",))
+
+
+class ObjectRequest(Request):
+    """A call of an object. Its service is what errors call the object."""
+
+    __slots__ = ("entry",)
+
+    entry: Export
+
+
+class ObjectHost(ServiceInstance):
+    """Runs the calls of all that a node has given."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node, _INFO, {}, ConcurrencyLimits.of(node.serving), "default")
+
+    def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
+        return {(coroutine, streams) for coroutine in (False, True) for streams in (False, True)}
+
+    def method(self, request: Request) -> Bound:
+        assert isinstance(request, ObjectRequest)
+        found = request.entry.methods.get(request.method)
+        if found is None:
+            raise NoSuchTarget(
+                f"{request.service} has no method {request.method!r}: {nearest(request.method, request.entry.methods)}"
+            )
+        if not found.signature.binds(request.args, request.kwargs):
+            found.signature.check(request.title, request.args, request.kwargs)
+        return found
+
+
+class ExportEndpoint(ServiceEndpoint):
+    """Lets calls in that name what their caller holds."""
+
+    def __init__(self, node: Node, objects: Objects) -> None:
+        super().__init__(ObjectHost(node))
+        self._objects = objects
+        self._entries: dict[RemoteCall, Export] = {}
+
+    # Nobody may publish on the subjects of a node.
+    def __call__(self, call: RemoteCall) -> None:  # type: ignore[override]
+        """Take a call in: a claim, a release, or one of an object."""
+        what = call.subject.split(".", 2)[2]
+        try:
+            if what == "claim":
+                self._objects.claim(call)
+            elif what == "release":
+                self._objects.release(call)
+            else:
+                self._let_in(call, what)
+                return
+            call.reply(None)
+        except MailboxFull as full:
+            refuse_full(call, full)
+        # Whatever is wrong with it, its sender is told.
+        except Exception as error:  # noqa: BLE001
+            fail(call, error)
+
+    def _let_in(self, call: RemoteCall, what: str) -> None:
+        key, _, name = what.partition(".")
+        entry = self._objects.called(call, key)
+        bound = entry.methods.get(name)
+        self._entries[call] = entry
+        try:
+            (self._streams if bound is not None and bound.streams else self.actor).tell(call, call.priority)
+        except TidewireError:
+            self._ended(call)
+            raise
+
+    async def _receive(self, call: RemoteCall) -> None:
+        try:
+            await super()._receive(call)
+        finally:
+            self._ended(call)
+
+    def _ended(self, call: RemoteCall) -> None:
+        entry = self._entries.pop(call, None)
+        if entry is not None:
+            self._objects.ends(entry)
+
+    def _bound(self, call: RemoteCall, method: str) -> Bound | None:
+        return self._entries[call].methods.get(method)
+
+    def _request(self, call: RemoteCall) -> ObjectRequest:
+        entry = self._entries[call]
+        request = self._read(call, ObjectRequest, entry.title)
+        request.entry = entry
+        return request
+
+    def _items(self, request: Any) -> Items:
+        entry = request.entry
+        return entry.target.items if entry.kind == "items" else super()._items(request)

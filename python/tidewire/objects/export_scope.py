@@ -1,0 +1,40 @@
+"""Exports of one call, released together when the call is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewire.objects.references import Export, Objects
+
+
+class ExportScope:
+    """What is given in one call, as the hook of whoever writes its arguments.
+
+    Args:
+        objects: What the node has given.
+        peer: The node that is called.
+    """
+
+    __slots__ = ("_objects", "_peer", "entries")
+
+    def __init__(self, objects: Objects, peer: str) -> None:
+        self._objects = objects
+        self._peer = peer
+        self.entries: list[Export] = []
+
+    def __call__(self, value: Any) -> Mapping[str, Any] | None:
+        export, stands = self._objects.stand_in(self._peer, value)
+        if export is not None:
+            self._objects.begins(export)
+            self.entries.append(export)
+        return stands
+
+    def ended(self, lost: bool = False) -> None:
+        """Note that the call has ended; if its callee was lost, or never had it, what only that call has given is let go."""
+        entries, self.entries = self.entries, []
+        for export in entries:
+            self._objects.ends(export)
+            if export.kind == "items" or lost:
+                self._objects.drop(export, unclaimed=export.kind != "items")

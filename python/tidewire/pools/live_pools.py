@@ -1,0 +1,35 @@
+"""The pools of this process that have started: they end with it, and a forked child leaves them to its parent."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewire.pools.pool import Pool
+    from tidewire.pools.supervisor import PoolSupervisor
+
+_EXIT_TIMEOUT_S = 1.0
+
+live: weakref.WeakSet[Pool] = weakref.WeakSet()
+keepers: weakref.WeakSet[PoolSupervisor] = weakref.WeakSet()
+"""Those of pools that were collected are at work until what these had accepted is handled."""
+
+
+def _stop_live() -> None:
+    for keeper in list(keepers):
+        with contextlib.suppress(Exception):
+            keeper.stop(_EXIT_TIMEOUT_S)
+
+
+def _forget_parent() -> None:
+    for keeper in list(keepers):
+        keeper.forked()
+
+
+atexit.register(_stop_live)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parent)

@@ -1,0 +1,256 @@
+"""The thread that looks after a pool: it hands out tasks, takes outcomes, replaces and counts workers, and ends the pool.
+
+It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline. With nothing to do it
+sleeps without a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import threading
+import time
+from collections import deque
+from typing import Any, Protocol
+
+from tidewire._ledger import Stuck
+from tidewire._log import logger
+from tidewire.pools.answers import Blocked
+from tidewire.pools.core import Core
+from tidewire.pools.replacing import Replacing
+from tidewire.pools.scaling import Decision, Load, Scaling
+from tidewire.pools.task import Task
+
+_SCALE_NS = 50_000_000
+_DECISIONS_KEPT = 32
+# The system takes no timeout of many years, which a stop without a limit would give.
+_SLEEP_MAX_S = 86_400.0
+
+
+class WorkerSet(Protocol):
+    """The workers of a pool, as the keeper sees them."""
+
+    def open(self, selector: selectors.BaseSelector) -> None: ...
+    def added(self, count: int) -> bool: ...
+    def work(self, now_ns: int) -> int | None: ...
+    def interrupt(self) -> None: ...
+    def recall_all(self, now_ns: int) -> None: ...
+    def size(self) -> tuple[int, int]: ...
+    def let_all_go(self, now_ns: int, kill: bool) -> None: ...
+    def gone(self) -> bool: ...
+    def unfinished(self) -> list[Task]: ...
+    def stuck(self) -> tuple[Stuck, ...]: ...
+    def threads(self) -> tuple[str, ...]: ...
+    def snapshot(self, now_ns: int) -> list[dict[str, Any]]: ...
+    def forked(self) -> None: ...
+
+
+class PoolSupervisor:
+    """Looks after one pool, on a thread of its own."""
+
+    def __init__(self, core: Core, crew: WorkerSet, replacing: Replacing) -> None:
+        self._core = core
+        self._crew = crew
+        self._replacing = replacing
+        scale = core.options.scale
+        self._scaling = Scaling(scale) if scale.min < scale.max else None
+        self._scale_ns = 0
+        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS_KEPT)
+        self._recalled = False
+        self._selector = selectors.DefaultSelector()
+        self._bell_read, self._bell = os.pipe()
+        for fd in (self._bell_read, self._bell):
+            os.set_blocking(fd, False)
+        self._left = False
+        # The number of the bell is given back while the pool may still be there.
+        self._bell_of_pool = os.dup(self._bell)
+        self._selector.register(self._bell_read, selectors.EVENT_READ, self._hear_bell)
+        self._thread = threading.Thread(target=self._run, name=f"tidewire-{core.options.name}-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._crew.open(self._selector)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the thread."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def added(self, count: int) -> bool:
+        """See ``PoolListener``."""
+        return self._crew.added(count)
+
+    def ring(self) -> None:
+        """Wake the thread. See ``PoolListener``."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._bell, b"!")
+
+    def interrupt(self) -> None:
+        """See ``PoolListener``."""
+        self._crew.interrupt()
+
+    def leave(self) -> None:
+        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage, or after the end.
+
+        The thread that it runs on may hold any lock, the pool's too, so that it takes none.
+        """
+        self._left = True
+        with contextlib.suppress(OSError):
+            os.write(self._bell_of_pool, b"!")
+        os.close(self._bell_of_pool)
+
+    def stop(self, timeout: float) -> None:
+        """Stop what is still at work, without what was not begun, and wait for that."""
+        if self._core.ledger is None:
+            answer = Blocked()
+            self._core.ask_to_stop(False, timeout, answer)
+            answer.wait()
+
+    def _hear_bell(self, mask: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell_read, 4_096)
+
+    # The thread
+
+    def _run(self) -> None:
+        # Workers inherit this, so that Ctrl-C can't end one before it can see to that by itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        stuck: tuple[Stuck, ...] = ()
+        try:
+            stuck = self._keep()
+        except BaseException as error:  # noqa: BLE001
+            logger.critical("pool %r: its keeper failed", self._core.options.name, exc_info=error)
+            self._fail(f"its keeper failed: {type(error).__name__}: {error}", error)
+        finally:
+            self._close(stuck)
+
+    def _keep(self) -> tuple[Stuck, ...]:
+        """Go round until the pool has ended, and return who was stuck then."""
+        while True:
+            now_ns = time.monotonic_ns()
+            deadline_ns = self._crew.work(now_ns)
+            if self._core.watchers:
+                self._core.tell_watchers()
+            if self._replacing.given_up is not None:
+                self._fail(*self._replacing.given_up)
+                return ()
+            if self._left and self._core.stop is None:
+                self._core.ask_to_stop(True, None, Blocked())
+            if self._core.stop is not None:
+                over, deadline_ns = self._stop(now_ns, deadline_ns)
+                if over:
+                    return self._end(now_ns)
+            self._sleep(_earlier(deadline_ns, self._scale(now_ns)))
+
+    def _sleep(self, deadline_ns: int | None) -> None:
+        wait_s = None if deadline_ns is None else min(max(deadline_ns - time.monotonic_ns(), 0) / 1e9, _SLEEP_MAX_S)
+        for key, mask in self._selector.select(wait_s):
+            # What came first may have ended the worker of what comes later.
+            if key.fd in self._selector.get_map():
+                key.data(mask)
+
+    # Scaling
+
+    def _scale(self, now_ns: int) -> int | None:
+        """Let the number of workers follow the load, and return when to look again; never while the pool is small and idle."""
+        if self._scaling is None or self._core.stop is not None:
+            return None
+        if now_ns >= self._scale_ns:
+            self._scale_ns = now_ns + _SCALE_NS
+            self._observe(now_ns)
+        there, busy = self._crew.size()
+        idle = busy == 0 and not self._core.backlog.waiting
+        return None if idle and there == self._replacing.wanted == self._core.options.scale.min else self._scale_ns
+
+    def _observe(self, now_ns: int) -> None:
+        assert self._scaling is not None
+        with self._core.lock:
+            first = self._core.backlog.first()
+            oldest_ms = (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0
+            waiting = self._core.backlog.waiting
+        load = Load(self._replacing.wanted, self._crew.size()[1], waiting, oldest_ms)
+        decision = self._scaling.observe(now_ns / 1e6, load)
+        if decision is not None:
+            self.decisions.append(decision)
+            self._replacing.wanted = decision.workers
+            self._scale_ns = now_ns
+            told = (self._core.options.name, decision.before, decision.workers, decision.reason)
+            logger.info("pool %r: from %d to %d workers: %s", *told)
+
+    # The end
+
+    def _stop(self, now_ns: int, deadline_ns: int | None) -> tuple[bool, int | None]:
+        stop = self._core.stop
+        assert stop is not None
+        self._core.refuse_parked()
+        if not stop.drain:
+            if not self._recalled:
+                self._recalled = True
+                self._crew.recall_all(now_ns)
+                deadline_ns = now_ns + 2_000_000
+            self._core.give_back()
+        with self._core.lock:
+            open_tasks = self._core.backlog.waiting + self._core.handed()
+        return open_tasks == 0 or now_ns >= stop.deadline_ns, _earlier(deadline_ns, stop.deadline_ns)
+
+    def _end(self, now_ns: int) -> tuple[Stuck, ...]:
+        stuck = self._crew.stuck()
+        tasks = self._crew.unfinished()
+        self._crew.let_all_go(now_ns, kill=bool(tasks))
+        self._core.abandon(tasks, "abandoned")
+        self._wait_for_workers()
+        return stuck
+
+    def _fail(self, reason: str, cause: BaseException | None) -> None:
+        self._core.fail(reason, cause)
+        tasks = self._crew.unfinished()
+        self._crew.let_all_go(time.monotonic_ns(), kill=True)
+        self._core.abandon(tasks, "pool_failed")
+        self._wait_for_workers()
+
+    def _wait_for_workers(self) -> None:
+        self._replacing.wanted = 0
+        while not self._crew.gone():
+            deadline_ns = self._crew.work(time.monotonic_ns())
+            # That may have killed the last one, and then nothing happens any more.
+            if not self._crew.gone():
+                self._sleep(deadline_ns)
+
+    def _close(self, stuck: tuple[Stuck, ...]) -> None:
+        core = self._core
+        reason = "stopped" if core.state != "failed" else "failed"
+        core.close(core.tally.ledger(core.backlog.accepted, stuck, self._crew.threads(), reason))
+        self._release()
+
+    def _release(self) -> None:
+        with self._core.lock:
+            # From here on nobody rings: another file may get the number of the bell.
+            self._core.hands = None
+        self._selector.close()
+        os.close(self._bell_read)
+        os.close(self._bell)
+
+    def forked(self) -> None:
+        """In a forked child: let go of what belongs to the parent."""
+        self._core.forked()
+        self._crew.forked()
+
+    def statistics(self, now_ns: int) -> dict[str, Any]:
+        """Return what only the keeper knows."""
+        workers = self._crew.snapshot(now_ns)
+        return {
+            "workers_wanted": self._replacing.wanted,
+            "workers": workers,
+            "utilisation": sum(worker["busy_share"] for worker in workers) / max(len(workers), 1),
+            "decisions": [
+                {"ago_ms": now_ns / 1e6 - one.at_ms, "before": one.before, "workers": one.workers, "reason": one.reason}
+                for one in list(self.decisions)
+            ],
+        }
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((deadline for deadline in (one, other) if deadline is not None), default=None)

@@ -1,0 +1,309 @@
+"""The worker threads of a pool. They take tasks from the backlog by themselves; the keeper only watches them.
+
+A thread can't be killed: one whose task takes too long is abandoned, and ends when the task does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from selectors import BaseSelector
+from typing import Any
+
+from tidewire._ledger import Stuck
+from tidewire._limits import POOL_STUCK_THREADS
+from tidewire._log import logger
+from tidewire._stacks import stacks
+from tidewire.errors import TaskTimeout
+from tidewire.pools import failure
+from tidewire.pools.answers import Done
+from tidewire.pools.batching import plan
+from tidewire.pools.core import Core, Ended
+from tidewire.pools.function import Caller, name_of
+from tidewire.pools.health import earliest
+from tidewire.pools.replacing import Replacing
+from tidewire.pools.task import ENDED, Task
+from tidewire.pools.thread import ThreadWorker, handle, look
+
+_JOIN_S = 1.0
+
+current = threading.local()
+"""``current.core`` is the core of the pool whose worker this thread is."""
+
+
+class ThreadWorkers:
+    """The threads of one pool."""
+
+    def __init__(self, core: Core, function: Callable[..., Any], replacing: Replacing) -> None:
+        self._core = core
+        self._function = function
+        self._replacing = replacing
+        self._workers: dict[int, ThreadWorker] = {}
+        self._idle: list[ThreadWorker] = []
+        self._abandoned: list[ThreadWorker] = []
+        self._leaving: list[threading.Thread] = []
+        self._restarts: Counter[int] = Counter()
+        self._alert = False
+        self._broken: deque[tuple[ThreadWorker, BaseException]] = deque()
+        self._was_ready = False
+        options = core.options
+        self._timeout_ns = int(options.task_timeout * 1e9) if options.task_timeout else None
+        self._watched = self._timeout_ns is not None or options.scale.min < options.scale.max
+
+    def open(self, selector: BaseSelector) -> None:
+        """Nothing to prepare."""
+
+    def added(self, count: int) -> bool:
+        """Hear of new tasks: wake as many idle threads. The keeper is woken if it must watch them, and sleeps."""
+        for _ in range(min(count, len(self._idle))):
+            self._idle.pop().gate.release()
+        alert, self._alert = self._alert, False
+        return alert
+
+    # A worker thread
+
+    def _run(self, worker: ThreadWorker) -> None:
+        current.core = self._core
+        try:
+            caller = Caller(self._function)
+        except BaseException as error:  # noqa: BLE001
+            # The keeper takes it out, or it would start others for those that are not counted yet.
+            self._broken.append((worker, failure.for_caller(error)))
+            self._core.wake_keeper()
+            return
+        self._was_ready = True
+        worker.caller = caller
+        try:
+            while self._next(worker):
+                self._finish(worker, *handle(self._core, caller, worker.tasks))
+        finally:
+            caller.close()
+            self._leave(worker)
+
+    def _next(self, worker: ThreadWorker) -> bool:
+        """Wait for tasks. False if the thread is to end."""
+        while True:
+            with self._core.lock:
+                if worker.leaving:
+                    return False
+                again_ns = self._take(worker)
+                if worker.tasks:
+                    return True
+                self._idle.append(worker)
+            self._sleep(worker, again_ns)
+
+    def _take(self, worker: ThreadWorker) -> int | None:
+        now_ns = time.monotonic_ns()
+        backlog, batch = self._core.backlog, self._core.options.batch
+        again_ns = None
+        if batch is None:
+            worker.tasks = backlog.take(1)
+        else:
+            first = backlog.first()
+            busy = sum(1 for other in self._workers.values() if other.tasks)
+            call = plan(batch, now_ns, backlog.waiting, first.queued_ns if first else 0, busy)
+            worker.tasks, again_ns = backlog.take(call.size), call.again_ns
+        if worker.tasks:
+            worker.since_ns = now_ns
+            self._core.tally.took(worker.tasks, now_ns)
+            self._wake_sleeping_keeper()
+        return again_ns
+
+    def _wake_sleeping_keeper(self) -> None:
+        if (self._alert or self._core.watchers) and self._core.hands is not None:
+            self._alert = False
+            self._core.hands.ring()
+
+    def _sleep(self, worker: ThreadWorker, again_ns: int | None) -> None:
+        wait_s = -1.0 if again_ns is None else max(again_ns - time.monotonic_ns(), 0) / 1e9
+        if worker.gate.acquire(timeout=wait_s):
+            return
+        with self._core.lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                return
+        # Somebody has opened the gate between the timeout and the lock.
+        worker.gate.acquire()
+
+    def _finish(self, worker: ThreadWorker, done: list[Done], given_up: list[Ended]) -> None:
+        now_ns = time.monotonic_ns()
+        with self._core.lock:
+            # The tasks of an abandoned worker have ended already.
+            abandoned = worker.tasks[0].state == ENDED
+            count, worker.tasks = len(worker.tasks), []
+            worker.handled += count
+            worker.errors += len(given_up)
+            worker.busy_ns += now_ns - worker.since_ns
+            worker.heard_ns = now_ns
+            if not abandoned:
+                self._core.tally.handling.add((now_ns - worker.since_ns) // 1_000)
+                for task in [*(one[0] for one in done), *(one.task for one in given_up)]:
+                    task.state = ENDED
+        if not abandoned:
+            self._core.end(done, given_up)
+        if self._core.stop is not None or self._core.watchers:
+            self._core.wake_keeper()
+
+    def _leave(self, worker: ThreadWorker) -> None:
+        with self._core.lock:
+            if self._workers.get(worker.number) is worker:
+                del self._workers[worker.number]
+            if worker in self._abandoned:
+                self._abandoned.remove(worker)
+        self._core.wake_keeper()
+
+    # A turn of the keeper
+
+    def work(self, now_ns: int) -> int | None:
+        """Do what is due, and return when the next thing is."""
+        self._count_broken(now_ns)
+        self._spawn(now_ns)
+        spawning = self._replacing.next_ns(now_ns, len(self._workers))
+        with self._core.lock:
+            self._retire()
+            late = self._late(now_ns)
+        for worker, tasks in late:
+            self._replace(worker, tasks, now_ns)
+        with self._core.lock:
+            starts = [worker.since_ns for worker in self._workers.values() if worker.tasks]
+            deadline = min(starts) + self._timeout_ns if starts and self._timeout_ns is not None else None
+            self._alert = self._watched and deadline is None
+        return now_ns if late else earliest([deadline, spawning])
+
+    def _count_broken(self, now_ns: int) -> None:
+        """See to threads that could not start: if none ever could, none ever will."""
+        while self._broken:
+            worker, error = self._broken.popleft()
+            with self._core.lock:
+                if self._workers.get(worker.number) is worker:
+                    del self._workers[worker.number]
+            reason = f"{name_of(self._function)} can't be started in a worker: {type(error).__name__}: {error}"
+            logger.warning("pool %r: %s", self._core.options.name, reason)
+            self._core.tally.restarts += 1
+            if self._was_ready:
+                self._replacing.ended(now_ns, False, reason, error)
+            else:
+                self._replacing.give_up(reason, error)
+
+    def _spawn(self, now_ns: int) -> None:
+        while self._replacing.due(now_ns, len(self._workers)):
+            number = next(number for number in range(1, len(self._workers) + 2) if number not in self._workers)
+            worker = ThreadWorker(number)
+            name = f"tidewire-{self._core.options.name}-{number}"
+            worker.thread = threading.Thread(target=self._run, args=(worker,), name=name, daemon=True)
+            with self._core.lock:
+                self._workers[number] = worker
+            try:
+                worker.thread.start()
+            except RuntimeError as error:
+                with self._core.lock:
+                    del self._workers[number]
+                self._replacing.ended(now_ns, False, f"a thread could not be started: {error}", error)
+                return
+        self._core.running()
+
+    def _retire(self) -> None:
+        spare = len(self._workers) - self._replacing.wanted
+        for worker in sorted(self._idle, key=lambda worker: -worker.number)[: max(spare, 0)]:
+            self._send_away(worker)
+
+    def _send_away(self, worker: ThreadWorker) -> None:
+        worker.leaving = True
+        self._workers.pop(worker.number, None)
+        if not worker.tasks:
+            self._leaving = [*(thread for thread in self._leaving if thread.is_alive()), worker.thread]
+        if worker in self._idle:
+            self._idle.remove(worker)
+            worker.gate.release()
+
+    def _late(self, now_ns: int) -> list[tuple[ThreadWorker, list[Task]]]:
+        if self._timeout_ns is None:
+            return []
+        limit_ns = now_ns - self._timeout_ns
+        late = [worker for worker in self._workers.values() if worker.tasks and worker.since_ns <= limit_ns]
+        taken = []
+        for worker in late:
+            self._send_away(worker)
+            self._abandoned.append(worker)
+            self._restarts[worker.number] += 1
+            self._core.tally.restarts += 1
+            for task in worker.tasks:
+                task.state = ENDED
+            taken.append((worker, list(worker.tasks)))
+        return taken
+
+    def _replace(self, worker: ThreadWorker, tasks: list[Task], now_ns: int) -> None:
+        options = self._core.options
+        logger.warning("pool %r: worker %d was abandoned after task_timeout", options.name, worker.number)
+        self._replacing.ended(now_ns, True, "task_timeout", None)
+        limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
+        self._core.end((), [Ended(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}")) for task in tasks])
+        if len(self._abandoned) > POOL_STUCK_THREADS.default:
+            self._replacing.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
+
+    def interrupt(self) -> None:
+        """Cancel coroutines that threads run. What is no coroutine goes on."""
+        with self._core.lock:
+            callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+        for caller in filter(None, callers):
+            caller.interrupt()
+
+    def recall_all(self, now_ns: int) -> None:
+        """Threads hold nothing that they have not begun."""
+
+    # What others ask
+
+    def size(self) -> tuple[int, int]:
+        """Return how many workers there are, and how many of them are busy."""
+        workers = list(self._workers.values())
+        return len(workers), sum(1 for worker in workers if worker.tasks)
+
+    def let_all_go(self, now_ns: int, kill: bool) -> None:
+        """Let every thread end. Those at a task are abandoned; one that runs a coroutine ends as that is cancelled."""
+        self.interrupt()
+        with self._core.lock:
+            for worker in list(self._workers.values()):
+                if worker.tasks:
+                    self._abandoned.append(worker)
+                self._send_away(worker)
+            leaving = [thread for thread in self._leaving if thread.is_alive()]
+        for thread in leaving:
+            thread.join(_JOIN_S)
+
+    def gone(self) -> bool:
+        """Tell whether every thread has ended that can be waited for."""
+        return not self._workers
+
+    def unfinished(self) -> list[Task]:
+        """Return the tasks that workers have, and take them from their workers."""
+        with self._core.lock:
+            tasks = [task for worker in self._workers.values() for task in worker.tasks]
+            for task in tasks:
+                task.state = ENDED
+        return tasks
+
+    def stuck(self) -> tuple[Stuck, ...]:
+        """Return the threads that are at a task, with the lines that they are at."""
+        at_work = [worker for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+        lines = stacks(worker.thread.ident or 0 for worker in at_work)
+        name = self._core.options.name
+        return tuple(
+            Stuck(one.number, name, "thread", one.thread.name, False, lines.get(one.thread.ident or 0, ()))
+            for one in at_work
+        )
+
+    def threads(self) -> tuple[str, ...]:
+        """Return the names of the threads that could not be ended."""
+        return tuple(worker.thread.name for worker in self._abandoned)
+
+    def snapshot(self, now_ns: int) -> list[dict[str, Any]]:
+        """Return what each worker is at. May be called from any thread."""
+        return [
+            {**look(worker, now_ns), "restarts": self._restarts[worker.number]}
+            for worker in list(self._workers.values())
+        ]
+
+    def forked(self) -> None:
+        """In a forked child there are no threads of the parent."""

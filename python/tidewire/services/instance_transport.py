@@ -1,0 +1,244 @@
+"""The seam between clients and hosts: a request, and the way to one instance of a service.
+
+``local.py`` is the way within a process. A link adds ways of its own to the registry, and clients call through them as they are.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidewire.errors import ActorStopped, AskTimeout
+from tidewire.services import context
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending, Route
+    from tidewire.services.argument_streams import ArgumentStream
+    from tidewire.services.inbound_call import AnyRunning
+    from tidewire.services.info import ServiceInfo
+
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class Request:
+    """A call as it travels.
+
+    Attributes:
+        service: The service.
+        method: The method.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        deadline: When it ends at the latest, on the clock of ``time.monotonic()``; None for a stream without an end.
+        headers: What the caller adds to it.
+        priority: "urgent", "high", "normal" or "low".
+        node: The name of the node that calls.
+        user: On whose behalf; nested calls inherit it.
+        origin: From where it comes: "node", "private" (a node that joined) or "public" (over HTTP).
+        subject: The subject, if it is an event.
+        parent: The call in whose handler it was made, if it was made in one.
+        feeds: The generators among its arguments. They are closed when it is over.
+    """
+
+    __slots__ = (
+        "_trace",
+        "args",
+        "deadline",
+        "feeds",
+        "headers",
+        "kwargs",
+        "method",
+        "node",
+        "origin",
+        "parent",
+        "priority",
+        "service",
+        "subject",
+        "user",
+    )
+
+    def __init__(
+        self,
+        service: str,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        deadline: float | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        priority: str = "normal",
+        node: str = "",
+        user: str | None = None,
+        origin: str = "node",
+        subject: str | None = None,
+        parent: AnyRunning | None = None,
+        trace: str | None = None,
+    ) -> None:
+        self.service = service
+        self.method = method
+        self.args = args
+        self.kwargs = kwargs
+        self.deadline = deadline
+        self.headers = headers
+        self.priority = priority
+        self.node = node
+        self.user = user
+        self.origin = origin
+        self.subject = subject
+        self.parent = parent
+        self.feeds: list[ArgumentStream] = []
+        self._trace = trace
+
+    @property
+    def trace(self) -> str:
+        """The id that the call shares with the one it was made in. It is made when it is first asked for."""
+        if self._trace is None:
+            parent = self.parent
+            self._trace = f"{random.getrandbits(128):032x}" if parent is None else parent.request.trace
+        return self._trace
+
+    @property
+    def title(self) -> str:
+        """What errors call it."""
+        return f"{self.service}.{self.method}"
+
+    @property
+    def blocked_ms(self) -> int | None:
+        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not blocked. None within a process."""
+        return None if self.origin == "node" else 0
+
+    def left_s(self) -> float | None:
+        """Return how many seconds are left, or None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - monotonic())
+
+
+class Refused(ActorStopped):
+    """The instance has not taken the call, so that another may."""
+
+
+class Reply(Protocol):
+    """A call that was sent: awaited once, or waited for once."""
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Give the result, or raise the handler's error; whatever interrupts the wait cancels the handler."""
+        ...
+
+    def wait(self) -> Any:
+        """Do the same, and block this thread."""
+        ...
+
+    def cancel(self) -> object:
+        """Say that nobody will wait: the handler is cancelled."""
+        ...
+
+
+class Items(Protocol):
+    """A stream that was opened."""
+
+    async def take(self) -> Any:
+        """Give the next item, or raise StopAsyncIteration at the end, or the error that ended it."""
+        ...
+
+    def take_blocking(self) -> Any:
+        """Give the next item, and block this thread; raise ``channel.Ended`` at the end."""
+        ...
+
+    def close(self) -> object:
+        """Say that nobody takes items any more: the generator is closed. It never waits."""
+        ...
+
+    async def over(self) -> None:
+        """Take no more items, and wait until the generator has been closed."""
+        ...
+
+    def over_blocking(self) -> None:
+        """As ``over``, and block this thread."""
+        ...
+
+
+class InstanceTransport(Protocol):
+    """The way to one instance of a service."""
+
+    @property
+    def instance(self) -> str:
+        """The id of the instance."""
+        ...
+
+    @property
+    def info(self) -> ServiceInfo:
+        """What the instance serves."""
+        ...
+
+    def call(self, request: Request) -> Reply:
+        """Send a call.
+
+        Raises:
+            Refused: if the instance takes no more calls; nothing was sent. Awaiting the reply may raise it too.
+        """
+        ...
+
+    def stream(self, request: Request) -> Items:
+        """Open a stream.
+
+        Raises:
+            Refused: if the instance takes no more calls; nothing was sent.
+        """
+        ...
+
+
+class LinkPort(InstanceTransport, Protocol):
+    """The way to one instance in another process."""
+
+    @property
+    def over_link(self) -> bool:
+        """It says that it is one."""
+        ...
+
+    def route(self) -> Route | None:
+        """Return the way there for calls with nothing unusual; None if there is none."""
+        ...
+
+    def subject(self, method: str) -> str:
+        """Return what is called for a method."""
+        ...
+
+    def giving(self) -> Any:
+        """Return what is asked for what stands for functions and objects, in one call."""
+        ...
+
+    def send_request(self, request: Request, give: Any) -> Pending:
+        """Send a call; see ``InstanceTransport``."""
+        ...
+
+    def send(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float, priority: str, give: Any
+    ) -> Pending:
+        """Send a call without headers that no other call led to."""
+        ...
+
+
+def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | None) -> float | None:
+    """Return when a call ends at the latest: within its own time, and within what is left of the call it is made in.
+
+    Raises:
+        AskTimeout: if nothing is left, or nobody waits for the outer call any more.
+    """
+    own = None if timeout_s is None else monotonic() + timeout_s
+    if parent is None:
+        return own
+    if parent.cancelled:
+        raise AskTimeout(
+            f"{title}: not called: nobody waits for {parent.request.title} any more, which it is a part of"
+        )
+    outer = parent.request.deadline
+    if outer is None or (own is not None and own < outer):
+        return own
+    if outer <= monotonic():
+        raise AskTimeout(f"{title}: not called: the time of {parent.request.title}, which it is a part of, is over")
+    return outer
+
+
+def current() -> AnyRunning | None:
+    """Return the call in whose handler this code runs."""
+    return context.running.get()

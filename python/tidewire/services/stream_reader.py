@@ -1,0 +1,226 @@
+"""Streams of items as their callers read them: with ``async for``, or with ``for`` in a plain thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from tidewire._current import running_loop
+from tidewire._futures import is_shown_by_asyncio
+from tidewire.errors import InvalidArgument
+from tidewire.services.channel import Ended
+from tidewire.services.instance_transport import InstanceTransport, Items
+from tidewire.services.outbound_call import OutboundCall
+
+if TYPE_CHECKING:
+    from tidewire.services.argument_streams import ArgumentStream
+    from tidewire.services.attempts import Attempts
+    from tidewire.services.registry import Group
+
+_T = TypeVar("_T")
+
+
+class NotData:
+    """What a call gives refuses to be used as its result, and says what was forgotten: ``await``, ``async for`` or ``.sync``."""
+
+    __slots__ = ()
+    _sending: OutboundCall
+    _read_with = "await it"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(self._is_no_data())
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(name if name.startswith("_") else f"{name}: {self._is_no_data()}")
+
+    if not TYPE_CHECKING:
+        # For type checkers there is none of this.
+        __iter__ = __getitem__ = __contains__ = __len__ = _refuse
+
+        def __bool__(self) -> bool:
+            return is_shown_by_asyncio(2) or self._refuse()
+
+    def _is_no_data(self) -> str:
+        return (
+            f"{self._sending.title}: this is not its result, which comes later: {self._read_with}, or call it with .sync from a "
+            "plain function"
+        )
+
+
+class _Reading:
+    """A stream that is opened when its first item is asked for, and closed when nobody holds it any more."""
+
+    def __init__(self, sending: OutboundCall) -> None:
+        self._sending = sending
+        self._group: Group | None = None
+        self._port: InstanceTransport | None = None
+        self._items: Items | None = None
+        self._feeds: list[ArgumentStream] = []
+        self._done = False
+
+    def _opened(self) -> Items:
+        if self._items is not None:
+            return self._items
+        sending, attempts = self._sending, cast("Attempts | None", None)
+        if sending.options.policy.kind == "all":
+            raise InvalidArgument(f"{sending.title}: policy: 'all' is not allowed for a stream: read one instance")
+        group = sending.group()
+        request = sending.request(True, group.over_links)
+        self._feeds = request.feeds
+        while True:
+            port = attempts.choose(group, sending.options) if attempts else group.choose(sending.options)
+            try:
+                self._items = port.stream(request)
+            except BaseException as error:
+                attempts = attempts or sending.attempts(request.deadline)
+                if not attempts.goes_on(group, port, perf_counter(), error, idempotent=False):
+                    raise
+                continue
+            self._group, self._port = group, port
+            return self._items
+
+    def _made(self, item: Any) -> Any:
+        assert self._port is not None
+        return self._sending.made(self._port, item)
+
+    def _end(self) -> None:
+        self._done = True
+        if self._items is not None:
+            self._items.close()
+        if self._group is not None and self._port is not None:
+            self._group.ended(self._port.instance, None)
+            self._group = None
+        for one in self._feeds:
+            one.cancel()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_done", True):
+            self._end()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._sending.title}>"
+
+
+class Stream(_Reading, NotData, AsyncIterator[_T]):
+    """A call of a method that gives a stream: read it with ``async for``.
+
+    It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
+    ``async with``, when an ``async for`` that reads it is cancelled, or when nobody holds it any more. A single read that is
+    cancelled, as by ``asyncio.wait_for(anext(stream), 1.0)``, has read nothing, and does not end it.
+    """
+
+    _read_with = "read it with `async for`"
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        return _Loop(self)
+
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        return self._next(False)
+
+    async def _next(self, in_loop: bool) -> _T:
+        if self._done:
+            raise StopAsyncIteration
+        try:
+            if self._items is None:
+                await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
+            return self._made(await self._opened().take())  # type: ignore[no-any-return]
+        except (asyncio.CancelledError, GeneratorExit):
+            if in_loop:
+                self._end()
+            raise
+        except BaseException:
+            self._end()
+            for one in self._feeds:
+                await one.finish()
+            raise
+
+    async def aclose(self) -> None:
+        """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
+        self._done = True
+        for one in self._feeds:
+            one.cancel()
+        try:
+            if self._items is not None:
+                await self._items.over()
+        finally:
+            self._end()
+        for one in self._feeds:
+            await one.finish()
+
+    async def __aenter__(self) -> Stream[_T]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    if not TYPE_CHECKING:
+        # For type checkers there is none of this.
+        def __await__(self) -> Generator[Any, Any, Any]:
+            raise InvalidArgument(f"{self._sending.title} is a stream: read it with `async for`, rather than await it")
+            yield
+
+
+class _Loop(AsyncIterator[_T]):
+    """The reading of an ``async for``, which ends the stream if it is cancelled: nobody could go on with it."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream[_T]) -> None:
+        self._stream = stream
+
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        return self._stream._next(True)
+
+
+class BlockingStream(_Reading, Iterator[Any]):
+    """A stream that is read with ``for`` in a plain thread."""
+
+    def __iter__(self) -> BlockingStream:
+        return self
+
+    def __next__(self) -> Any:
+        if self._done:
+            raise StopIteration
+        refuse_loop(self._sending.title)
+        try:
+            if self._items is None:
+                self._sending.registry.find_again_blocking(self._sending.service, self._sending.timeout_s)
+            return self._made(self._opened().take_blocking())
+        except Ended:
+            self._end()
+            raise StopIteration from None
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Read no more, and wait until the generator was closed: its ``finally`` has run then."""
+        self._done = True
+        try:
+            if self._items is not None:
+                self._items.over_blocking()
+        finally:
+            self._end()
+
+    def __enter__(self) -> BlockingStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def refuse_loop(title: str) -> None:
+    """Refuse to block the thread of an event loop.
+
+    Raises:
+        InvalidArgument: if a loop runs on this thread.
+    """
+    if running_loop() is not None:
+        raise InvalidArgument(f"{title}: .sync would block this thread's event loop: await the same call without .sync")
