@@ -5,7 +5,7 @@ import type { Fields, Id } from "./frames.js";
 import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "./generated/errors.js";
 import { LINK_RESENDS, STREAM_CREDIT } from "./generated/limits.js";
 import { Queue } from "./queue.js";
-import type { Giving } from "./references.js";
+import type { ExportScope } from "./references.js";
 import type { Runtime } from "./runtime.js";
 import type { Session } from "./session.js";
 import { asyncDispose } from "./symbols.js";
@@ -17,7 +17,7 @@ import { writeValue } from "./values/writer.js";
 export interface CallSite {
 	readonly runtime: Runtime;
 	/** What a call gives by reference; undefined while the code for that is not loaded. */
-	giving(peer: number | undefined): Giving | undefined;
+	giving(peer: number | undefined): ExportScope | undefined;
 	/** Makes something of what came by reference. */
 	readonly take: Take;
 	/** Loads the code for values of rare kinds, and for what goes by reference. */
@@ -86,7 +86,7 @@ function send(
 }
 
 /** Where a call goes: what gives something back goes to its owner, who is looked for. */
-function addressOf(from: CallSite, plan: Plan, giving: Giving | undefined): string | Promise<string> {
+function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined): string | Promise<string> {
 	const owner = giving?.owner;
 	return owner === undefined || plan.service === undefined
 		? plan.subject()
@@ -94,7 +94,7 @@ function addressOf(from: CallSite, plan: Plan, giving: Giving | undefined): stri
 }
 
 /** Writes what a call sends. */
-function written(value: unknown, plan: Plan, giving: Giving | undefined): Uint8Array {
+function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
 	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
 }
 
@@ -143,7 +143,7 @@ class Once implements Caller {
 	private sent: Sent | undefined;
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
-	private giving: Giving | undefined;
+	private giving: ExportScope | undefined;
 
 	constructor(
 		private readonly from: CallSite,
@@ -284,7 +284,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 	private end: { readonly error: unknown } | undefined;
 	private taken = 0;
 	private isUnread = false;
-	private giving: Giving | undefined;
+	private giving: ExportScope | undefined;
 	private closed: (() => void)[] = [];
 
 	constructor(

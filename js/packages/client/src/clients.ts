@@ -80,7 +80,7 @@ export class Clients {
 
 	/** The hub's list of services. */
 	async directory(): Promise<Directory> {
-		const { Directory } = await import("./later.js");
+		const { Directory } = await import("./lazy_chunk.js");
 		this.list ??= new Directory(this.site);
 		return this.list;
 	}

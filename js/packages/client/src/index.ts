@@ -25,8 +25,7 @@ export type {
 } from "./discovery.js";
 export { TidewireError } from "./error.js";
 export * from "./generated/errors.js";
-export type { RemoteFunction, RemoteObject } from "./held.js";
-export type { ServiceStatistics } from "./hosting.js";
+export type { RemoteFunction, RemoteObject } from "./import_table.js";
 export type { MethodOptions } from "./methods.js";
 export type { Node } from "./node.js";
 export type { NodeEvents, NodeStatistics } from "./node_events.js";
@@ -38,6 +37,7 @@ export {
 	type Priority,
 } from "./options.js";
 export { Remote, remote } from "./remote.js";
+export type { ServiceStatistics } from "./service_instance.js";
 export type { ServeOptions, ServiceHandle } from "./serving.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";

@@ -6,13 +6,13 @@ import { type ConnectOptions, checkConnect } from "./connecting.js";
 import type { ServiceInfo } from "./discovery.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import type { Host } from "./hosting.js";
 import type { Incoming } from "./incoming.js";
 import type { Joined, LinkEvents } from "./link.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
 import { Presence } from "./presence.js";
 import { Runtime } from "./runtime.js";
+import type { Host } from "./service_instance.js";
 import type { ServeOptions, ServiceHandle } from "./serving.js";
 import type { Session } from "./session.js";
 import { randomName, type Shell } from "./shell.js";
@@ -111,7 +111,7 @@ export class Node {
 
 	/** What answers others: its code is loaded with the first service, subscription, or function that is given or taken. */
 	private async answering(): Promise<Incoming> {
-		const { Incoming } = await import("./later.js");
+		const { Incoming } = await import("./lazy_chunk.js");
 		if (this.incoming === undefined) {
 			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name);
 			this.incoming.references.joined(this.current?.node ?? 0);
@@ -292,7 +292,7 @@ export class Node {
 
 	/** The commands of the hub: long work that is started, followed, and found again by its id. */
 	async commands(): Promise<Commands> {
-		const { Clock, Commands } = await import("./later.js");
+		const { Clock, Commands } = await import("./lazy_chunk.js");
 		const { shell } = this.runtime;
 		return new Commands(this, new Clock(this.runtime), () => randomName(shell) + randomName(shell));
 	}
@@ -305,12 +305,12 @@ export class Node {
 	 * @throws NoResponders if the hub has no data folder; the reason of `signal`, when that aborts.
 	 */
 	async lease(name: string, options: LeaseOptions = {}): Promise<Lease> {
-		const { Clock, Lease } = await import("./later.js");
+		const { Clock, Lease } = await import("./lazy_chunk.js");
 		return Lease.acquire(this, new Clock(this.runtime), name, options);
 	}
 
 	private async stores(): Promise<Store> {
-		const { Home, Store } = await import("./later.js");
+		const { Home, Store } = await import("./lazy_chunk.js");
 		const { shell } = this.runtime;
 		this.store ??= new Store(new Home(this, () => shell.now()), () => randomName(shell));
 		return this.store;

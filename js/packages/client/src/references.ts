@@ -1,14 +1,14 @@
 /** Functions, objects and streams that travel by reference: given to others, or held of them. */
 import type { CallSite } from "./calls.js";
+import { type Entry, ExportTable } from "./export_table.js";
 import { InvalidArgument, RemoteGone } from "./generated/errors.js";
-import { type Entry, Given } from "./given.js";
-import { Held, type Holding, held } from "./held.js";
+import { held, type ImportEntry, ImportTable } from "./import_table.js";
 import { checked } from "./remote.js";
 import type { Runtime } from "./runtime.js";
 import type { Give, Stood } from "./values/writer.js";
 
 /** What one call gives. */
-export class Giving {
+export class ExportScope {
 	/** The name of the node whose own comes back to it, if anything does. */
 	owner: string | undefined;
 	/** Whether it gives what can't be given a second time. */
@@ -16,7 +16,7 @@ export class Giving {
 	private entries: Entry[] | undefined;
 
 	constructor(
-		private readonly given: Given,
+		private readonly given: ExportTable,
 		private readonly peer: number | undefined,
 	) {}
 
@@ -56,12 +56,12 @@ export class Giving {
 }
 
 export class References {
-	readonly given: Given;
-	private readonly held: Held;
+	readonly given: ExportTable;
+	private readonly held: ImportTable;
 
 	constructor(runtime: Runtime, site: CallSite, name: string) {
-		this.given = new Given(runtime, name);
-		this.held = new Held(runtime, site);
+		this.given = new ExportTable(runtime, name);
+		this.held = new ImportTable(runtime, site);
 	}
 
 	statistics(): { readonly given: number; readonly held: number } {
@@ -85,8 +85,8 @@ export class References {
 	}
 
 	/** For one call; to a node whose number is known, if it is. */
-	giving(peer: number | undefined): Giving {
-		return new Giving(this.given, peer);
+	giving(peer: number | undefined): ExportScope {
+		return new ExportScope(this.given, peer);
 	}
 
 	/** For the results of calls of one node. */
@@ -118,10 +118,10 @@ export class References {
 }
 
 /** What stands for something that goes back to its owner. */
-function back({ stands }: Holding): Stood {
+function back({ stands }: ImportEntry): Stood {
 	return { kind: "back", key: stands.key };
 }
 
-function notIts({ stands }: Holding): InvalidArgument {
+function notIts({ stands }: ImportEntry): InvalidArgument {
 	return new InvalidArgument(`${stands.title}: it is of node '${stands.name}', and can only be given back to that one`);
 }

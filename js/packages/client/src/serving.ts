@@ -2,9 +2,9 @@
 import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
-import type { Host, HostLimits, ServiceStatistics } from "./hosting.js";
 import type { Bound, MethodOptions } from "./methods.js";
 import { shown } from "./options.js";
+import type { Host, HostLimits, ServiceStatistics } from "./service_instance.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 

@@ -1,6 +1,5 @@
 /** One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time and the frames that come. */
 
-import { Answering } from "./answering.js";
 import { Assemblies, type Progress } from "./assembly.js";
 import type { TidewireError } from "./error.js";
 import { type Agreed, type Caller, type Outgoing, type Peer, type SessionEvents, told } from "./exchanges.js";
@@ -26,13 +25,14 @@ import {
 	WireError,
 } from "./generated/errors.js";
 import { LINK_CHUNK_BYTES, LINK_QUEUE_BYTES } from "./generated/limits.js";
+import { InboundCalls } from "./inbound_calls.js";
 import { inflate } from "./lz4.js";
 import { inLane, Outbox, type Parts } from "./outbox.js";
 import { Slots } from "./slots.js";
 import { decodeLenient } from "./text.js";
 import type { Timer, Timers } from "./timers.js";
 
-type Mine =
+type OutboundExchange =
 	| {
 			readonly is: "call";
 			readonly caller: Caller;
@@ -56,9 +56,9 @@ const PAYLOADS = new Set<number>([Kind.CALL, Kind.PUBLISH, Kind.REPLY, Kind.FAIL
 
 export class Session {
 	private readonly out: Outbox;
-	private readonly mine: Slots<Mine>;
+	private readonly mine: Slots<OutboundExchange>;
 	/** The calls of the other side. */
-	readonly theirs: Answering;
+	readonly theirs: InboundCalls;
 	private readonly parts: Assemblies;
 	private readonly peers = new Map<number, Peer>();
 	private readonly pongs = new Map<number, () => void>();
@@ -80,7 +80,7 @@ export class Session {
 		this.out = new Outbox(chunk, (slot) => this.mine.release(slot));
 		this.mine = new Slots(agreed.inFlight);
 		this.parts = new Assemblies(agreed.payloadBytes);
-		this.theirs = new Answering(agreed, timers, events, this.out, this.parts);
+		this.theirs = new InboundCalls(agreed, timers, events, this.out, this.parts);
 		this.heardAt = this.sentAt = now;
 		this.dueAt = this.nextAt;
 	}
@@ -147,7 +147,7 @@ export class Session {
 				`link_queue_bytes=${LINK_QUEUE_BYTES}: so much waits to be sent already: try again later`,
 			);
 		}
-		const mine: Mine = {
+		const mine: OutboundExchange = {
 			is: "call",
 			caller,
 			lane: call.lane,
@@ -281,7 +281,7 @@ export class Session {
 		}
 	}
 
-	private insert(mine: Mine): Id {
+	private insert(mine: OutboundExchange): Id {
 		if (this.ended) {
 			throw new LinkLost("the link to the hub is lost: try again once it is back");
 		}
@@ -411,7 +411,7 @@ export class Session {
 		}
 	}
 
-	private endMine(id: Id, mine: Mine & { is: "call" }): void {
+	private endMine(id: Id, mine: OutboundExchange & { is: "call" }): void {
 		this.timers.cancel(mine.timer);
 		this.mine.remove(id);
 		this.parts.forget(id, true);

@@ -9,7 +9,7 @@ import { readInstances } from "../src/discovery.js";
 import { TidewireError } from "../src/error.js";
 import { fieldBytes, Kind, readFrames, readHead, writeFrame } from "../src/frames.js";
 import { WireError } from "../src/generated/errors.js";
-import "../src/later.js";
+import "../src/lazy_chunk.js";
 import { inflate } from "../src/lz4.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { type Frame, type Head, type Id, NAMES, readFrames, readHead, writeFrame } from "../src/frames.js";
 import { WireError } from "../src/generated/errors.js";
-import "../src/later.js";
+import "../src/lazy_chunk.js";
 import { inflate } from "../src/lz4.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";

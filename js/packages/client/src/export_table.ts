@@ -27,7 +27,7 @@ export interface Entry {
 	timer: Timer | undefined;
 }
 
-export class Given {
+export class ExportTable {
 	private readonly entries = new Map<string, Entry>();
 	/** The number of this node's link. */
 	number = 0;

@@ -14,7 +14,7 @@ import { tuple } from "./values/kinds.js";
 const TELL_MS = 30_000;
 
 /** Something that this node holds of another one. */
-export interface Holding {
+export interface ImportEntry {
 	readonly stands: Stands;
 	count: number;
 	isGone: boolean;
@@ -39,8 +39,8 @@ class RemoteThing {}
 
 const HELD: unique symbol = Symbol("held");
 
-export class Held {
-	private readonly holdings = new Map<string, Holding>();
+export class ImportTable {
+	private readonly holdings = new Map<string, ImportEntry>();
 	private claims = new Map<number, string[]>();
 	private releases = new Map<number, Map<string, number>>();
 	private isPlanned = false;
@@ -91,10 +91,10 @@ export class Held {
 	}
 
 	private hold(stands: Stands): object {
-		const shared: { holding?: Holding } = {};
-		const holdingOf = (): Holding => shared.holding as Holding;
+		const shared: { holding?: ImportEntry } = {};
+		const holdingOf = (): ImportEntry => shared.holding as ImportEntry;
 		const proxy = this.proxy(stands, holdingOf);
-		const holding: Holding = {
+		const holding: ImportEntry = {
 			stands,
 			count: 1,
 			isGone: false,
@@ -110,7 +110,7 @@ export class Held {
 		return proxy;
 	}
 
-	private proxy(stands: Stands, holdingOf: () => Holding): object {
+	private proxy(stands: Stands, holdingOf: () => ImportEntry): object {
 		const dispose = (): void => this.letGo(holdingOf());
 		const common = {
 			dispose,
@@ -131,7 +131,7 @@ export class Held {
 		return Object.assign(new RemoteThing(), Object.fromEntries(methods), common);
 	}
 
-	private method(holdingOf: () => Holding, name: string): (...args: unknown[]) => Invocation {
+	private method(holdingOf: () => ImportEntry, name: string): (...args: unknown[]) => Invocation {
 		return (...args) => {
 			const plan = (): Plan => this.plan(holdingOf(), name);
 			const [positional, byName] = splitArguments(args);
@@ -143,7 +143,7 @@ export class Held {
 		};
 	}
 
-	private plan(holding: Holding, name: string): Plan {
+	private plan(holding: ImportEntry, name: string): Plan {
 		const { node, key, title, kind, methods } = holding.stands;
 		if (holding.isGone) {
 			throw new RemoteGone(`${title}: it was let go, or its node or this one has lost its link: ask for it again`);
@@ -168,7 +168,7 @@ export class Held {
 		};
 	}
 
-	private letGo(holding: Holding): void {
+	private letGo(holding: ImportEntry): void {
 		const { key, node } = holding.stands;
 		if (this.holdings.get(key) === holding) {
 			this.holdings.delete(key);
@@ -225,8 +225,8 @@ export class Held {
 }
 
 /** What a value is held as; undefined if it is of this node. */
-export function held(value: unknown): Holding | undefined {
+export function held(value: unknown): ImportEntry | undefined {
 	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
-	const of = isProxy ? (value as { [HELD]?: () => Holding })[HELD] : undefined;
+	const of = isProxy ? (value as { [HELD]?: () => ImportEntry })[HELD] : undefined;
 	return of?.();
 }

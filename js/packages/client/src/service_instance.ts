@@ -56,7 +56,7 @@ export interface HostLimits {
 }
 
 /** So many run; others wait in the order of their lanes, up to a limit. */
-class Room {
+class ConcurrencyLimits {
 	readonly inside = new Set<Running>();
 	private readonly lanes = Array.from({ length: LANES }, () => new Set<Running>());
 
@@ -107,7 +107,7 @@ class Room {
 
 /** Handlers that run at the same time: calls and streams each have their own room. */
 export class Host {
-	private readonly rooms: readonly [calls: Room, streams: Room];
+	private readonly rooms: readonly [calls: ConcurrencyLimits, streams: ConcurrencyLimits];
 	private isClosed = false;
 	private counts = { calls: 0, errors: 0, cancelled: 0 };
 	private whenIdle: (() => void)[] = [];
@@ -118,7 +118,7 @@ export class Host {
 		limits: HostLimits = {},
 	) {
 		const { concurrency = SERVICE_CONCURRENCY, streams = SERVICE_STREAMS, waiting = SERVICE_WAITING } = limits;
-		this.rooms = [new Room(concurrency, waiting), new Room(streams, waiting)];
+		this.rooms = [new ConcurrencyLimits(concurrency, waiting), new ConcurrencyLimits(streams, waiting)];
 		this.waitingMax = waiting;
 	}
 

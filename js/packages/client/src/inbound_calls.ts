@@ -9,7 +9,7 @@ import { inLane, type Outbox } from "./outbox.js";
 import { encode } from "./text.js";
 import type { Timer, Timers } from "./timers.js";
 
-interface Theirs {
+interface InboundExchange {
 	readonly generation: number;
 	readonly lane: number;
 	/** The number of the node that called. */
@@ -28,10 +28,10 @@ const NODE_STOPPED = 13;
 const LIMIT_EXCEEDED = 14;
 const PAYLOAD_TOO_LARGE = 18;
 
-export class Answering {
+export class InboundCalls {
 	/** Whether no new calls are taken. */
 	isLeaving = false;
-	private readonly calls = new Map<number, Theirs>();
+	private readonly calls = new Map<number, InboundExchange>();
 
 	constructor(
 		private readonly agreed: Agreed,
@@ -220,23 +220,23 @@ export class Answering {
 		this.calls.clear();
 	}
 
-	private of(id: Id): Theirs | undefined {
+	private of(id: Id): InboundExchange | undefined {
 		const theirs = this.calls.get(id.slot);
 		return theirs?.generation === id.generation ? theirs : undefined;
 	}
 
-	private open(id: Id): Theirs | undefined {
+	private open(id: Id): InboundExchange | undefined {
 		const theirs = this.of(id);
 		return theirs?.isOpen ? theirs : undefined;
 	}
 
-	private end(id: Id, theirs: Theirs): void {
+	private end(id: Id, theirs: InboundExchange): void {
 		this.timers.cancel(theirs.timer);
 		this.calls.delete(id.slot);
 		this.parts.forget(id, false);
 	}
 
-	private alive(id: Id, theirs: Theirs, every: number, now: number): void {
+	private alive(id: Id, theirs: InboundExchange, every: number, now: number): void {
 		theirs.timer = this.timers.add(now + every, (at) => this.alive(id, theirs, every, at));
 		if (this.out.bytes <= LINK_QUEUE_BYTES) {
 			this.out.send(Kind.ALIVE, inLane(theirs.lane, true), id, { blockedMs: 0 });
