@@ -304,7 +304,7 @@ impl<M: Send + 'static> ActorRun<M> {
             return self.rest_unless_resumed(cell);
         }
         let children: Vec<Arc<dyn AnyCell>> = cell.with_aside(|aside| {
-            aside.barren = true;
+            aside.refuses_children = true;
             aside.children.values().cloned().collect()
         });
         if !children.is_empty() {

@@ -91,7 +91,7 @@ pub(crate) struct ColdState<M> {
     /// Nobody waits for that any more.
     pub hurries: bool,
     /// Its children are being stopped: it takes no more.
-    pub barren: bool,
+    pub refuses_children: bool,
     pub timings: Timings,
     pub failed: u64,
     /// Messages that were taken and became dead letters.
@@ -116,7 +116,7 @@ impl<M> Default for ColdState<M> {
             report: None,
             ends_with: None,
             hurries: false,
-            barren: false,
+            refuses_children: false,
             timings: Timings::default(),
             failed: 0,
             dead: 0,
@@ -200,11 +200,11 @@ impl<M: Send + 'static> ActorCell<M> {
                 if wake {
                     self.schedule();
                 }
-                self.bury(old, DeadReason::Dropped, None);
+                self.dead_letter(old, DeadReason::Dropped, None);
                 Ok(Sent::Accepted)
             }
             PushOutcome::Dropped(envelope) => {
-                self.bury(envelope, DeadReason::Dropped, None);
+                self.dead_letter(envelope, DeadReason::Dropped, None);
                 Ok(Sent::Dropped)
             }
             PushOutcome::Full(envelope) => {
@@ -513,7 +513,7 @@ impl<M: Send + 'static> Runnable for ActorCell<M> {
         &self.dispatcher
     }
 
-    fn forsake(self: Arc<Self>) {
+    fn discard(self: Arc<Self>) {
         // Whoever has put it in line runs it no more, or is about to let go of it.
         let mut work = self.work.lock();
         if self.inbox.lock().intake == AcceptState::Closed {

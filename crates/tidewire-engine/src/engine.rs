@@ -241,7 +241,7 @@ impl Inner {
         *shut = Some(report.clone());
         drop(shut);
         // Whoever is let go of may shut the engine down itself.
-        self.pools.iter().for_each(|pool| pool.forsake());
+        self.pools.iter().for_each(|pool| pool.discard());
         report
     }
 }

@@ -48,9 +48,9 @@ pub(crate) struct ReadOwner {
     /// Somebody else reads now than before.
     pub changed: Notify,
     /// Who waits for this link elsewhere than on the loop that reads.
-    elsewhere: AtomicUsize,
+    off_loop_waiters: AtomicUsize,
     /// Whether somebody has, since the last look.
-    was_elsewhere: AtomicBool,
+    was_off_loop: AtomicBool,
     /// Whether there is a [`Reader`].
     offered: AtomicBool,
     /// What was read and is no frame yet; None once the link has ended. Held while what was read is handed on, which keeps the order.
@@ -77,8 +77,8 @@ impl ReadOwner {
         Arc::new(Self {
             reader: AtomicUsize::new(0),
             changed: Notify::new(),
-            elsewhere: AtomicUsize::new(0),
-            was_elsewhere: AtomicBool::new(false),
+            off_loop_waiters: AtomicUsize::new(0),
+            was_off_loop: AtomicBool::new(false),
             offered: AtomicBool::new(false),
             reading: Mutex::new(Some(reading)),
             fault: Mutex::new(None),
@@ -129,9 +129,9 @@ impl ReadOwner {
     }
 
     /// Somebody waits elsewhere from now on: the thread of the links reads.
-    pub fn elsewhere(self: &Arc<Self>) -> OffLoopWaiter {
-        self.elsewhere.fetch_add(1, Ordering::SeqCst);
-        self.was_elsewhere.store(true, Ordering::Release);
+    pub fn wait_off_loop(self: &Arc<Self>) -> OffLoopWaiter {
+        self.off_loop_waiters.fetch_add(1, Ordering::SeqCst);
+        self.was_off_loop.store(true, Ordering::Release);
         self.give_back();
         OffLoopWaiter(Arc::clone(self))
     }
@@ -139,7 +139,7 @@ impl ReadOwner {
     /// Offers the reading, unless a loop has it, or somebody has waited elsewhere since the last time.
     pub fn offer(of: Arc<dyn SharedSocket>, plain: &RawStream, offer: impl FnOnce(Reader)) {
         let turn = Arc::clone(of.turn());
-        if turn.was_elsewhere.swap(turn.elsewhere.load(Ordering::Acquire) > 0, Ordering::AcqRel)
+        if turn.was_off_loop.swap(turn.off_loop_waiters.load(Ordering::Acquire) > 0, Ordering::AcqRel)
             || turn.offered.swap(true, Ordering::AcqRel)
         {
             return;
@@ -158,7 +158,7 @@ impl Reader {
         let turn = self.of.turn();
         turn.reader.store(self.number, Ordering::SeqCst);
         // Whoever comes to wait after this look takes the reading back.
-        let mine = turn.elsewhere.load(Ordering::SeqCst) == 0;
+        let mine = turn.off_loop_waiters.load(Ordering::SeqCst) == 0;
         if mine {
             turn.changed.notify_one()
         } else {
@@ -213,6 +213,6 @@ impl Drop for Reader {
 
 impl Drop for OffLoopWaiter {
     fn drop(&mut self) {
-        self.0.elsewhere.fetch_sub(1, Ordering::AcqRel);
+        self.0.off_loop_waiters.fetch_sub(1, Ordering::AcqRel);
     }
 }

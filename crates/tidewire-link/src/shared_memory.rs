@@ -21,7 +21,7 @@ use tidewire_proto::wire::Place;
 use tidewire_sync::{Mutex, PerProcess};
 
 use crate::clock::now_us;
-use crate::yield_core::{PART_BYTES, make_way};
+use crate::yield_core::{PART_BYTES, yield_core};
 
 /// The name of such a file, for those who list the open files of a process.
 const NAME: &str = "tidewire";
@@ -147,7 +147,7 @@ impl SharedArena {
             at += bytes as u64;
             slices.clear();
             if done < total {
-                make_way();
+                yield_core();
             }
         }
         Ok(())

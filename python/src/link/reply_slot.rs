@@ -126,8 +126,8 @@ impl Future for PendingReply {
                 None => {
                     state.1 = Some(context.waker().clone());
                     drop(state);
-                    if self.elsewhere.is_none() {
-                        self.elsewhere = self.link.elsewhere(blocks());
+                    if self.off_loop_waiters.is_none() {
+                        self.elsewhere = self.link.wait_off_loop(blocks());
                     }
                     if self.watch.is_none()
                         && let Some((at, engine)) = self.deadline.take()

@@ -224,7 +224,7 @@ impl Future for Over {
             state.waits(&mut this.number, context.waker());
         }
         if this.elsewhere.is_none() {
-            this.elsewhere = this.link.elsewhere(blocks());
+            this.elsewhere = this.link.wait_off_loop(blocks());
         }
         Poll::Pending
     }
@@ -262,7 +262,7 @@ impl Future for Next {
                     state.waits(&mut this.number, context.waker());
                     drop(state);
                     if this.elsewhere.is_none() {
-                        this.elsewhere = this.link.elsewhere(blocks());
+                        this.elsewhere = this.link.wait_off_loop(blocks());
                     }
                     return Poll::Pending;
                 }

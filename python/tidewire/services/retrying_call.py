@@ -162,4 +162,4 @@ class RetryingCall(OutboundCall):
                     raise
 
 
-__all__ = ["RetryingCall", "LinkCall"]
+__all__ = ["LinkCall", "RetryingCall"]

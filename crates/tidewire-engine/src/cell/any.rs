@@ -98,7 +98,7 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
         };
         self.owe_letters(in_hand);
         for envelope in left {
-            guarded(|| self.bury(envelope, DeadReason::Abandoned, None));
+            guarded(|| self.dead_letter(envelope, DeadReason::Abandoned, None));
         }
         let children = self.with_aside(|aside| std::mem::take(&mut aside.children));
         for child in children.into_values() {
@@ -129,7 +129,7 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
 
     fn adopt(&self, child: Arc<dyn AnyCell>) -> bool {
         self.with_aside(|aside| {
-            let open = aside.report.is_none() && !aside.barren;
+            let open = aside.report.is_none() && !aside.refuses_children;
             if open {
                 aside.children.insert(child.id(), child);
             }

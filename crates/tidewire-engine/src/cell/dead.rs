@@ -58,7 +58,7 @@ impl<M: Send + 'static> ActorCell<M> {
 
     /// Dead-letters a message that a publish or a timer could not deliver.
     pub(crate) fn bury_refused(&self, envelope: Envelope<M>, reason: DeadReason) {
-        self.bury(envelope, reason, None);
+        self.dead_letter(envelope, reason, None);
     }
 
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
@@ -69,7 +69,7 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    pub(crate) fn bury(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
+    pub(crate) fn dead_letter(&self, envelope: Envelope<M>, reason: DeadReason, error: Option<&str>) {
         let (message, meta) = envelope.split();
         if message.is_some() {
             self.record(message, reason, error, None);

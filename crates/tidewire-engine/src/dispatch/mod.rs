@@ -25,7 +25,7 @@ pub(crate) trait Run: Send + Sync {
     /// Where it runs.
     fn dispatcher(&self) -> &Arc<Dispatcher>;
     /// Lets go of what an actor holds that was abandoned and that no thread will run again.
-    fn forsake(self: Arc<Self>);
+    fn discard(self: Arc<Self>);
 }
 
 /// A ready actor, on its way through run queues.

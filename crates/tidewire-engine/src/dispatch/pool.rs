@@ -325,10 +325,10 @@ impl Pool {
 
     /// What still waits in line at the end has no thread to run it. An actor that was abandoned there is let go of: its future may
     /// hold the actor itself, and with it whatever else it holds, for ever. It runs code of the user's, and takes as long as that.
-    pub fn forsake(&self) {
+    pub fn discard(&self) {
         loop {
             match self.injector.steal() {
-                Steal::Success(task) => _ = guarded(|| task.forsake()),
+                Steal::Success(task) => _ = guarded(|| task.discard()),
                 Steal::Retry => {}
                 Steal::Empty => return,
             }

@@ -199,7 +199,7 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<WorkerState>, line: Line<Task>) {
         pool.give_back(&seat.line);
     }
     if pool.ending() {
-        pool.forsake();
+        pool.discard();
     }
     pool.sign_off(&post);
 }
@@ -228,7 +228,7 @@ fn rest(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
     post.resting.store(true, Ordering::Relaxed);
     (pool.options.hooks.idle)(&mut || {
         if !spin(pool, post) {
-            rest = doze(pool, post);
+            rest = park(pool, post);
         }
     });
     post.resting.store(false, Ordering::Relaxed);
@@ -263,7 +263,7 @@ fn spin(pool: &Pool, post: &WorkerState) -> bool {
 /// How many quiet looks in a row end a watch.
 const QUIET_LOOKS: u32 = 8;
 
-fn doze(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
+fn park(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
     pool.sleepers.announce(&post.bed);
     if pool.available(post) || pool.ending() {
         pool.sleepers.retract(&post.bed);

@@ -143,7 +143,7 @@ impl Shared {
     pub(super) fn attached(self: &Arc<Self>, at: LinkId, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
         self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
         let others = self.feeds().len() > 1;
-        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.elsewhere());
+        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.wait_off_loop());
         LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others }
     }
 

@@ -35,7 +35,7 @@ impl Shared {
             at
         };
         // While there are others, the loop that may read for the guest does not.
-        let beside_guest = self.guest_turn().map(|turn| turn.elsewhere());
+        let beside_guest = self.guest_turn().map(|turn| turn.wait_off_loop());
         let Ok(peer) = self.peer_of(socket) else { return self.gone(at) };
         let peer = Arc::new(peer);
         self.keep(at, Arc::clone(&peer));

@@ -21,10 +21,10 @@ impl Link {
     /// calls that this node makes are nothing to wait for. False if the time is up before that; a link that is lost has nothing left.
     /// Polled by whichever thread, it is done on that of the links. Dropping it gives up waiting.
     pub fn drained(&self, runtime: &Runtime, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
-        let (shared, elsewhere) = (Arc::clone(&self.shared), self.elsewhere(true));
+        let (shared, off_loop) = (Arc::clone(&self.shared), self.wait_off_loop(true));
         within(runtime, most, async move {
             // The loop that reads may be the one that waits.
-            let _elsewhere = elsewhere;
+            let _off_loop = off_loop;
             shared.flush();
             shared.idle.until(|| shared.is_drained()).await;
         })

@@ -65,11 +65,11 @@ impl Shared {
             (state.epoch, next)
         };
         let (Some(PendingSharedPayload { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
-        let laid = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
-        self.laid.fetch_add(u64::from(laid.is_some()), Ordering::Relaxed);
+        let shared = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
+        self.laid.fetch_add(u64::from(shared.is_some()), Ordering::Relaxed);
         // What it was made of is let go now, if it lies there.
         drop(payload);
-        self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, laid));
+        self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, shared));
     }
 
     fn read_next_placed(self: &Arc<Self>, way: &Connection) {

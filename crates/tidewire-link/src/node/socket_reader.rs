@@ -71,12 +71,12 @@ impl Link {
 
     /// To be held while something of this link is waited for on this thread: if it is `blocking`, or not that of the loop or the
     /// runtime which may read the socket, the thread of the links has to read.
-    pub fn elsewhere(&self, blocking: bool) -> Option<OffLoopWaiter> {
+    pub fn wait_off_loop(&self, blocking: bool) -> Option<OffLoopWaiter> {
         if !blocking && self.shared.home.is_here() {
             return None;
         }
         let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn())?;
-        Some(turn.elsewhere())
+        Some(turn.wait_off_loop())
     }
 }
 

@@ -203,16 +203,16 @@ fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read
     assert!(reader.begin());
     let (answers, answered) = Answers::new();
     let head = CallHead { deadline_ms: 30_000, subject: "svc.there", ..CallHead::default() };
-    let elsewhere = host.link.elsewhere(true).expect("this thread blocks");
+    let off_loop = host.link.wait_off_loop(true).expect("this thread blocks");
     host.link
         .call(&head, Flags::NORMAL, Sending::Short(b"hi"), answers as Arc<dyn ReplyWaiter>)
         .expect("there is room");
     host.link.flush();
     assert_eq!(next(&answered), Answer::Reply(b"hi".to_vec()));
     assert!(!reader.begin());
-    drop(elsewhere);
+    drop(off_loop);
     assert!(reader.begin());
-    assert!(host.link.elsewhere(false).is_none(), "the loop of this thread reads");
+    assert!(host.link.wait_off_loop(false).is_none(), "the loop of this thread reads");
 }
 
 #[test]

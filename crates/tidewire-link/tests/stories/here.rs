@@ -259,9 +259,9 @@ fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
         let scene = scene(runtime(), PLACES[0], NEVER_MS);
         let node = &scene.node;
         scene.runtime.block_on(async {
-            let elsewhere = node.link.elsewhere(true).expect("this thread blocks");
+            let off_loop = node.link.wait_off_loop(true).expect("this thread blocks");
             ask_blocking(node, b"blocking");
-            drop(elsewhere);
+            drop(off_loop);
             ask(&node.link, b"awaiting").await;
         });
     }
@@ -270,7 +270,7 @@ fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
 #[test]
 fn whoever_waits_outside_of_a_runtime_that_stands_still_is_answered() {
     let scene = scene(one_thread(), PLACES[0], NEVER_MS);
-    let _elsewhere = scene.node.link.elsewhere(false).expect("this is no task of the runtime");
+    let _off_loop = scene.node.link.wait_off_loop(false).expect("this is no task of the runtime");
     ask_blocking(&scene.node, b"hi");
 }
 
@@ -283,7 +283,7 @@ fn plain_threads_and_tasks_wait_at_once_and_none_is_left_behind() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for number in 0..200_u32 {
-                    let _elsewhere = node.link.elsewhere(true).expect("this thread blocks");
+                    let _off_loop = node.link.wait_off_loop(true).expect("this thread blocks");
                     let payload = number.to_le_bytes();
                     ask_blocking(node, &payload);
                 }
@@ -297,10 +297,10 @@ fn plain_threads_and_tasks_wait_at_once_and_none_is_left_behind() {
 fn tasks_are_at_home_and_threads_are_elsewhere() {
     let scene = scene(threads(), PLACES[0], NEVER_MS);
     let link = scene.node.link.clone();
-    assert!(link.elsewhere(false).is_some(), "this is no task of the runtime");
+    assert!(link.wait_off_loop(false).is_some(), "this is no task of the runtime");
     let other = one_thread();
-    assert!(other.block_on(async { link.elsewhere(false).is_some() }), "this is another runtime");
-    let task = scene.runtime.spawn(async move { link.elsewhere(false).is_none() });
+    assert!(other.block_on(async { link.wait_off_loop(false).is_some() }), "this is another runtime");
+    let task = scene.runtime.spawn(async move { link.wait_off_loop(false).is_none() });
     assert!(scene.runtime.block_on(task).expect("it does not panic"), "this is the runtime that reads");
 }
 

@@ -109,7 +109,7 @@ fn whoever_waits_elsewhere_is_answered_though_the_loop_does_not_read() {
     assert!(reader.begin());
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _elsewhere = scene.node.link.elsewhere(false).expect("the loop of another thread reads");
+            let _off_loop = scene.node.link.wait_off_loop(false).expect("the loop of another thread reads");
             assert_eq!(scene.node.ask("svc.echo", b"hi"), Answer::Reply(b"hi".to_vec()));
         });
     });
@@ -120,11 +120,11 @@ fn whoever_waits_elsewhere_is_answered_though_the_loop_does_not_read() {
 fn a_loop_gets_no_turn_while_somebody_waits_elsewhere() {
     let scene = scene("tide://127.0.0.1:0", 60_000);
     let reader = next(&scene.readers);
-    let elsewhere = scene.node.link.elsewhere(true).expect("this thread blocks");
+    let off_loop = scene.node.link.wait_off_loop(true).expect("this thread blocks");
     assert!(!reader.begin());
-    drop(elsewhere);
+    drop(off_loop);
     assert!(reader.begin());
-    assert!(scene.node.link.elsewhere(false).is_none(), "the loop of this thread reads");
+    assert!(scene.node.link.wait_off_loop(false).is_none(), "the loop of this thread reads");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn the_loop_is_offered_the_reading_again_once_nobody_waits_elsewhere() {
     let scene = scene("tide://127.0.0.1:0", HEARTBEAT_MS);
     let reader = next(&scene.readers);
     assert!(reader.begin());
-    drop(scene.node.link.elsewhere(true));
+    drop(scene.node.link.wait_off_loop(true));
     assert!(!reader.read());
     drop(reader);
     let again = next(&scene.readers);
@@ -168,7 +168,7 @@ fn the_loop_finds_out_that_the_hub_has_gone_and_reads_the_next_connection() {
     drop(reader);
     let again = next(&scene.readers);
     assert!(again.begin() && again.read());
-    assert!(scene.node.link.elsewhere(false).is_none(), "the loop of this thread reads");
+    assert!(scene.node.link.wait_off_loop(false).is_none(), "the loop of this thread reads");
 }
 
 #[test]
@@ -286,5 +286,5 @@ fn links_to_a_hub_of_the_same_process_have_no_socket_to_read() {
     let link = Link::join_local(&place.hub, Greeting::new("here")).expect("there is a place");
     let readers = offers(&link);
     assert!(readers.try_recv().is_err());
-    assert!(link.elsewhere(true).is_none());
+    assert!(link.wait_off_loop(true).is_none());
 }

@@ -42,7 +42,7 @@ pub(super) struct Transfer {
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
     /// It lies in shared memory, and its receiver has not asked for it in chunks.
-    pub(super) laid: bool,
+    pub(super) shared: bool,
     /// It is to be laid there before anything of it is sent.
     laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
@@ -148,7 +148,7 @@ impl Lane {
         &mut self,
         id: u64,
         answer: bool,
-        laid: Option<SharedPayload>,
+        shared: Option<SharedPayload>,
         window: usize,
         tally: &mut WriteCounts,
     ) {
@@ -159,16 +159,16 @@ impl Lane {
             return;
         };
         tally.took(first.len());
-        if let Some(laid) = &laid {
-            wire::set_place(&mut first, &laid.place);
+        if let Some(shared) = &shared {
+            wire::set_place(&mut first, &shared.place);
         }
         tally.add(first.len());
         self.frames.copy(&first);
         let begins = self.queued();
         let transfer = &mut self.transfers[at];
         transfer.begins = begins;
-        match laid {
-            Some(laid) => (transfer.payload, transfer.laid) = (Arc::from(laid.payload), true),
+        match shared {
+            Some(shared) => (transfer.payload, transfer.shared) = (Arc::from(shared.payload), true),
             None => transfer.window = window,
         }
     }
@@ -194,7 +194,7 @@ impl Lane {
     }
 
     pub(super) fn taken(&mut self, id: u64, answer: bool, tally: &mut WriteCounts) {
-        let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.laid;
+        let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.shared;
         let Some(at) = self.transfers.iter().position(is) else { return };
         if let Some(transfer) = self.transfers.remove(at) {
             tally.bytes -= transfer.left();
@@ -292,7 +292,7 @@ impl Lane {
 impl Transfer {
     pub(super) fn new(kind: Kind, id: u64, flags: Flags, payload: Payload, window: usize, called: u32) -> Self {
         let (payload, after, laying) = (Arc::from(payload), VecDeque::new(), SharedWriteState::No);
-        Self { kind, id, flags, called, payload, at: 0, window, laid: false, laying, begins: 0, after, behind: 0 }
+        Self { kind, id, flags, called, payload, at: 0, window, shared: false, laying, begins: 0, after, behind: 0 }
     }
 
     /// One that is to be laid in shared memory.

@@ -425,10 +425,10 @@ impl Outbox {
     }
 
     /// A payload was laid in shared memory; or was not, and is cut.
-    pub fn lay(&mut self, id: u64, answer: bool, laid: Option<SharedPayload>) {
+    pub fn lay(&mut self, id: u64, answer: bool, shared: Option<SharedPayload>) {
         let window = self.window;
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
-            lane.lay(id, answer, laid, window, &mut self.tally);
+            lane.lay(id, answer, shared, window, &mut self.tally);
         }
     }
 
@@ -456,7 +456,7 @@ impl Outbox {
     pub fn window(&mut self, id: u64, answer: bool, bytes: u32) {
         if let Some(transfer) = self.lanes.iter_mut().find_map(|lane| lane.transfer(id, answer)) {
             transfer.window = transfer.window.saturating_add(bytes as usize);
-            transfer.laid = false;
+            transfer.shared = false;
         }
     }
 
