@@ -136,7 +136,7 @@ impl Link {
             taking: self.taking.clone(),
             deadline,
             watch: None,
-            elsewhere: None,
+            off_loop: None,
         }
     }
 
@@ -369,7 +369,7 @@ impl Link {
             taking: self.taking.clone(),
             deadline: None,
             watch: None,
-            elsewhere: None,
+            off_loop: None,
         };
         let pending = Pending::new("subscribe", None, Box::pin(asking));
         Ok((LinkSubscription { inner: Mutex::new(Some(PerProcessOwned::new(inner))), open }, pending))

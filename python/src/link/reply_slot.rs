@@ -40,8 +40,8 @@ pub struct PendingReply {
     pub taking: ReferenceReader,
     pub deadline: Option<(Instant, tidewire_engine::EngineHandle)>,
     pub watch: Option<Watch>,
-    /// Held while it is waited for elsewhere than on the loop that reads the socket.
-    pub elsewhere: Option<OffLoopWaiter>,
+    /// Present while a thread other than the reading event loop waits for this reply.
+    pub off_loop: Option<OffLoopWaiter>,
 }
 
 impl ReplySlot {
@@ -126,8 +126,8 @@ impl Future for PendingReply {
                 None => {
                     state.1 = Some(context.waker().clone());
                     drop(state);
-                    if self.off_loop_waiters.is_none() {
-                        self.elsewhere = self.link.wait_off_loop(blocks());
+                    if self.off_loop.is_none() {
+                        self.off_loop = self.link.wait_off_loop(blocks());
                     }
                     if self.watch.is_none()
                         && let Some((at, engine)) = self.deadline.take()

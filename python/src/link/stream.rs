@@ -139,7 +139,7 @@ impl RemoteStream {
             taking: self.taking.clone(),
             credit: self.credit,
             number: 0,
-            elsewhere: None,
+            off_loop: None,
         };
         Ok(Pending::new("item", None, Box::pin(next)))
     }
@@ -152,7 +152,7 @@ impl RemoteStream {
         if let Some(key) = left {
             crate::attach::detach(py, || self.link.want(key, 0));
         }
-        let over = Over { place: Arc::clone(&self.place), link: Link::clone(&self.link), number: 0, elsewhere: None };
+        let over = Over { place: Arc::clone(&self.place), link: Link::clone(&self.link), number: 0, off_loop: None };
         Ok(Pending::new("end of a stream", None, Box::pin(over)))
     }
 
@@ -187,7 +187,7 @@ struct Next {
     taking: ReferenceReader,
     credit: u32,
     number: u64,
-    elsewhere: Option<OffLoopWaiter>,
+    off_loop: Option<OffLoopWaiter>,
 }
 
 impl Drop for Next {
@@ -201,7 +201,7 @@ struct Over {
     place: Arc<ItemBuffer>,
     link: Link,
     number: u64,
-    elsewhere: Option<OffLoopWaiter>,
+    off_loop: Option<OffLoopWaiter>,
 }
 
 impl Drop for Over {
@@ -223,8 +223,8 @@ impl Future for Over {
             }
             state.waits(&mut this.number, context.waker());
         }
-        if this.elsewhere.is_none() {
-            this.elsewhere = this.link.wait_off_loop(blocks());
+        if this.off_loop.is_none() {
+            this.off_loop = this.link.wait_off_loop(blocks());
         }
         Poll::Pending
     }
@@ -261,8 +261,8 @@ impl Future for Next {
                     }
                     state.waits(&mut this.number, context.waker());
                     drop(state);
-                    if this.elsewhere.is_none() {
-                        this.elsewhere = this.link.wait_off_loop(blocks());
+                    if this.off_loop.is_none() {
+                        this.off_loop = this.link.wait_off_loop(blocks());
                     }
                     return Poll::Pending;
                 }
