@@ -15,7 +15,7 @@ use crate::balancer::{Balancer, drawn};
 use crate::held::Held;
 use crate::link::callback_future::CallbackFuture;
 use crate::link::client_method::{FastPath, NativeMethod, Route};
-use crate::link::link::CallRequest;
+use crate::link::hub_link::CallRequest;
 use crate::link::reply_slot::PendingReply;
 use crate::once::{Once, intern};
 

@@ -23,7 +23,7 @@ use crate::fork::PerProcessOwned;
 use crate::held::Held;
 use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
-use crate::link::link::Link;
+use crate::link::hub_link::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;

@@ -8,11 +8,11 @@ mod directory;
 mod flush_batch;
 mod http;
 mod hub;
+mod hub_link;
 mod inbound;
 mod inbound_call;
 mod inbound_call_run;
 mod instance_endpoint;
-mod link;
 mod loop_inbox;
 mod mailbox_delivery;
 mod reader;
@@ -32,7 +32,7 @@ pub use instance_endpoint::InstanceEndpoint;
 pub use mailbox_delivery::Publication;
 
 pub use call_future::DeferredCall;
-pub use link::{Link, LinkSubscription};
+pub use hub_link::{Link, LinkSubscription};
 pub use stream::RemoteStream;
 
 use std::borrow::Cow;
