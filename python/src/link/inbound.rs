@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{Call, Exchange, Flusher, Named, PayloadParts, Published, Sending};
+use tidewire_link::{Call, Exchange, Flusher, Named, OutgoingPayload, PayloadParts, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
@@ -302,7 +302,7 @@ impl RemoteCall {
     /// Answers with an error of this project, by its number, and a text.
     pub fn refuse(&self, py: Python<'_>, number: u16, text: &str) {
         let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
-        self.end(py, code, Sending::from(text.as_bytes()));
+        self.end(py, code, OutgoingPayload::from(text.as_bytes()));
     }
 
     /// Sends one item of a stream; None, or something to await before the next one.
@@ -389,7 +389,7 @@ impl RemoteCall {
         Pending::new("credit", None, Box::pin(wait))
     }
 
-    fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
+    fn end(&self, py: Python<'_>, code: ErrorCode, payload: OutgoingPayload<'_>) {
         let Some(call) = self.take() else { return };
         let (company, bytes) = (call.has_company(), payload.bytes());
         call.fail(code, payload);

@@ -43,7 +43,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
-use tidewire_link::{Failure, Message, PayloadParts as _, Refused, Runtime, Sending};
+use tidewire_link::{Failure, Message, OutgoingPayload, PayloadParts as _, Refused, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
@@ -206,12 +206,12 @@ fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send
 }
 
 /// A blob on its way: a long one is kept until its last chunk has gone.
-fn sending(blob: &mut Blob) -> Sending<'_> {
+fn sending(blob: &mut Blob) -> OutgoingPayload<'_> {
     if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {
-        return Sending::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
+        return OutgoingPayload::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
     }
     match blob {
-        Blob::Whole(all) => Sending::Short(all),
-        kept @ Blob::Kept(..) => Sending::Pieces(kept),
+        Blob::Whole(all) => OutgoingPayload::Short(all),
+        kept @ Blob::Kept(..) => OutgoingPayload::Pieces(kept),
     }
 }
