@@ -9,7 +9,7 @@ use tidewire_engine::raw::{generation, leave_parent};
 use crate::errors::error;
 
 /// Called in the child of a fork, on its only thread, before it does anything else with this module. That it is a child is
-/// known by then; see [`crate::forked`].
+/// known by then; see [`crate::fork_count`].
 #[pyfunction]
 pub fn after_fork() {
     leave_parent();

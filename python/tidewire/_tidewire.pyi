@@ -40,6 +40,7 @@ __all__ = [
     "Imports",
     "InboundCallRun",
     "InstanceEndpoint",
+    "LeaseTenure",
     "Link",
     "LinkSubscription",
     "Listening",
@@ -55,7 +56,6 @@ __all__ = [
     "Run",
     "StreamHome",
     "Subscription",
-    "Tenure",
     "Timer",
     "__version__",
     "after_fork",
@@ -846,10 +846,10 @@ class DurableSubscriptionCore:
     def counts(self) -> tuple[int, int]: ...
 
 @final
-class Tenure:
+class LeaseTenure:
     """The lease of one holder, told the time as seconds of ``time.monotonic()``."""
 
-    def __new__(cls, ttl_us: int) -> Tenure: ...
+    def __new__(cls, ttl_us: int) -> LeaseTenure: ...
     def granted(self, fence: int, now: float) -> None: ...
     def renewed(self, begun: float) -> None: ...
     def failed(self, now: float) -> None: ...

@@ -16,20 +16,20 @@ use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::{PerProcessOwned, past};
-use crate::held::Held;
 use crate::link::inbound_call::{InboundCallState, OnCancel};
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::instance_endpoint::Method;
 use crate::link::{ReferenceReader, detached, refused, sending, sent_by};
 use crate::once::Once;
 use crate::pending::Pending;
+use crate::py_ref::PyRef;
 use crate::values::Blob;
 
 /// The names of the lanes.
 const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
 
 type Text<'py> = Bound<'py, PyString>;
-type Opened<'py> =
+type DecodedMessage<'py> =
     (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>, Text<'py>);
 
 /// The field that says on whose behalf a call is made. Only the gateway of a hub may say so.
@@ -242,7 +242,7 @@ impl RemoteCall {
     }
 
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user and origin.
-    fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
+    fn opened<'py>(&self, py: Python<'py>) -> PyResult<DecodedMessage<'py>> {
         let (value, head) = (self.decoded(py)?, self.about.head());
         Ok((
             PyString::new(py, head.subject),
@@ -371,7 +371,7 @@ impl RemoteCall {
 
     /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does then. If the caller goes it is not sent.
     fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
-        let (call, exchange) = (Held::from(slf.clone()), Arc::clone(&slf.get().exchange));
+        let (call, exchange) = (PyRef::from(slf.clone()), Arc::clone(&slf.get().exchange));
         let mut is_sent = false;
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());

@@ -49,8 +49,8 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
-use crate::held::Held;
 use crate::once::Once;
+use crate::py_ref::PyRef;
 use crate::values::Blob;
 
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
@@ -158,7 +158,7 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
 
 /// What makes objects of the references in values that come over a link.
 #[derive(Clone)]
-pub struct ReferenceReader(Arc<Once<Held<PyAny>>>);
+pub struct ReferenceReader(Arc<Once<PyRef<PyAny>>>);
 
 impl ReferenceReader {
     pub fn new() -> Self {
