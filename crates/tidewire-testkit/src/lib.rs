@@ -95,7 +95,7 @@ macro_rules! conformance {
                 one_that_goes_on_looks_again,
                 a_pilot_without_the_column_is_refused,
             ],
-            news: [
+            wakeups: [
                 what_others_do_ends_a_wait,
                 who_waits_is_woken_by_each_change,
                 notes_are_events,
