@@ -203,7 +203,7 @@ class NameTaken(TidewireError):
 
 
 class NoSuchTarget(TidewireError, LookupError):
-    """No live actor has this name or id.
+    """No actor with this name or id is alive.
 
     Check the spelling, or spawn the actor first.
     """

@@ -20,7 +20,7 @@ pub enum ErrorCode {
     NoReply,
     /// A live actor already has this name.
     NameTaken,
-    /// No live actor has this name or id.
+    /// No actor with this name or id is alive.
     NoSuchTarget,
     /// No dispatcher has this name.
     UnknownDispatcher,
@@ -391,7 +391,7 @@ impl ErrorCode {
             Self::AskCycle => "Waiting would close a ring of actors that wait for each other.",
             Self::NoReply => "The handler ended without a reply and passed the reply slot to nobody.",
             Self::NameTaken => "A live actor already has this name.",
-            Self::NoSuchTarget => "No live actor has this name or id.",
+            Self::NoSuchTarget => "No actor with this name or id is alive.",
             Self::UnknownDispatcher => "No dispatcher has this name.",
             Self::InvalidArgument => {
                 "An argument is not allowed; the message names it, its value and the allowed values."

@@ -62,7 +62,7 @@ export class NameTaken extends TidewireError {
 }
 
 /**
- * No live actor has this name or id.
+ * No actor with this name or id is alive.
  * Check the spelling, or spawn the actor first.
  */
 export class NoSuchTarget extends TidewireError {
