@@ -245,7 +245,7 @@ clean: ## Remove what was built
 
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
 	$(call say,building the extension with maturin)
-	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
+	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --profile fast --quiet
 	@touch $@
 
 # Both are built here, which takes some minutes. The version that reads what rustdoc says goes with that of the compiler.

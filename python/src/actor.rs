@@ -318,7 +318,7 @@ fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
 }
 
 /// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine that handles a message.
-pub fn handling(py: Python<'_>) -> Option<crate::held::Held<ActorRef>> {
+pub fn handling(py: Python<'_>) -> Option<crate::py_ref::PyRef<ActorRef>> {
     current_actor::on_thread(py).or_else(|| {
         let actor = current_actor::actor(py)?;
         crate::coroutine::in_task_of_handlers(py).unwrap_or(false).then_some(actor)

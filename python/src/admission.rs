@@ -9,7 +9,7 @@ use tidewire_engine::raw::Mutex;
 
 use crate::arguments::Priority;
 use crate::errors;
-use crate::held::Held;
+use crate::py_ref::PyRef;
 
 /// At most so many run, and at most so many wait. Any thread may ask.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -20,9 +20,9 @@ pub struct Admission {
 }
 
 struct State {
-    machine: Machine<Held<PyAny>>,
+    machine: Machine<PyRef<PyAny>>,
     /// By their addresses.
-    running: HashMap<usize, Held<PyAny>>,
+    running: HashMap<usize, PyRef<PyAny>>,
 }
 
 #[pymethods]

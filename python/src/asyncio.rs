@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
 use crate::bridge::{LoopHandle, running_loop};
-use crate::held::Held;
 use crate::once::Once;
 use crate::pending::Pending;
+use crate::py_ref::PyRef;
 
 /// Has an event loop look at an operation again.
 pub struct LoopWaker {
     pub line: Arc<LoopHandle>,
-    pub pending: Mutex<Option<Held<Pending>>>,
+    pub pending: Mutex<Option<PyRef<Pending>>>,
 }
 
 impl Wake for LoopWaker {

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::{Condvar, Mutex, PerProcess};
 
-use crate::held::collect;
+use crate::py_ref::collect;
 
 static GATE: PerProcess<ForkBarrier> = PerProcess::new();
 

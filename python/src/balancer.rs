@@ -7,9 +7,9 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_core::rpc::balancer::{Balancer as Machine, Ended, Policy};
 use tidewire_engine::raw::Mutex;
 
-use crate::held::Held;
 use crate::link::Route;
 use crate::once::intern;
+use crate::py_ref::PyRef;
 
 /// The instances of one service with the ways to them. Calls begin and end on several threads.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -26,9 +26,9 @@ struct State {
 
 /// How an instance is reached.
 struct InstanceRoute {
-    port: Held<PyAny>,
+    port: PyRef<PyAny>,
     /// Over a link.
-    route: Option<Held<Route>>,
+    route: Option<PyRef<Route>>,
     /// It gets calls only where no other is left.
     standby: bool,
 }
@@ -42,7 +42,7 @@ impl Balancer {
 
     /// Adds an instance, unless there is one with this id. `route` is for calls with nothing unusual.
     fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>, standby: bool) {
-        let way = InstanceRoute { port: port.into(), route: route.map(Held::from), standby };
+        let way = InstanceRoute { port: port.into(), route: route.map(PyRef::from), standby };
         let left = self.changed(|machine| machine.add(instance, way));
         drop(left);
     }
@@ -130,7 +130,7 @@ impl Balancer {
     }
 
     /// The route of a call that is about to be sent, if nothing has come or gone since. `dice` is what was drawn for it.
-    pub fn route(&self, py: Python<'_>, version: u64, policy: Policy, dice: u64) -> Option<Held<Route>> {
+    pub fn route(&self, py: Python<'_>, version: u64, policy: Policy, dice: u64) -> Option<PyRef<Route>> {
         let mut state = self.state.lock();
         if state.version != version {
             return None;

@@ -7,17 +7,17 @@ use tidewire_engine::raw::{Activation, Envelope};
 use crate::actor::{ActorRef, MessageMeta};
 use crate::errors;
 use crate::function::{Function, logged, unreadable};
-use crate::held::Held;
 use crate::message::Message;
+use crate::py_ref::PyRef;
 
-type Taken = Vec<(Message, MessageMeta)>;
+type DrainedMessages = Vec<(Message, MessageMeta)>;
 
 impl Function {
     /// One call of `handle_batch`, or of the behaviour above it. Answers whether to go on.
     pub fn step(
         &mut self,
         py: Python<'_>,
-        me: &Held<ActorRef>,
+        me: &PyRef<ActorRef>,
         batch: &Py<PyAny>,
         turn: &mut Activation<'_, Message>,
     ) -> bool {
@@ -30,7 +30,7 @@ impl Function {
     fn handle_batch(
         &mut self,
         py: Python<'_>,
-        me: &Held<ActorRef>,
+        me: &PyRef<ActorRef>,
         batch: &Py<PyAny>,
         turn: &mut Activation<'_, Message>,
     ) -> bool {
@@ -51,13 +51,14 @@ impl Function {
     fn fail_all(
         &self,
         py: Python<'_>,
-        me: &Held<ActorRef>,
-        taken: Taken,
+        me: &PyRef<ActorRef>,
+        taken: DrainedMessages,
         turn: &mut Activation<'_, Message>,
         error: &PyErr,
     ) -> bool {
         drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
-        let (again, over): (Taken, Taken) = taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
+        let (again, over): (DrainedMessages, DrainedMessages) =
+            taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
         // What is delivered again goes to the front of the line one by one, the last one first.
         let mut go_on = true;
         for (message, meta) in over.into_iter().chain(again.into_iter().rev()) {
@@ -68,7 +69,7 @@ impl Function {
 }
 
 /// Takes what waits, up to an ask or a change of behaviour, which are handled by themselves.
-fn gather(turn: &mut Activation<'_, Message>) -> (Taken, Option<Envelope<Message>>) {
+fn gather(turn: &mut Activation<'_, Message>) -> (DrainedMessages, Option<Envelope<Message>>) {
     let mut taken = Vec::new();
     while let Some(envelope) = turn.take() {
         if envelope.asked().is_some() {
@@ -83,7 +84,12 @@ fn gather(turn: &mut Activation<'_, Message>) -> (Taken, Option<Envelope<Message
 }
 
 /// Those that can be read. The others are logged, and nobody handles them.
-fn readable(py: Python<'_>, me: &Held<ActorRef>, taken: Taken, turn: &mut Activation<'_, Message>) -> Taken {
+fn readable(
+    py: Python<'_>,
+    me: &PyRef<ActorRef>,
+    taken: DrainedMessages,
+    turn: &mut Activation<'_, Message>,
+) -> DrainedMessages {
     let mut open = Vec::with_capacity(taken.len());
     for (mut message, meta) in taken {
         match message.open(py) {
@@ -97,7 +103,7 @@ fn readable(py: Python<'_>, me: &Held<ActorRef>, taken: Taken, turn: &mut Activa
     open
 }
 
-fn call(py: Python<'_>, batch: &Py<PyAny>, taken: &Taken) -> PyResult<()> {
+fn call(py: Python<'_>, batch: &Py<PyAny>, taken: &DrainedMessages) -> PyResult<()> {
     if taken.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attach::{attach, of_this_thread};
-use crate::held::{Held, collect};
+use crate::py_ref::{PyRef, collect};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
@@ -23,17 +23,17 @@ const PASS: usize = 1024;
 
 /// What other threads see of a loop.
 pub struct LoopHandle {
-    completed: Mutex<Vec<Held<Pending>>>,
+    completed: Mutex<Vec<PyRef<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
     inlets: Mutex<Vec<Arc<dyn LoopSource>>>,
     woken: AtomicBool,
     writer: OwnedFd,
     reader: OwnedFd,
     /// The loop itself, while it is open.
-    event_loop: Mutex<Option<Held<PyAny>>>,
-    call_soon: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
+    event_loop: Mutex<Option<PyRef<PyAny>>>,
+    call_soon: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
     /// How the loop watches a descriptor, and stops to.
-    watching: Mutex<Option<(Held<PyAny>, Held<PyAny>)>>,
+    watching: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
 }
 
 thread_local! {
@@ -47,13 +47,13 @@ struct LastLoop {
     /// Its address.
     at: usize,
     /// What asyncio noted of the thread when the loop began to run here, where it has such a note.
-    note: Option<Held<PyAny>>,
+    note: Option<PyRef<PyAny>>,
 }
 
 impl LastLoop {
     /// Of a loop that runs on this thread now.
     fn new(running: &Bound<'_, PyAny>, line: Arc<LoopHandle>) -> Self {
-        let note = note_of_asyncio(running.py()).map(Held::from);
+        let note = note_of_asyncio(running.py()).map(PyRef::from);
         Self { line, at: running.as_ptr() as usize, note }
     }
 }
@@ -205,7 +205,7 @@ impl LoopHandle {
     }
 
     /// Hands a pending over that can be looked at again, from any thread.
-    pub fn complete(&self, pending: Held<Pending>) {
+    pub fn complete(&self, pending: PyRef<Pending>) {
         self.completed.lock().push(pending);
         self.wake();
     }

@@ -12,24 +12,24 @@ use crate::actor::ActorRef;
 use crate::arguments::{Other, Stack};
 use crate::errors::error;
 use crate::function::Handler;
-use crate::held::Held;
 use crate::message::{Extra, Message};
+use crate::py_ref::PyRef;
 
 /// The second argument of handlers that take one: this actor, the sender, the place for a reply.
 #[pyclass(frozen, weakref, module = "tidewire")]
 pub struct Context {
-    me: Held<ActorRef>,
-    node: Held<PyAny>,
+    me: PyRef<ActorRef>,
+    node: PyRef<PyAny>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    reply: Option<Reply<Held<PyAny>>>,
+    reply: Option<Reply<PyRef<PyAny>>>,
     asked: bool,
-    sender: Option<Held<ActorRef>>,
-    subject: Option<Held<PyAny>>,
-    headers: Option<Held<PyAny>>,
+    sender: Option<PyRef<ActorRef>>,
+    subject: Option<PyRef<PyAny>>,
+    headers: Option<PyRef<PyAny>>,
     origin: Option<Arc<Named>>,
     failures: u32,
     changes: Vec<Change>,
@@ -37,9 +37,9 @@ struct State {
 
 impl Context {
     pub fn new(
-        me: Held<ActorRef>,
-        node: Held<PyAny>,
-        sender: Option<Held<ActorRef>>,
+        me: PyRef<ActorRef>,
+        node: PyRef<PyAny>,
+        sender: Option<PyRef<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> Self {
@@ -58,7 +58,7 @@ impl Context {
     }
 
     /// The message that its handler failed on, with all that came with it: it may be delivered again. Who has replied has none to give.
-    pub fn take_back(&self, py: Python<'_>, object: Held<PyAny>) -> Message {
+    pub fn take_back(&self, py: Python<'_>, object: PyRef<PyAny>) -> Message {
         let mut state = self.state.lock();
         let sender = state.sender.as_ref().map(|sender| sender.clone_ref(py));
         let subject = state.subject.as_ref().map(|subject| subject.clone_ref(py));
@@ -87,25 +87,25 @@ impl Context {
 impl Context {
     /// This actor.
     #[getter]
-    fn me(&self, py: Python<'_>) -> Held<ActorRef> {
+    fn me(&self, py: Python<'_>) -> PyRef<ActorRef> {
         self.me.clone_ref(py)
     }
 
     /// The actor in whose handler the message was sent, or None.
     #[getter]
-    fn sender(&self, py: Python<'_>) -> Option<Held<ActorRef>> {
+    fn sender(&self, py: Python<'_>) -> Option<PyRef<ActorRef>> {
         self.state.lock().sender.as_ref().map(|sender| sender.clone_ref(py))
     }
 
     /// The subject that the message was published on, or None.
     #[getter]
-    fn subject(&self, py: Python<'_>) -> Option<Held<PyAny>> {
+    fn subject(&self, py: Python<'_>) -> Option<PyRef<PyAny>> {
         self.state.lock().subject.as_ref().map(|subject| subject.clone_ref(py))
     }
 
     /// The headers that the message was published with, or None.
     #[getter]
-    fn headers(&self, py: Python<'_>) -> Option<Held<PyAny>> {
+    fn headers(&self, py: Python<'_>) -> Option<PyRef<PyAny>> {
         self.state.lock().headers.as_ref().map(|headers| headers.clone_ref(py))
     }
 
@@ -200,7 +200,7 @@ impl Context {
     }
 
     /// `ctx.self`, which Rust has no name for, is `ctx.me`.
-    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Held<ActorRef>> {
+    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<PyRef<ActorRef>> {
         if name == "self" {
             return Ok(self.me.clone_ref(py));
         }

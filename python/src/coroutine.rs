@@ -17,9 +17,9 @@ use crate::attach::attach;
 use crate::coroutine_loop::{CoroutineLoop, First};
 use crate::errors;
 use crate::function::{Handler, Parts, logged, reference, terminated};
-use crate::held::Held;
 use crate::message::Message;
 use crate::once::Once;
+use crate::py_ref::PyRef;
 
 /// The actor that waits when its handler asks, if it handles one message at a time. What a handler has begun as a task of its own may
 /// outlive it, and makes nobody wait.
@@ -45,8 +45,8 @@ pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
 pub struct Coroutine {
     parts: Parts,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
-    node: Held<PyAny>,
-    me: Option<Held<ActorRef>>,
+    node: PyRef<PyAny>,
+    me: Option<PyRef<ActorRef>>,
     concurrency: usize,
     tasks: Arc<Tasks>,
     stopping: Stopping,

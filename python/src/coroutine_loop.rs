@@ -15,10 +15,10 @@ use crate::coroutine::{ConcurrencyPermit, Tasks};
 use crate::errors;
 use crate::fork::ForkGeneration;
 use crate::function::{Handler, change_behaviour, logged, unreadable};
-use crate::held::Held;
 use crate::link::InstanceEndpoint;
 use crate::message::{Extra, Message};
 use crate::once::Once;
+use crate::py_ref::PyRef;
 use crate::steps::{Step, Steps, is_awaitable, is_cancelled, is_coroutine};
 
 /// Most messages that one task handles before it makes room for others.
@@ -29,7 +29,7 @@ pub enum First {
     Message(Box<Envelope<Message>>),
     /// With the first message that was taken for a task, unless another one has it by now.
     InLine,
-    Notice(Held<PyAny>),
+    Notice(PyRef<PyAny>),
     Hook(Handler),
 }
 
@@ -37,8 +37,8 @@ pub enum First {
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
-    me: Held<ActorRef>,
-    node: Held<PyAny>,
+    me: PyRef<ActorRef>,
+    node: PyRef<PyAny>,
     base: Handler,
     behaviours: Arc<Mutex<Behaviours<Handler>>>,
     tasks: Arc<Tasks>,
@@ -108,13 +108,13 @@ impl CoroutineLoop {
 
     /// The actor whose messages it takes.
     #[getter]
-    fn actor(&self, py: Python<'_>) -> Held<ActorRef> {
+    fn actor(&self, py: Python<'_>) -> PyRef<ActorRef> {
         self.me.clone_ref(py)
     }
 
     /// A reference to its node.
     #[getter]
-    fn node(&self, py: Python<'_>) -> Held<PyAny> {
+    fn node(&self, py: Python<'_>) -> PyRef<PyAny> {
         self.node.clone_ref(py)
     }
 
@@ -129,8 +129,8 @@ impl CoroutineLoop {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         cell: Arc<ActorCell<Message>>,
-        me: Held<ActorRef>,
-        node: Held<PyAny>,
+        me: PyRef<ActorRef>,
+        node: PyRef<PyAny>,
         base: Handler,
         behaviours: Arc<Mutex<Behaviours<Handler>>>,
         tasks: Arc<Tasks>,
@@ -434,7 +434,7 @@ impl CoroutineLoop {
     fn context(
         &self,
         py: Python<'_>,
-        sender: Option<Held<ActorRef>>,
+        sender: Option<PyRef<ActorRef>>,
         extra: Option<Extra>,
         failures: u32,
     ) -> PyResult<Py<Context>> {

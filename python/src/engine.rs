@@ -388,7 +388,7 @@ impl Engine {
     }
 
     /// The actor of this engine in whose handler this code runs.
-    fn handling(&self, py: Python<'_>) -> Option<crate::held::Held<ActorRef>> {
+    fn handling(&self, py: Python<'_>) -> Option<crate::py_ref::PyRef<ActorRef>> {
         let mine = self.inner.mine()?;
         crate::actor::handling(py).filter(|actor| actor.bind(py).get().inner.lives_in(mine))
     }

@@ -7,7 +7,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
-use crate::held::Held;
+use crate::py_ref::PyRef;
 
 /// What is equal for references to the same object: the addresses of an object, or of that and a function of its class.
 type Identity = (usize, usize);
@@ -16,7 +16,7 @@ type Identity = (usize, usize);
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Exports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.
-    table: Mutex<Machine<Identity, Held<PyAny>>>,
+    table: Mutex<Machine<Identity, PyRef<PyAny>>>,
     /// Called when there is more or less of it.
     tell: Py<PyAny>,
 }
@@ -152,7 +152,7 @@ impl Exports {
 }
 
 impl Exports {
-    fn leave(&self, py: Python<'_>, left: impl IntoIterator<Item = Held<PyAny>>) -> PyResult<()> {
+    fn leave(&self, py: Python<'_>, left: impl IntoIterator<Item = PyRef<PyAny>>) -> PyResult<()> {
         let mut left = left.into_iter().peekable();
         let some = left.peek().is_some();
         left.for_each(drop);

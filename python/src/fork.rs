@@ -9,7 +9,7 @@ use tidewire_engine::raw::{generation, leave_parent};
 use crate::errors::error;
 
 /// Called in the child of a fork, on its only thread, before it does anything else with this module. That it is a child is
-/// known by then; see [`crate::forked`].
+/// known by then; see [`crate::fork_count`].
 #[pyfunction]
 pub fn after_fork() {
     leave_parent();
@@ -61,7 +61,7 @@ pub fn past(py: Python<'_>) -> PyErr {
 fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     let failure = failure.map(|failure| failure.into_value(py));
     let left =
-        PyModule::import(py, "tidewire._forking").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
+        PyModule::import(py, "tidewire._fork_handlers").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
     if let Err(failure) = left {
         failure.write_unraisable(py, None);
     }

@@ -9,14 +9,14 @@ use crate::attach::attach;
 use crate::context::Context;
 use crate::errors;
 use crate::fork::ForkGeneration;
-use crate::held::Held;
 use crate::message::{Extra, Message};
 use crate::once::Once;
+use crate::py_ref::PyRef;
 use crate::steps::is_coroutine;
 
 /// A callable, and whether it takes a context besides the message.
 pub struct Handler {
-    pub call: Held<PyAny>,
+    pub call: PyRef<PyAny>,
     pub takes_context: bool,
 }
 
@@ -39,14 +39,14 @@ impl Handler {
 pub struct Parts {
     pub handler: Handler,
     pub started: Option<Handler>,
-    pub stopped: Option<Held<PyAny>>,
-    pub batch: Option<Held<PyAny>>,
-    pub make: Option<Held<PyAny>>,
+    pub stopped: Option<PyRef<PyAny>>,
+    pub batch: Option<PyRef<PyAny>>,
+    pub make: Option<PyRef<PyAny>>,
 }
 
 impl Parts {
     pub fn from_plan(plan: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let optional = |name: &str| -> PyResult<Option<Held<PyAny>>> {
+        let optional = |name: &str| -> PyResult<Option<PyRef<PyAny>>> {
             let value = plan.getattr(name)?;
             Ok((!value.is_none()).then(|| value.into()))
         };
@@ -70,8 +70,8 @@ impl Parts {
 pub struct Function {
     parts: Parts,
     behaviours: Behaviours<Handler>,
-    node: Held<PyAny>,
-    me: Option<Held<ActorRef>>,
+    node: PyRef<PyAny>,
+    me: Option<PyRef<ActorRef>>,
     max_deliveries: u32,
     pub born: ForkGeneration,
 }
@@ -98,15 +98,15 @@ impl Function {
         meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
 
-    fn me(&mut self, py: Python<'_>, turn: &Activation<'_, Message>) -> Result<Held<ActorRef>, Fault> {
+    fn me(&mut self, py: Python<'_>, turn: &Activation<'_, Message>) -> Result<PyRef<ActorRef>, Fault> {
         reference(py, &mut self.me, turn)
     }
 
     fn context(
         &self,
         py: Python<'_>,
-        me: &Held<ActorRef>,
-        sender: Option<Held<ActorRef>>,
+        me: &PyRef<ActorRef>,
+        sender: Option<PyRef<ActorRef>>,
         extra: Option<Extra>,
         meta: &MessageMeta,
     ) -> PyResult<Py<Context>> {
@@ -118,7 +118,7 @@ impl Function {
     pub fn handle(
         &mut self,
         py: Python<'_>,
-        me: &Held<ActorRef>,
+        me: &PyRef<ActorRef>,
         envelope: Envelope<Message>,
         turn: &mut Activation<'_, Message>,
     ) -> bool {
@@ -281,9 +281,9 @@ impl Driver<Message> for Function {
 /// The reference to the actor whose turn it is, made once.
 pub fn reference(
     py: Python<'_>,
-    place: &mut Option<Held<ActorRef>>,
+    place: &mut Option<PyRef<ActorRef>>,
     turn: &Activation<'_, Message>,
-) -> Result<Held<ActorRef>, Fault> {
+) -> Result<PyRef<ActorRef>, Fault> {
     if place.is_none() {
         let inner = tidewire_engine::ActorRef::from_cell(turn.cell().clone());
         *place = Some(Py::new(py, ActorRef::new(inner)).map_err(errors::fault)?.into());
@@ -323,7 +323,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
 /// Reports a failed message; answers whether to go on.
 fn fail(
     py: Python<'_>,
-    me: &Held<ActorRef>,
+    me: &PyRef<ActorRef>,
     turn: &mut Activation<'_, Message>,
     message: Message,
     meta: MessageMeta,
@@ -340,7 +340,7 @@ fn fail(
 }
 
 /// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of the error.
-pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
+pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
     crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
@@ -352,7 +352,7 @@ pub fn logged(py: Python<'_>, me: &Held<ActorRef>, hook: &str, error: PyErr, is_
 }
 
 /// A message of another node can't be read here: it is logged, and nobody handles it.
-pub fn unreadable(py: Python<'_>, me: &Held<ActorRef>, error: PyErr) {
+pub fn unreadable(py: Python<'_>, me: &PyRef<ActorRef>, error: PyErr) {
     let told = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("unreadable"))
         .and_then(|unreadable| unreadable.call1((me.bind(py), error.into_value(py))));

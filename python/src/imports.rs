@@ -5,16 +5,16 @@ use tidewire_core::rpc::imports::Imports as Machine;
 use tidewire_engine::raw::Mutex;
 
 use crate::errors::error;
-use crate::held::Held;
+use crate::py_ref::PyRef;
 
 /// What one owner is to be told: the number of its link, keys that came, and keys that were let go with their references.
-type News = (u32, Vec<String>, Vec<(String, u64)>);
+type ImportChanges = (u32, Vec<String>, Vec<(String, u64)>);
 
 /// What is held of other nodes. Proxies are let go by the collector, on any thread and at any moment.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Imports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.
-    table: Mutex<Machine<Held<PyAny>>>,
+    table: Mutex<Machine<PyRef<PyAny>>>,
 }
 
 #[pymethods]
@@ -33,7 +33,7 @@ impl Imports {
     }
 
     /// What is held under a key.
-    fn get(&self, py: Python<'_>, key: &str) -> Option<Held<PyAny>> {
+    fn get(&self, py: Python<'_>, key: &str) -> Option<PyRef<PyAny>> {
         self.table.lock().get(key).map(|known| known.clone_ref(py))
     }
 
@@ -76,7 +76,7 @@ impl Imports {
     }
 
     /// What owners are to be told since the last time.
-    fn news(&self) -> Vec<News> {
+    fn news(&self) -> Vec<ImportChanges> {
         let news = self.table.lock().news();
         let of_owner = |(node, news): (u32, tidewire_core::rpc::imports::ImportUpdates)| {
             let releases = news.releases.iter().map(|(key, count)| (key.to_string(), *count));

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use tidewire_core::stream::inbox::{Attempts, Begin, Failed, Inbox, Record};
 
 type Open = Vec<(u64, u32, u32)>;
-type Heard = Vec<(String, u64, u64)>;
+type InboxCounts = Vec<(String, u64, u64)>;
 
 /// The inbox of a durable agent, of one holder. Used by one event loop.
 #[pyclass(module = "tidewire._tidewire")]
@@ -17,7 +17,15 @@ impl AgentInbox {
     /// What a record says, how many attempts are written before they begin, after how many lost ones a message is given up, and how many
     /// senders are remembered.
     #[new]
-    fn new(cursor: u64, open: Open, heard: Heard, sent: u64, careful: u32, lost_max: u32, senders_max: usize) -> Self {
+    fn new(
+        cursor: u64,
+        open: Open,
+        heard: InboxCounts,
+        sent: u64,
+        careful: u32,
+        lost_max: u32,
+        senders_max: usize,
+    ) -> Self {
         let open = open.into_iter().map(|(sequence, failed, lost)| (sequence, Attempts { failed, lost })).collect();
         let heard = heard.into_iter().map(|(sender, number, sequence)| (sender, (number, sequence))).collect();
         let record = Record { cursor, open, heard, sent };
@@ -25,7 +33,7 @@ impl AgentInbox {
     }
 
     /// What is to be written now: the first four arguments of `AgentInbox`.
-    fn record(&self) -> (u64, Open, Heard, u64) {
+    fn record(&self) -> (u64, Open, InboxCounts, u64) {
         let Record { cursor, open, heard, sent } = self.machine.record();
         let open = open.iter().map(|(sequence, attempts)| (*sequence, attempts.failed, attempts.lost)).collect();
         let heard = heard.iter().map(|(sender, (number, sequence))| (sender.clone(), *number, *sequence)).collect();

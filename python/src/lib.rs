@@ -24,25 +24,25 @@ mod engine;
 mod errors;
 mod exports;
 mod fork;
-mod forked;
+mod fork_count;
 mod function;
-mod held;
 mod idle;
 mod imports;
 mod inboxes;
+mod lease_tenure;
 mod link;
 mod message;
 mod never_awaited;
 mod once;
 mod pause;
 mod pending;
+mod py_ref;
 mod retry;
 mod schedules;
 mod statistics;
 mod steps;
 mod streams;
 mod subscription;
-mod tenure;
 mod timer;
 mod values;
 mod wait;
@@ -51,7 +51,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    forked::count()?;
+    fork_count::count()?;
     once::fill_foreign(module.py())?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<actor::ActorRef>()?;
@@ -77,7 +77,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<campaigns::CampaignWorker>()?;
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<durable_subscription::DurableSubscriptionCore>()?;
-    module.add_class::<tenure::Tenure>()?;
+    module.add_class::<lease_tenure::LeaseTenure>()?;
     module.add_class::<inboxes::AgentInbox>()?;
     module.add_class::<command::CommandLife>()?;
     module.add_class::<command::CommandSlotsCore>()?;
@@ -109,5 +109,6 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;
+    module.add("BUILD", if cfg!(debug_assertions) { "fast" } else { "release" })?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -8,23 +8,23 @@ use tidewire_link::{Named, Published};
 
 use crate::actor::ActorRef;
 use crate::attach::attach;
-use crate::held::Held;
 use crate::link::Publication;
+use crate::py_ref::PyRef;
 
 /// A message: the object itself, and what only some messages carry.
 pub struct Message {
     /// Nothing before [`open`](Self::open), if it came from another node.
-    object: Held<PyAny>,
+    object: PyRef<PyAny>,
     /// The actor in whose handler it was sent.
-    pub sender: Option<Held<ActorRef>>,
+    pub sender: Option<PyRef<ActorRef>>,
     pub extra: Option<Box<Extra>>,
 }
 
 #[derive(Default)]
 pub struct Extra {
-    pub reply: Option<Reply<Held<PyAny>>>,
-    pub subject: Option<Held<PyAny>>,
-    pub headers: Option<Held<PyAny>>,
+    pub reply: Option<Reply<PyRef<PyAny>>>,
+    pub subject: Option<PyRef<PyAny>>,
+    pub headers: Option<PyRef<PyAny>>,
     /// The other node that published it, or asks.
     pub origin: Option<Arc<Named>>,
     /// A notice about a watched actor, rather than a message.
@@ -34,18 +34,18 @@ pub struct Extra {
 }
 
 impl Message {
-    pub fn plain(object: impl Into<Held<PyAny>>) -> Self {
+    pub fn plain(object: impl Into<PyRef<PyAny>>) -> Self {
         Self::new(object, None, None)
     }
 
-    pub fn new(object: impl Into<Held<PyAny>>, sender: Option<Held<ActorRef>>, extra: Option<Box<Extra>>) -> Self {
+    pub fn new(object: impl Into<PyRef<PyAny>>, sender: Option<PyRef<ActorRef>>, extra: Option<Box<Extra>>) -> Self {
         Self { object: object.into(), sender, extra }
     }
 
     /// What another node has published. Its value is read when it is [opened](Self::open).
     pub fn came(published: Published) -> Self {
         let extra = Extra { came: Some(published), ..Extra::default() };
-        Self { object: Held::nothing(), sender: None, extra: Some(Box::new(extra)) }
+        Self { object: PyRef::nothing(), sender: None, extra: Some(Box::new(extra)) }
     }
 
     /// What it was before it was opened, if it came from another node.
@@ -71,18 +71,18 @@ impl Message {
     }
 
     /// Object, sender and the rest, of a message that is open.
-    pub fn into_parts(self) -> (Held<PyAny>, Option<Held<ActorRef>>, Option<Box<Extra>>) {
+    pub fn into_parts(self) -> (PyRef<PyAny>, Option<PyRef<ActorRef>>, Option<Box<Extra>>) {
         (self.object, self.sender, self.extra)
     }
 }
 
 impl Extra {
-    fn open(&mut self, py: Python<'_>) -> PyResult<Held<PyAny>> {
-        let Some(mut came) = self.came.take() else { return Ok(Held::nothing()) };
+    fn open(&mut self, py: Python<'_>) -> PyResult<PyRef<PyAny>> {
+        let Some(mut came) = self.came.take() else { return Ok(PyRef::nothing()) };
         match Publication::of(py, &mut came) {
             Ok(Publication { value, subject, headers }) => {
                 self.origin = Some(Arc::clone(&came.from));
-                (self.subject, self.headers) = (Some(subject.into()), headers.map(Held::from));
+                (self.subject, self.headers) = (Some(subject.into()), headers.map(PyRef::from));
                 Ok(value.into())
             }
             Err(error) => {

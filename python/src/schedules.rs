@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
 use pyo3::types::{PyBytes, PyDict};
 use tidewire_backend::home::{Change, NewMessage, ScheduleInfo, ScheduleSettings};
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 
 use crate::errors::error;
 use crate::streams::{Message, subject};

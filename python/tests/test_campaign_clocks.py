@@ -26,7 +26,7 @@ CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATI
     'SELECT pg_catalog.clock_timestamp() + make_interval(secs => seconds) FROM public.clock_set';
 ALTER DATABASE {name} SET search_path = public, pg_catalog;
 """
-SERVER = "from tidewire._campaigns.serving import serve; serve({store!r}, 1)"
+SERVER = "from tidewire._campaigns.worker_pool import serve; serve({store!r}, 1)"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from campaign_support import gone, program, until, working
 
 SERVER = """
 import sys
-from tidewire._campaigns.serving import serve
+from tidewire._campaigns.worker_pool import serve
 
 if __name__ == "__main__":
     serve({store!r}, {processes})

@@ -122,7 +122,7 @@ def test_forked_workers_end_with_their_starter_and_on_sigterm(tmp_path: Path, mo
     store = f"sqlite:///{tmp_path}/farm.db"
     campaign = tw.campaign(f"{module}:where", runs=1_000_000, store=store, range=0.02)
     campaign.start()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tidewire._campaigns.serving import serve\nserve({store!r}, 2)"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tidewire._campaigns.worker_pool import serve\nserve({store!r}, 2)"
     with subprocess.Popen([sys.executable, "-c", code]) as server:
         killed(campaign, 3)
         server.send_signal(signal.SIGTERM)

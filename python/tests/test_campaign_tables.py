@@ -17,7 +17,7 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from tidewire._campaigns import charts, page
-from tidewire._campaigns.exporting import moved_to
+from tidewire._campaigns.export import moved_to
 from tidewire._campaigns.summary import QuantileSketch, ValueCounts
 
 LONG = 200_000

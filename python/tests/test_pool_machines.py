@@ -7,13 +7,13 @@ from collections import deque
 
 import pytest
 from tidewire.pools.backlog import Backlog
+from tidewire.pools.batch_policy import Call, plan
 from tidewire.pools.batch_sizer import TARGET_US, BatchSizer
-from tidewire.pools.batching import Call, plan
 from tidewire.pools.counters import Histogram
 from tidewire.pools.options import Batch, Restarts, Scale
-from tidewire.pools.replacing import Replacing
+from tidewire.pools.restart_backoff import Replacing
 from tidewire.pools.restarts import GiveUp, Replace, RestartWindow
-from tidewire.pools.scaling import Load, Scaling
+from tidewire.pools.scaling_policy import Load, Scaling
 from tidewire.pools.task import Task
 
 MS = 1_000_000

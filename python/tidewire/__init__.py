@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from tidewire.link_config import LinkConfig
     from tidewire.links.announcements import NodeInfo
     from tidewire.links.http import Http
-    from tidewire.links.listening import Listener, Token
+    from tidewire.links.hub import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.node import Node
     from tidewire.objects.marks import Remote, remote
@@ -99,10 +99,10 @@ if TYPE_CHECKING:
     from tidewire.services.context import CallContext, context
     from tidewire.services.declare import Service, command, method, on, service
     from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
+    from tidewire.services.instance_watch import InstanceChange
     from tidewire.services.policies import Policy
     from tidewire.services.serve import Served
     from tidewire.services.single_active import SingleActive
-    from tidewire.services.watching import InstanceChange
     from tidewire.streams.bucket import Bucket, Entry
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
     from tidewire.streams.command_store import CommandInfo
@@ -177,7 +177,7 @@ _LATER = {
     "Directory": "tidewire.agents.directory",
     "Envelope": "tidewire.subscription",
     "Http": "tidewire.links.http",
-    "InstanceChange": "tidewire.services.watching",
+    "InstanceChange": "tidewire.services.instance_watch",
     "InstanceInfo": "tidewire.services.info",
     "InvalidArgument": "tidewire.errors",
     "InvalidSubject": "tidewire.errors",
@@ -185,7 +185,7 @@ _LATER = {
     "LimitExceeded": "tidewire.errors",
     "LinkConfig": "tidewire.link_config",
     "LinkLost": "tidewire.errors",
-    "Listener": "tidewire.links.listening",
+    "Listener": "tidewire.links.hub",
     "Mailbox": "tidewire.supervision",
     "MailboxFull": "tidewire.errors",
     "Message": "tidewire.agents.message",
@@ -233,7 +233,7 @@ _LATER = {
     "TidewireError": "tidewire.errors",
     "Timer": "tidewire._binding",
     "Tls": "tidewire.links.tls",
-    "Token": "tidewire.links.listening",
+    "Token": "tidewire.links.hub",
     "Unauthorized": "tidewire.errors",
     "Unhandled": "tidewire.errors",
     "UnknownDispatcher": "tidewire.errors",

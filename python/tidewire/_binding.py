@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidewire._tidewire import (
+    BUILD,
     ActorRef,
     Admission,
     AgentInbox,
@@ -26,6 +27,7 @@ from tidewire._tidewire import (
     Imports,
     InboundCallRun,
     InstanceEndpoint,
+    LeaseTenure,
     Link,
     LinkSubscription,
     Listening,
@@ -41,7 +43,6 @@ from tidewire._tidewire import (
     Run,
     StreamHome,
     Subscription,
-    Tenure,
     Timer,
     __version__,
     after_fork,
@@ -63,6 +64,7 @@ from tidewire._tidewire import (
 )
 
 __all__ = [
+    "BUILD",
     "ActorRef",
     "Admission",
     "AgentInbox",
@@ -86,6 +88,7 @@ __all__ = [
     "Imports",
     "InboundCallRun",
     "InstanceEndpoint",
+    "LeaseTenure",
     "Link",
     "LinkSubscription",
     "Listening",
@@ -101,7 +104,6 @@ __all__ = [
     "Run",
     "StreamHome",
     "Subscription",
-    "Tenure",
     "Timer",
     "__version__",
     "after_fork",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewire._forking import in_child
+from tidewire._fork_handlers import in_child
 from tidewire._stacks import stacks
 
 

@@ -7,7 +7,7 @@ import threading
 import weakref
 from time import monotonic
 
-from tidewire import _forking
+from tidewire import _fork_handlers
 
 logger = logging.getLogger("tidewire")
 
@@ -39,7 +39,7 @@ class _Repeated:
 _known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
 _counted: list[_Repeated] = []
 _timer: threading.Timer | None = None
-_lock = _forking.reentrant_lock()
+_lock = _fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
@@ -134,4 +134,4 @@ def _text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-_forking.in_child(_forget)
+_fork_handlers.in_child(_forget)

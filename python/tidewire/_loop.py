@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol
 # The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must not meet a module half loaded.
 from tidewire import _current, _drive  # noqa: F401
 from tidewire._binding import Bridge
-from tidewire._forking import in_child
+from tidewire._fork_handlers import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
 # The pipes of these are those of the parent too.

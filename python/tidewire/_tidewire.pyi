@@ -17,6 +17,7 @@ from tidewire.services.methods import Bound
 from tidewire.supervision import Supervision
 
 __all__ = [
+    "BUILD",
     "ActorRef",
     "Admission",
     "AgentInbox",
@@ -40,6 +41,7 @@ __all__ = [
     "Imports",
     "InboundCallRun",
     "InstanceEndpoint",
+    "LeaseTenure",
     "Link",
     "LinkSubscription",
     "Listening",
@@ -55,7 +57,6 @@ __all__ = [
     "Run",
     "StreamHome",
     "Subscription",
-    "Tenure",
     "Timer",
     "__version__",
     "after_fork",
@@ -80,6 +81,7 @@ _M_contra = TypeVar("_M_contra", contravariant=True, default=Any)
 _R_co = TypeVar("_R_co", covariant=True, default=Any)
 
 __version__: str
+BUILD: Literal["fast", "release"]
 
 @disjoint_base
 class Pending(Coroutine[Any, Any, _R_co]):
@@ -846,10 +848,10 @@ class DurableSubscriptionCore:
     def counts(self) -> tuple[int, int]: ...
 
 @final
-class Tenure:
+class LeaseTenure:
     """The lease of one holder, told the time as seconds of ``time.monotonic()``."""
 
-    def __new__(cls, ttl_us: int) -> Tenure: ...
+    def __new__(cls, ttl_us: int) -> LeaseTenure: ...
     def granted(self, fence: int, now: float) -> None: ...
     def renewed(self, begun: float) -> None: ...
     def failed(self, now: float) -> None: ...

@@ -12,7 +12,7 @@ from typing_extensions import ParamSpec, Self, TypedDict, TypeVar
 from tidewire._binding import Context
 from tidewire.agents.retry import Retry
 from tidewire.pools.options import OnDead, Overflow, Restarts
-from tidewire.pools.pickling import Pickler
+from tidewire.pools.pickler import Pickler
 from tidewire.services.context import CallContext
 from tidewire.services.stream_reader import Stream
 from tidewire.streams.command_run import CommandRun

@@ -13,9 +13,9 @@ from time import monotonic
 from types import EllipsisType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _idle, _inspect, _log, _steps, _watching
+from tidewire import _current, _idle, _inspect, _log, _statistics_wait, _steps
 from tidewire._binding import Engine, check_address
-from tidewire._forking import in_child
+from tidewire._fork_handlers import in_child
 from tidewire._ledger import Ledger
 from tidewire._limits import NAME_BYTES
 from tidewire._log import logger
@@ -169,7 +169,7 @@ class Node(Subjects, Streams, Agents):
         if self._inspect:
             self._inspector = _inspect.open_for(self)
         if self._meets:
-            from tidewire.links.joining import join_blocking
+            from tidewire.links.join import join_blocking
 
             join_blocking(self, self._join_timeout)
         self._begin()
@@ -205,7 +205,7 @@ class Node(Subjects, Streams, Agents):
         if not self._meets:
             self.start()
             return self
-        from tidewire.links.joining import join
+        from tidewire.links.join import join
 
         self._check()
         if self._inspect:
@@ -332,7 +332,7 @@ class Node(Subjects, Streams, Agents):
             NodeStopped: if the node has stopped, and they do not fit.
             InvalidArgument: if an argument is not allowed.
         """
-        return await _steps.awaited(_watching.fits(self, condition, timeout))
+        return await _steps.awaited(_statistics_wait.fits(self, condition, timeout))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"

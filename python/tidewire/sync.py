@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire import _idle, _steps, _watching
+from tidewire import _idle, _statistics_wait, _steps
 from tidewire._binding import ActorRef, send_blocking
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tidewire._binding import Pending, Timer
     from tidewire._ledger import Ledger
     from tidewire.node import Node
-    from tidewire.services.watching import InstanceChange
-    from tidewire.streams.blocking import SyncBucket, SyncLease, SyncStream
+    from tidewire.services.instance_watch import InstanceChange
+    from tidewire.streams.blocking_streams import SyncBucket, SyncLease, SyncStream
     from tidewire.streams.command_run import SyncCommandRun
     from tidewire.streams.command_store import CommandInfo
 
@@ -35,19 +35,19 @@ class Sync:
 
     def stream(self, name: str, **options: Any) -> SyncStream:
         """Make a stream, or find it, for plain threads. Arguments and errors are those of ``node.stream``."""
-        from tidewire.streams.blocking import SyncStream, run
+        from tidewire.streams.blocking_streams import SyncStream, run
 
         return SyncStream(self._node, run(self._node, self._node.stream(name, **options)))
 
     def kv(self, name: str, **options: Any) -> SyncBucket:
         """Make a bucket, or find it, for plain threads. Arguments and errors are those of ``node.kv``."""
-        from tidewire.streams.blocking import SyncBucket, run
+        from tidewire.streams.blocking_streams import SyncBucket, run
 
         return SyncBucket(self._node, run(self._node, self._node.kv(name, **options)))
 
     def lease(self, name: str, **options: Any) -> SyncLease:
         """Return a lease for plain threads. Arguments and errors are those of ``node.lease``."""
-        from tidewire.streams.blocking import SyncLease
+        from tidewire.streams.blocking_streams import SyncLease
 
         return SyncLease(self._node, self._node.lease(name, **options))
 
@@ -57,16 +57,16 @@ class Sync:
 
     def commands(self, **options: Any) -> list[CommandInfo]:
         """Return the commands there are, the oldest first. Arguments and errors are those of ``node.commands``."""
-        from tidewire.streams.blocking import run
+        from tidewire.streams.blocking_streams import run
 
         return run(self._node, self._node.commands(**options))
 
     def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:
         """Yield the instances of a service, or of all, and then whichever come and go; see ``node.watch_services``."""
-        from tidewire.services import watching
+        from tidewire.services import instance_watch
 
-        watching.check(name)
-        return watching.watch_blocking(self._node, name)
+        instance_watch.check(name)
+        return instance_watch.watch_blocking(self._node, name)
 
     send = staticmethod(send_blocking)
     """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.
@@ -99,7 +99,7 @@ class Sync:
         """Block until the statistics of the node fit a condition, and return them, as ``node.until`` does."""
         if running_loop() is not None:
             raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
-        return _steps.blocking(_watching.fits(self._node, condition, timeout))
+        return _steps.blocking(_statistics_wait.fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
         """Block until the node has nothing to do, as ``node.idle`` waits for it. Raises as that does."""

@@ -21,7 +21,7 @@ pub use campaigns::{Campaigns, Missing};
 pub use error::{ErrorKind, Result, StoreError};
 pub use plan::{Campaign, CampaignId, Plan, Precision, Schema, Settings};
 pub use results::{Failure, RangeResults, Stages, StoredFailure};
-pub use status::{Event, Look, Status, Summary, WorkerId, WorkerInfo, WorkerStatus};
+pub use status::{Event, PrecisionSample, Status, Summary, WorkerId, WorkerInfo, WorkerStatus};
 pub use tidewire_core::campaign::lease::{Claim, ClaimState, Lease};
 pub use tidewire_core::campaign::rows::{Column, ColumnType, Rows};
 pub use tidewire_core::campaign::seed::Seed;

@@ -73,7 +73,7 @@ pub struct Status {
     /// Workers that died or let a lease expire.
     pub losses: u64,
     /// The last look at the precision, if the campaign ends by it.
-    pub look: Option<Look>,
+    pub look: Option<PrecisionSample>,
     /// Its workers, newest first: those that are here, and at most 1,000 that have left.
     pub workers: Vec<WorkerStatus>,
     /// The store's clock: microseconds since 1970.
@@ -82,7 +82,7 @@ pub struct Status {
 
 /// How precisely the mean is known, at the last index at which it was looked at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct PrecisionSample {
     /// Runs before this one were looked at.
     pub runs: u64,
     /// The mean of the parameter set that is known least well.

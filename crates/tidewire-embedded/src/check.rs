@@ -9,8 +9,8 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::disk::{Disk, Real, read_all};
 use crate::folder::beginnings;
+use crate::folder::errors::disk_error;
 use crate::folder::files::missing;
-use crate::folder::wrong::disk_error;
 
 /// What one file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crate::cell::{ActorCell, AnyCell, Sent};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
-use crate::ending::{Ledger, Stop, Stopping};
 use crate::engine::EngineHandle;
 use crate::envelope::{Change, Envelope, Meta};
 use crate::error::{AskError, Fault, Refusal, SpawnError, TellError};
@@ -19,6 +18,7 @@ use crate::options::{Priority, SpawnOptions};
 use crate::reply::{Pending, Reply, Unpark};
 use crate::signal::{Signal, StopReason};
 use crate::statistics::ActorStatistics;
+use crate::stop_report::{Ledger, Stop, Stopping};
 use crate::typed::Typed;
 use crate::{current, dispatch};
 

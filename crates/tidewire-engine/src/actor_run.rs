@@ -8,7 +8,6 @@ use std::time::Instant;
 use crate::actor::ActorId;
 use crate::cell::{ATTEND_LANES, ActorCell, AnyCell};
 use crate::driver::{Activation, Driver, End, reason_of};
-use crate::ending::Report;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Fault};
 use crate::guard::guarded;
@@ -16,6 +15,7 @@ use crate::inbox::{AcceptState, Run};
 use crate::options::{OnFailure, Supervision};
 use crate::signal::{Notice, StopReason};
 use crate::statistics::is_sampled;
+use crate::stop_report::Report;
 use crate::supervise::Restarts;
 use crate::timers::Fire;
 

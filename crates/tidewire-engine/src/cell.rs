@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::current;
 use crate::dispatch::{self, Dispatcher, Run as Runnable, Task};
 use crate::driver::{Activation, Driver};
-use crate::ending::{Ending, Ledger, Report};
 use crate::engine::EngineHandle;
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
@@ -27,12 +26,13 @@ use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
 use crate::signal::{Notice, Signal, StopReason};
 use crate::statistics::{Timings, is_sampled};
+use crate::stop_report::{EndReporter, Ledger, Report};
 
 mod any;
-mod dead;
+mod dead_letter;
 
 pub(crate) use any::AnyCell;
-use dead::OwedDeadLetters;
+use dead_letter::OwedDeadLetters;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
@@ -81,7 +81,7 @@ pub(crate) struct ColdState<M> {
     pub watchers: Vec<Arc<dyn AnyCell>>,
     /// To be woken when there is nothing to do.
     pub rest_wakers: Vec<Waker>,
-    pub ending: Option<Arc<Ending<M>>>,
+    pub ending: Option<Arc<EndReporter<M>>>,
     pub reason: Option<StopReason>,
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
     pub returns: bool,
@@ -366,11 +366,11 @@ impl<M: Send + 'static> ActorCell<M> {
     }
 
     /// Closes the mailbox. Answers where the end will be reported.
-    pub(crate) fn close(self: &Arc<Self>, drain: bool, returns: bool, reason: StopReason) -> Arc<Ending<M>> {
+    pub(crate) fn close(self: &Arc<Self>, drain: bool, returns: bool, reason: StopReason) -> Arc<EndReporter<M>> {
         let ending = self.with_aside(|aside| {
             aside.reason.get_or_insert(reason);
             aside.returns |= returns;
-            Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone())))
+            Arc::clone(aside.ending.get_or_insert_with(|| EndReporter::new(aside.report.clone())))
         });
         let (wake, woken) = {
             let mut inbox = self.inbox.lock();

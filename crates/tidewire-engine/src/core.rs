@@ -11,7 +11,7 @@ use tidewire_sync::{Mutex, RwLock};
 use crate::actor::ActorId;
 use crate::cell::AnyCell;
 use crate::config::EngineConfig;
-use crate::dead::DeadLetters;
+use crate::dead_letters::DeadLetters;
 use crate::dispatch::Dispatcher;
 use crate::error::SpawnError;
 use crate::subjects::Subjects;

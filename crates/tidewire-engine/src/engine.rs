@@ -11,11 +11,11 @@ use tidewire_sync::Mutex;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dispatch::Pool;
-use crate::ending::{Ledger, Stuck};
 use crate::error::EngineError;
 use crate::guard::wake_all;
 use crate::reply::Unpark;
 use crate::signal::StopReason;
+use crate::stop_report::{Ledger, Stuck};
 
 mod build;
 mod handle;

@@ -44,10 +44,10 @@ impl Refusal {
             Self::Full { actor, capacity } => format!(
                 "the mailbox of actor {} is full (capacity {capacity}): send() waits for room, \
                  a larger mailbox or another overflow policy takes more",
-                Known(*actor, name)
+                ActorLabel(*actor, name)
             ),
             Self::Stopped { actor } => {
-                format!("actor {} is stopping or has stopped: it takes no more messages", Known(*actor, name))
+                format!("actor {} is stopping or has stopped: it takes no more messages", ActorLabel(*actor, name))
             }
         }
     }
@@ -60,9 +60,9 @@ impl fmt::Display for Refusal {
 }
 
 /// An actor by its id, and its name where it has one.
-struct Known<'a>(ActorId, Option<&'a str>);
+struct ActorLabel<'a>(ActorId, Option<&'a str>);
 
-impl fmt::Display for Known<'_> {
+impl fmt::Display for ActorLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
         self.1.map_or(Ok(()), |name| write!(f, " {name:?}"))
@@ -143,7 +143,7 @@ pub enum AskError {
 impl AskError {
     /// The text of the error, with the name of the actor that was asked where it has one.
     pub fn about(&self, name: Option<&str>) -> String {
-        let known = |actor: &ActorId| Known(*actor, name).to_string();
+        let known = |actor: &ActorId| ActorLabel(*actor, name).to_string();
         match self {
             Self::Timeout { actor, after } => format!(
                 "actor {} gave no reply within {after:?}: allow more time, or look at its queueing time",

@@ -50,13 +50,13 @@ const DISPATCHER: &str = "probe";
 pub struct Probe<M: Send + 'static> {
     engine: Engine,
     served: Arc<External>,
-    kept: Kept<M>,
+    kept: ProbeQueue<M>,
     me: ActorRef<M>,
 }
 
-type Kept<M> = Arc<Mutex<VecDeque<M>>>;
+type ProbeQueue<M> = Arc<Mutex<VecDeque<M>>>;
 
-struct Keeping<M>(Kept<M>);
+struct Keeping<M>(ProbeQueue<M>);
 
 impl<M: Send + 'static> Actor for Keeping<M> {
     type Message = M;
@@ -75,7 +75,7 @@ impl<M: Send + 'static> Probe<M> {
     pub fn new() -> Result<Self, EngineError> {
         let served = External::new(Box::new(|| {}));
         let engine = Engine::builder().threads(1).external(DISPATCHER, Arc::clone(&served)).build()?;
-        let kept = Kept::default();
+        let kept = ProbeQueue::default();
         let keeping = Arc::clone(&kept);
         let options = SpawnOptions::new().dispatcher(DISPATCHER);
         let me = match engine.spawn_with(options, move || Keeping(Arc::clone(&keeping))) {

@@ -1,18 +1,18 @@
 //! Falling asleep and waking up, in all interleavings: work that is made visible while a thread falls asleep is never left lying. What runs is
-//! `dispatch/parking.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
+//! `dispatch/parker.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
 
-#[path = "../src/dispatch/parking.rs"]
+#[path = "../src/dispatch/parker.rs"]
 #[allow(dead_code)]
-mod parking;
+mod parker;
 #[path = "support/loom_sync.rs"]
 #[allow(dead_code, unused_imports)]
 mod sync;
 
 use loom::thread;
-use parking::{ParkedThreads, Parker};
+use parker::{ParkedThreads, Parker};
 use sync::{Arc, AtomicUsize, Ordering};
 
 #[derive(Default)]

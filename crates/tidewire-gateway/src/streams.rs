@@ -147,14 +147,14 @@ impl Drop for StreamPermit {
 }
 
 /// Waits for the end of the gateway.
-type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+type GatewayEnd = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 trait IntoWaiting {
-    fn into_waiting(self) -> Ending;
+    fn into_waiting(self) -> GatewayEnd;
 }
 
 impl IntoWaiting for tokio::sync::watch::Receiver<bool> {
-    fn into_waiting(mut self) -> Ending {
+    fn into_waiting(mut self) -> GatewayEnd {
         Box::pin(async move {
             let _ = self.wait_for(|ends| *ends).await;
         })
@@ -173,7 +173,7 @@ struct Parts<S> {
     written: OutputBuffer,
     state: State,
     beat: Pin<Box<Sleep>>,
-    ending: Ending,
+    ending: GatewayEnd,
     _place: StreamPermit,
 }
 

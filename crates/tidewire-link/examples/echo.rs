@@ -5,8 +5,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use tidewire_link::{
-    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, ReplyWaiter,
-    Runtime, Sending,
+    Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link, Message, OutgoingPayload,
+    Published, ReplyWaiter, Runtime,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -17,7 +17,7 @@ impl Handler for Echo {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let flusher = call.flusher();
         let payload = call.message.payload().to_vec();
-        let _ = call.reply(Sending::from(&payload[..]));
+        let _ = call.reply(OutgoingPayload::from(&payload[..]));
         flusher.flush();
         None
     }
@@ -89,7 +89,7 @@ fn call(link: &Link, bytes: usize, count: usize, in_flight: usize) -> Result<(),
     let mut last = start;
     while done < count {
         while sent < count && sent - done < in_flight {
-            link.call(&head, Flags::NORMAL, Sending::from(&payload[..]), Arc::new(Answers(send.clone())))?;
+            link.call(&head, Flags::NORMAL, OutgoingPayload::from(&payload[..]), Arc::new(Answers(send.clone())))?;
             sent += 1;
         }
         link.flush();

@@ -13,7 +13,7 @@ use tidewire_sync::PerProcess;
 
 use crate::tls::{Tls, TlsError};
 
-type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Tls {
     /// What a node joins with.
@@ -62,7 +62,7 @@ impl Tls {
         Ok(verifier.map_err(|error| TlsError(error.to_string()))?)
     }
 
-    fn own(&self) -> Result<Option<Own>, TlsError> {
+    fn own(&self) -> Result<Option<Identity>, TlsError> {
         match (&self.cert, &self.key) {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some((certificates("cert", cert)?, private_key(key)?))),

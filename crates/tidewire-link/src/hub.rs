@@ -59,11 +59,11 @@ enum Peer {
 #[derive(Clone)]
 pub struct HubHandle {
     shared: Arc<Shared>,
-    _end: Arc<Ending>,
+    _end: Arc<CloseOnDrop>,
 }
 
 /// Ends the links: what serves them keeps the hub.
-struct Ending(Weak<Shared>);
+struct CloseOnDrop(Weak<Shared>);
 
 struct Shared {
     hub: Mutex<Hub>,
@@ -121,7 +121,7 @@ impl HubHandle {
             log: Log::new(log),
         });
         runtime.spawn(watch_time(Arc::downgrade(&shared)));
-        let end = Arc::new(Ending(Arc::downgrade(&shared)));
+        let end = Arc::new(CloseOnDrop(Arc::downgrade(&shared)));
         Self { shared, _end: end }
     }
 
@@ -197,7 +197,7 @@ impl HubHandle {
     }
 }
 
-impl Drop for Ending {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
             shared.close();

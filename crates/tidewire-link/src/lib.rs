@@ -51,6 +51,6 @@ pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::flush_policy::Batch;
 pub use tidewire_core::link::hub::{HubCounts, HubOptions, SubscriptionInterest};
 pub use tidewire_core::link::outbox::PayloadParts;
-pub use tidewire_core::link::session::{Greeting, Joined, Named, Refused, Sending};
+pub use tidewire_core::link::session::{Greeting, Joined, Named, OutgoingPayload, Refused};
 pub use tidewire_core::tree::SubscriptionId as InterestKey;
 pub use tls::{Tls, TlsError};

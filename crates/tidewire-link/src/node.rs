@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidewire_core::link::session::{Fault, Greeting, Joined, Refused, Sending, Session};
+use tidewire_core::link::session::{Fault, Greeting, Joined, OutgoingPayload, Refused, Session};
 use tidewire_core::tree::SubjectTree;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
 use tidewire_sync::{Mutex, MutexGuard};
@@ -59,10 +59,10 @@ pub struct CallKey {
 #[derive(Clone)]
 pub struct Link {
     shared: Arc<Shared>,
-    _end: Arc<Ending>,
+    _end: Arc<CloseOnDrop>,
 }
 
-struct Ending(Weak<Shared>);
+struct CloseOnDrop(Weak<Shared>);
 
 /// Says for how many milliseconds an event loop has been blocked.
 type Pulse = Box<dyn Fn() -> u32 + Send + Sync>;
@@ -186,7 +186,7 @@ impl Link {
         &self,
         head: &CallHead<'_>,
         flags: Flags,
-        payload: Sending<'_>,
+        payload: OutgoingPayload<'_>,
         waiting: Arc<dyn ReplyWaiter>,
     ) -> Result<CallKey, Refused> {
         let payload = self.shared.readied(payload, |session| session.may_compress());
@@ -211,7 +211,7 @@ impl Link {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
-    pub fn item(&self, key: CallKey, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn item(&self, key: CallKey, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let payload = self.shared.readied(payload, |session| session.may_compress());
         let sent = self.shared.with(key, |session| session.item(key.id, Flags::NORMAL, payload));
         self.shared.flush();
@@ -228,7 +228,7 @@ impl Link {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
-    pub fn publish(&self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn publish(&self, head: &PublishHead<'_>, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let payload = self.shared.packed(payload, |session| session.may_compress());
         self.shared.joined_state()?.session.publish(head, flags, payload)
     }

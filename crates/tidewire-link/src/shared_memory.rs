@@ -17,7 +17,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use tidewire_core::link::hub;
 use tidewire_core::link::outbox::PayloadParts;
-use tidewire_proto::wire::Place;
+use tidewire_proto::wire::MemoryLocation;
 use tidewire_sync::{Mutex, PerProcess};
 
 use crate::clock::now_us;
@@ -104,12 +104,12 @@ impl SharedArena {
     }
 
     /// Lays a payload here. None: there is no room.
-    pub fn lay(self: &Arc<Self>, payload: &dyn PayloadParts) -> Option<(Place, SharedAllocation)> {
+    pub fn lay(self: &Arc<Self>, payload: &dyn PayloadParts) -> Option<(MemoryLocation, SharedAllocation)> {
         let bytes = (MARK_BYTES + payload.bytes()) as u64;
         let at = self.free.lock().take(bytes.next_multiple_of(PAGE))?;
         let block = Block { memory: Arc::clone(self), at, bytes: bytes.next_multiple_of(PAGE) };
         let mark = self.next_mark();
-        let place = Place { process: std::process::id(), file: self.file.as_raw_fd() as u32, at, mark };
+        let place = MemoryLocation { process: std::process::id(), file: self.file.as_raw_fd() as u32, at, mark };
         self.write(&place, payload).ok()?;
         Some((place, SharedAllocation { block, bytes: payload.bytes(), back: OnceLock::new() }))
     }
@@ -132,7 +132,7 @@ impl SharedArena {
         mark
     }
 
-    fn write(&self, place: &Place, payload: &dyn PayloadParts) -> io::Result<()> {
+    fn write(&self, place: &MemoryLocation, payload: &dyn PayloadParts) -> io::Result<()> {
         let (mut at, mut done, total) = (place.at, 0, payload.bytes());
         let mut slices = vec![IoSlice::new(&place.mark)];
         while done < total || !slices.is_empty() {
@@ -209,11 +209,11 @@ impl Drop for Block {
 
 /// Reads a payload in its place to the end of `room`, which has room for it. False: it is not there any more, or this process can't
 /// read it; `room` may have something else at its end then.
-pub fn read(place: &Place, bytes: usize, room: &mut Vec<u8>) -> bool {
+pub fn read(place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> bool {
     opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, room)).unwrap_or(false)
 }
 
-fn read_from(file: &File, place: &Place, bytes: usize, room: &mut Vec<u8>) -> io::Result<bool> {
+fn read_from(file: &File, place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> io::Result<bool> {
     let end = room.len() + bytes;
     let mut at = place.at.checked_add(MARK_BYTES as u64).ok_or(io::ErrorKind::InvalidInput)?;
     if !has_mark(file, place)? {
@@ -232,7 +232,7 @@ fn read_from(file: &File, place: &Place, bytes: usize, room: &mut Vec<u8>) -> io
     has_mark(file, place)
 }
 
-fn has_mark(file: &File, place: &Place) -> io::Result<bool> {
+fn has_mark(file: &File, place: &MemoryLocation) -> io::Result<bool> {
     let mut found = [0; MARK_BYTES];
     file.read_exact_at(&mut found, place.at)?;
     Ok(found == place.mark)
@@ -269,7 +269,7 @@ fn write_all(file: &File, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Re
 #[derive(Debug)]
 pub struct SameHostProbe;
 
-impl hub::Memory for SameHostProbe {
+impl hub::MachineMemory for SameHostProbe {
     fn shares(&self, place: &str) -> bool {
         let Some((process, number, secret)) = parsed(place) else { return false };
         let mut found = [0; MARK_BYTES];
@@ -291,7 +291,7 @@ fn shown(secret: &[u8; MARK_BYTES]) -> String {
 mod tests {
     use super::*;
 
-    use hub::Memory as _;
+    use hub::MachineMemory as _;
 
     fn memory(bytes: usize) -> Arc<SharedArena> {
         Arc::new(SharedArena::new(bytes).expect("the system has such files"))
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    fn read_there(place: &Place, bytes: usize) -> Option<Vec<u8>> {
+    fn read_there(place: &MemoryLocation, bytes: usize) -> Option<Vec<u8>> {
         let mut room = Vec::with_capacity(bytes + 7);
         room.extend_from_slice(b"before ");
         read(place, bytes, &mut room).then(|| room.split_off(7))
@@ -374,7 +374,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidewire-{}", std::process::id()));
         std::fs::write(&path, [place.mark.as_slice(), &[7; 100]].concat()).expect("a file can be written");
         let open = File::open(&path).expect("it is there");
-        let other = Place { file: open.as_raw_fd() as u32, at: 0, ..place };
+        let other = MemoryLocation { file: open.as_raw_fd() as u32, at: 0, ..place };
         assert_eq!(read_there(&other, 100), None, "a file with a name");
         std::fs::remove_file(&path).expect("it is there");
         assert_eq!(read_there(&other, 100), None, "a file that had a name");
@@ -404,13 +404,13 @@ mod tests {
         let memory = memory(1 << 20);
         let (place, _block) = memory.lay(&payload(100)).expect("there is room");
         for place in [
-            Place { process: u32::MAX, ..place },
-            Place { file: u32::MAX, ..place },
-            Place { file: 0, ..place },
-            Place { at: u64::MAX, ..place },
-            Place { at: u64::MAX - 16, ..place },
-            Place { at: 1 << 40, ..place },
-            Place { mark: [0; 16], ..place },
+            MemoryLocation { process: u32::MAX, ..place },
+            MemoryLocation { file: u32::MAX, ..place },
+            MemoryLocation { file: 0, ..place },
+            MemoryLocation { at: u64::MAX, ..place },
+            MemoryLocation { at: u64::MAX - 16, ..place },
+            MemoryLocation { at: 1 << 40, ..place },
+            MemoryLocation { mark: [0; 16], ..place },
         ] {
             assert_eq!(read_there(&place, 100), None, "{place:?}");
         }

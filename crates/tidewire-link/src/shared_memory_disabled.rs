@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidewire_core::link::hub;
 use tidewire_core::link::outbox::PayloadParts;
-use tidewire_proto::wire::Place;
+use tidewire_proto::wire::MemoryLocation;
 
 /// There is none.
 pub enum SharedArena {}
@@ -24,7 +24,7 @@ impl SharedArena {
         match *self {}
     }
 
-    pub fn lay(self: &Arc<Self>, _payload: &dyn PayloadParts) -> Option<(Place, SharedAllocation)> {
+    pub fn lay(self: &Arc<Self>, _payload: &dyn PayloadParts) -> Option<(MemoryLocation, SharedAllocation)> {
         match **self {}
     }
 
@@ -44,7 +44,7 @@ impl PayloadParts for SharedAllocation {
 }
 
 /// Reads nothing.
-pub fn read(_place: &Place, _bytes: usize, _room: &mut Vec<u8>) -> bool {
+pub fn read(_place: &MemoryLocation, _bytes: usize, _room: &mut Vec<u8>) -> bool {
     false
 }
 
@@ -52,7 +52,7 @@ pub fn read(_place: &Place, _bytes: usize, _room: &mut Vec<u8>) -> bool {
 #[derive(Debug)]
 pub struct SameHostProbe;
 
-impl hub::Memory for SameHostProbe {
+impl hub::MachineMemory for SameHostProbe {
     fn shares(&self, _place: &str) -> bool {
         false
     }

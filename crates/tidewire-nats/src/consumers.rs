@@ -10,7 +10,7 @@ use tidewire_proto::subject::Pattern;
 use crate::clock;
 use crate::connection::{Connection, Failure};
 use crate::names;
-use crate::pulling::{Pull, Puller, Wait};
+use crate::pull::{Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::stream_cache::CachedStream;
 use crate::streams::{create_dead, find, first_difference, shown, sorted};

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::connection::Connection;
 use crate::message::AckSubject;
-use crate::pulling::{End, Pull, Puller, Wait};
+use crate::pull::{End, Pull, Puller, Wait};
 
 /// How long a server keeps a cursor that nobody uses.
 const INACTIVE: Duration = Duration::from_secs(30);

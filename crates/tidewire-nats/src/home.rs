@@ -20,7 +20,7 @@ use crate::publishing::Publisher;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::version::Version;
-use crate::{consumers, dead_letters, fetching, keyvalue, leases, names, reading, scheduling, settle, streams};
+use crate::{consumers, dead_letters, fetch, keyvalue, leases, names, schedules, settle, stream_reader, streams};
 
 /// Streams, buckets and leases on NATS.
 pub struct Nats {
@@ -188,7 +188,7 @@ impl Streams for Nats {
 
     fn read(&self, stream: &str, read: Read) -> Answer<Page> {
         let stream = stream.to_owned();
-        self.run(|shared| async move { reading::read(&shared, &stream, read).await })
+        self.run(|shared| async move { stream_reader::read(&shared, &stream, read).await })
     }
 
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)> {
@@ -196,17 +196,17 @@ impl Streams for Nats {
             return Answer::ready(Err(error));
         }
         let (stream, capabilities) = (stream.to_owned(), self.capabilities.clone());
-        self.run(|shared| async move { scheduling::create(&shared, &capabilities, &stream, settings).await })
+        self.run(|shared| async move { schedules::create(&shared, &capabilities, &stream, settings).await })
     }
 
     fn list_schedules(&self, stream: &str) -> Answer<Vec<ScheduleInfo>> {
         let stream = stream.to_owned();
-        self.run(|shared| async move { scheduling::list(&shared, &stream).await })
+        self.run(|shared| async move { schedules::list(&shared, &stream).await })
     }
 
     fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool> {
         let (stream, schedule) = (stream.to_owned(), schedule.to_owned());
-        self.run(|shared| async move { scheduling::cancel(&shared, &stream, &schedule).await })
+        self.run(|shared| async move { schedules::cancel(&shared, &stream, &schedule).await })
     }
 
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo> {
@@ -243,11 +243,11 @@ impl Streams for Nats {
         let (mut closed, ended) = (self.closed.subscribe(), self.ended());
         runtime.spawn(async move {
             let fetched = tokio::select! {
-                fetched = fetching::fetch(&shared, &stream, &consumer, fetch) => fetched,
+                fetched = fetch::fetch(&shared, &stream, &consumer, fetch) => fetched,
                 _ = closed.wait_for(|closed| *closed) => Err(ended),
             };
             if let Err(Ok(unwanted)) = teller.tell(fetched) {
-                fetching::give_back(&shared, &stream, &consumer, unwanted).await;
+                fetch::give_back(&shared, &stream, &consumer, unwanted).await;
             }
         });
         answer

@@ -16,9 +16,9 @@ use crate::connection::{Connection, Failure};
 use crate::cursor::{Cursor, From, Selection, scan};
 use crate::message::AckSubject;
 use crate::names;
-use crate::pulling::{End, Pull, Wait};
-use crate::reading::wait;
+use crate::pull::{End, Pull, Wait};
 use crate::shared::{Shared, Stored};
+use crate::stream_reader::wait;
 use crate::streams::{all, find, first_difference, shown};
 
 const OPERATION: &str = "KV-Operation";

@@ -19,8 +19,8 @@ use crate::clock;
 use crate::cursor::Selection;
 use crate::keyvalue::{newest, newest_of_all, write};
 use crate::names::{self, LEASES};
-use crate::reading::wait;
 use crate::shared::Shared;
+use crate::stream_reader::wait;
 use crate::streams::find;
 
 const SHORTEST_US: u64 = 1_000;

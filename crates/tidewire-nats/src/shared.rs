@@ -14,7 +14,7 @@ use crate::consumers::Consumers;
 use crate::cursor::Cursors;
 use crate::leases::LeaseTable;
 use crate::names;
-use crate::pulling::Pullers;
+use crate::pull::Pullers;
 use crate::settle::OutstandingDeliveries;
 use crate::stream_cache::{Streams, kind};
 

@@ -19,7 +19,7 @@ use crate::objects::Objects;
 use crate::options::{Log, Spawn, Task};
 use crate::pending::Wakers;
 use crate::reply_slot::{CallOutcome, ReplySlot};
-use crate::serving::ServedRecord;
+use crate::serve::ServedRecord;
 use crate::single_active;
 use crate::streams::{Home, StopSignal};
 

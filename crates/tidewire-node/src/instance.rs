@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tidewire_core::rpc::admission::{Admission, Entry};
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{Call, Exchange, Handler, Published, Sending};
+use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::context::{ORIGIN, PUBLIC};
@@ -341,7 +341,7 @@ impl Drop for AdmissionPermit {
 /// Answers a call that no handler sees.
 pub(crate) fn refuse(call: Call, code: ErrorCode, text: &str) {
     let flusher = call.flusher();
-    call.fail(code, Sending::from(text.as_bytes()));
+    call.fail(code, OutgoingPayload::from(text.as_bytes()));
     flusher.flush();
 }
 

@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::prepared_call::PreparedCall;
 
 /// The call on its way, for the one who made it.
-pub(crate) struct InstanceLookup(Arc<Slot>);
+pub(crate) struct InstanceLookup(Arc<LookupSlot>);
 
 /// A call that was sent, or why it could not be.
 pub(crate) type LookupResult = (PreparedCall, Result<CallKey, Error>);
 
 /// The lock protects where the call is; it is sent under no lock.
-struct Slot(Mutex<State>);
+struct LookupSlot(Mutex<State>);
 
 struct State {
     call: Where,
@@ -40,7 +40,7 @@ impl InstanceLookup {
     pub fn begin(shot: PreparedCall, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<Self, Error> {
         let (core, finding) = (shot.core()?, shot.find()?);
         let (runner, begins) = (Arc::clone(&core.runner), Arc::clone(&core.runner));
-        let slot = Arc::new(Slot(Mutex::new(State { call: Where::Waits(Box::new(shot)), waker: None })));
+        let slot = Arc::new(LookupSlot(Mutex::new(State { call: Where::Waits(Box::new(shot)), waker: None })));
         let sends = LookupTask(Arc::clone(&slot));
         runner.spawn(Box::pin(async move {
             begins.beat();
@@ -83,7 +83,7 @@ impl InstanceLookup {
 }
 
 /// The task's side. One that never comes to send it, as the node is ending, says so.
-struct LookupTask(Arc<Slot>);
+struct LookupTask(Arc<LookupSlot>);
 
 impl Drop for LookupTask {
     fn drop(&mut self) {
@@ -94,7 +94,7 @@ impl Drop for LookupTask {
     }
 }
 
-impl Slot {
+impl LookupSlot {
     /// Takes the call out, to send it.
     fn take(&self) -> Option<Box<PreparedCall>> {
         let mut state = self.0.lock();

@@ -37,7 +37,7 @@ impl<T> Pending<T> {
 impl<T: Send + 'static> Pending<T> {
     /// Runs something that blocks on a thread of its own. It goes on if the pending is dropped.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
-        let slot = Arc::<Slot<T>>::default();
+        let slot = Arc::<ResultSlot<T>>::default();
         let told = Arc::clone(&slot);
         let started = thread::Builder::new().name(name.to_owned()).spawn(move || told.end(run()));
         match started {
@@ -67,17 +67,17 @@ impl<T> fmt::Debug for Pending<T> {
 type Done<T> = Option<Result<T, Error>>;
 
 /// The place of one result, which one task waits for.
-pub(crate) struct Slot<T> {
+pub(crate) struct ResultSlot<T> {
     state: Mutex<(Done<T>, Option<Waker>)>,
 }
 
-impl<T> Default for Slot<T> {
+impl<T> Default for ResultSlot<T> {
     fn default() -> Self {
         Self { state: Mutex::new((None, None)) }
     }
 }
 
-impl<T> Slot<T> {
+impl<T> ResultSlot<T> {
     pub fn end(&self, result: Result<T, Error>) {
         let waker = {
             let mut state = self.state.lock();

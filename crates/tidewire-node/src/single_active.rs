@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::names;
 use crate::pending::{Pending, Wakers};
+use crate::serve::{Served, ServiceStatistics, serve};
 use crate::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
-use crate::serving::{Served, ServiceStatistics, serve};
 use crate::streams::{self, Lease, LeaseOptions};
 use crate::values::{self, Blob, Input, Value};
 

@@ -9,7 +9,7 @@ use tidewire_backend::{CampaignId, Claim, ErrorKind, Plan, Settings, State, Work
 use tidewire_core::campaign::digest::digest;
 
 use crate::{
-    Connection, Place, Random, all_rows, digest_of, join, lease, plan, results_of, start, store_all, work_off,
+    Connection, EmptyStore, Random, all_rows, digest_of, join, lease, plan, results_of, start, store_all, work_off,
 };
 
 /// The address of the store, for a process that is to be killed.
@@ -61,7 +61,7 @@ struct Victim {
 }
 
 impl Victim {
-    fn start(place: &Place, how: &str) -> Self {
+    fn start(place: &EmptyStore, how: &str) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
             .args(["kills::victim", "--exact", "--ignored", "--nocapture"])
             .env(ADDRESS, &place.address)
@@ -88,7 +88,7 @@ impl Victim {
     }
 }
 
-pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Place) {
+pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("killed", RUNS));
     let mut random = Random(4);
@@ -130,7 +130,7 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Plac
 }
 
 /// SIGSTOP between claim and commit, until its lease has expired and another has done its runs; then SIGCONT.
-pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &Place) {
+pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &EmptyStore) {
     let mut store = place.connect();
     let settings = Settings { lease_us: 100_000, ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("killed", 500) });
@@ -156,7 +156,7 @@ pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &
 }
 
 /// No row exists for a run before its result does: neither tables nor the ledger know how many runs are planned.
-pub fn a_thousand_million_runs_are_planned_at_once(place: &Place) {
+pub fn a_thousand_million_runs_are_planned_at_once(place: &EmptyStore) {
     let mut store = place.connect();
     let small = start(&mut store, &plan("small", 1_000));
     let large = start(&mut store, &plan("large", 1_000_000_000));

@@ -3,7 +3,8 @@
 use tidewire_backend::{CampaignId, Claim, ErrorKind, Lease, Plan, Settings, State, WorkerId};
 
 use crate::{
-    Connection, Place, digest_of, join, lease, no_parameters, plan, refused, results_of, start, store_all, work_off,
+    Connection, EmptyStore, digest_of, join, lease, no_parameters, plan, refused, results_of, start, store_all,
+    work_off,
 };
 
 /// Claims until a lease comes: others must expire first.
@@ -19,7 +20,7 @@ fn claim_later(store: &mut Connection, id: CampaignId, worker: WorkerId) -> Leas
     }
 }
 
-pub fn a_campaign_from_draft_to_done(place: &Place) {
+pub fn a_campaign_from_draft_to_done(place: &EmptyStore) {
     let mut store = place.connect();
     let id = store.create(&plan("pi", 300), &no_parameters()).unwrap();
     let worker = join(&mut store, id);
@@ -58,7 +59,7 @@ pub fn a_campaign_from_draft_to_done(place: &Place) {
     assert!(events.is_sorted_by_key(|event| event.at_us), "{events:?}");
 }
 
-pub fn states_follow_each_other_as_they_may(place: &Place) {
+pub fn states_follow_each_other_as_they_may(place: &EmptyStore) {
     for (number, from) in State::ALL.into_iter().enumerate() {
         let mut store = place.connect();
         for to in State::ALL {
@@ -86,7 +87,7 @@ pub fn states_follow_each_other_as_they_may(place: &Place) {
     }
 }
 
-pub fn a_lease_that_expired_goes_to_another_and_its_results_are_refused(place: &Place) {
+pub fn a_lease_that_expired_goes_to_another_and_its_results_are_refused(place: &EmptyStore) {
     let (mut store, mut other) = (place.connect(), place.connect());
     let settings = Settings { lease_us: 50_000, ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("pi", 1) });
@@ -110,7 +111,7 @@ pub fn a_lease_that_expired_goes_to_another_and_its_results_are_refused(place: &
     assert_eq!((status.summary.state, status.rows, status.losses, status.digest), (State::Done, 1, 1, digest_of(1)));
 }
 
-pub fn a_claim_gives_back_what_its_worker_never_learned_of(place: &Place) {
+pub fn a_claim_gives_back_what_its_worker_never_learned_of(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 50));
     let worker = join(&mut store, id);
@@ -128,7 +129,7 @@ pub fn a_claim_gives_back_what_its_worker_never_learned_of(place: &Place) {
     assert_eq!(store.status(id).unwrap().digest, digest_of(50));
 }
 
-pub fn paused_takes_what_is_out_and_cancelled_does_not(place: &Place) {
+pub fn paused_takes_what_is_out_and_cancelled_does_not(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 100));
     let worker = join(&mut store, id);
@@ -151,7 +152,7 @@ pub fn paused_takes_what_is_out_and_cancelled_does_not(place: &Place) {
     refused(store.extend(id, 1), ErrorKind::Transition, "is cancelled");
 }
 
-pub fn a_campaign_that_is_done_goes_on(place: &Place) {
+pub fn a_campaign_that_is_done_goes_on(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 20));
     work_off(&mut store, id);
@@ -168,7 +169,7 @@ pub fn a_campaign_that_is_done_goes_on(place: &Place) {
     refused(store.extend(id, u64::MAX), ErrorKind::Invalid, "at most 281474976710656 runs");
 }
 
-pub fn a_run_that_kills_twice_is_quarantined(place: &Place) {
+pub fn a_run_that_kills_twice_is_quarantined(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 9));
     let calm = join(&mut store, id);
@@ -202,7 +203,7 @@ pub fn a_run_that_kills_twice_is_quarantined(place: &Place) {
     assert_eq!(errors[0].failure.message, "the run killed its worker 2 times");
 }
 
-pub fn a_run_over_its_time_fails_after_its_attempts(place: &Place) {
+pub fn a_run_over_its_time_fails_after_its_attempts(place: &EmptyStore) {
     let mut store = place.connect();
     let settings = Settings { attempts: 2, timeout_us: Some(1_000), ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("pi", 1) });
@@ -217,7 +218,7 @@ pub fn a_run_over_its_time_fails_after_its_attempts(place: &Place) {
     assert_eq!((errors[0].failure.kind.as_str(), errors[0].failure.attempts, errors[0].worker.0), ("timeout", 2, 2));
 }
 
-pub fn too_many_failures_end_a_campaign(place: &Place) {
+pub fn too_many_failures_end_a_campaign(place: &EmptyStore) {
     let mut store = place.connect();
     let settings = Settings { failed_max: Some(2), ..Settings::default() };
     let id = start(&mut store, &Plan { settings, ..plan("pi", 100) });
@@ -233,7 +234,7 @@ pub fn too_many_failures_end_a_campaign(place: &Place) {
     assert!(status.reason.contains("failed_max is 2"), "{}", status.reason);
 }
 
-pub fn no_runs_are_done_at_once(place: &Place) {
+pub fn no_runs_are_done_at_once(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("none", 0));
     assert_eq!(store.status(id).unwrap().summary.state, State::Done);

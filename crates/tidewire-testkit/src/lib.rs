@@ -23,27 +23,27 @@ pub mod homes;
 pub mod kills;
 pub mod leases;
 pub mod looks;
-pub mod news;
 pub mod plans;
 pub mod races;
 pub mod results;
+pub mod wakeups;
 
 /// A connection to the store under test.
 pub type Connection = Box<dyn Campaigns>;
 
 /// An empty store, for one test.
-pub struct Place {
+pub struct EmptyStore {
     /// Where it is, for a process that connects to it.
     pub address: String,
     /// Makes a connection to an address.
     pub open: fn(&str) -> Result<Connection>,
     /// Makes another empty store.
-    pub fresh: fn() -> Option<Place>,
+    pub fresh: fn() -> Option<EmptyStore>,
     /// Removes the store when it is dropped.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-impl Place {
+impl EmptyStore {
     /// Another empty store.
     pub fn another(&self) -> Self {
         (self.fresh)().expect("there was one before")
@@ -56,7 +56,7 @@ impl Place {
 }
 
 /// Tests of a store of campaigns: each case is a `#[test]` of its own. Takes the paths of two functions:
-/// one makes a [`Place`], or None where that is not possible, and says why; the other connects to an address.
+/// one makes a [`EmptyStore`], or None where that is not possible, and says why; the other connects to an address.
 #[macro_export]
 macro_rules! conformance {
     ($place:path, $open:path) => {
@@ -95,7 +95,7 @@ macro_rules! conformance {
                 one_that_goes_on_looks_again,
                 a_pilot_without_the_column_is_refused,
             ],
-            news: [
+            wakeups: [
                 what_others_do_ends_a_wait,
                 who_waits_is_woken_by_each_change,
                 notes_are_events,

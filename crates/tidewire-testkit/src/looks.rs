@@ -6,7 +6,7 @@ use tidewire_backend::{
 use tidewire_core::campaign::digest::digest;
 use tidewire_core::campaign::rows::Value;
 
-use crate::{Place, join, lease, no_parameters, plan, refused, results_of, start, work_off};
+use crate::{EmptyStore, join, lease, no_parameters, plan, refused, results_of, start, work_off};
 
 fn until(half_width: f64) -> Settings {
     let until = Some(Precision { column: "area".to_owned(), half_width, confidence: 0.95 });
@@ -14,7 +14,7 @@ fn until(half_width: f64) -> Settings {
 }
 
 /// Works on a campaign with several workers that claim in turns; ends with the runs that it took.
-fn work_in_turns(place: &Place, name: &str, workers: usize, schema: bool) -> (u64, u128, f64) {
+fn work_in_turns(place: &EmptyStore, name: &str, workers: usize, schema: bool) -> (u64, u128, f64) {
     let mut store = place.connect();
     let columns = vec![Column::new("area", ColumnType::Float), Column::new("note", ColumnType::Text)];
     let known = Schema { columns: columns.clone(), many: true };
@@ -67,7 +67,7 @@ fn work_in_turns(place: &Place, name: &str, workers: usize, schema: bool) -> (u6
     (status.summary.done, status.digest, look.mean)
 }
 
-pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &Place) {
+pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &EmptyStore) {
     let (runs, digest, mean) = work_in_turns(place, "one", 1, true);
     assert!(runs > 1_000 && runs < 100_000, "{runs}");
     assert!((mean - 3.0 / 7.0).abs() < 0.02, "{mean}");
@@ -75,7 +75,7 @@ pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &Place) {
     assert_eq!(work_in_turns(place, "pilot", 2, false), (runs, digest, mean));
 }
 
-pub fn what_is_not_finite_is_never_known(place: &Place) {
+pub fn what_is_not_finite_is_never_known(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &Plan { settings: until(1e9), ..plan("nan", 300) });
     let worker = join(&mut store, id);
@@ -94,7 +94,7 @@ pub fn what_is_not_finite_is_never_known(place: &Place) {
     assert_eq!((look.runs, look.half_width), (300, f64::INFINITY));
 }
 
-pub fn one_that_goes_on_looks_again(place: &Place) {
+pub fn one_that_goes_on_looks_again(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &Plan { settings: until(1e6), ..plan("on", 10_000) });
     work_off(&mut store, id);
@@ -105,7 +105,7 @@ pub fn one_that_goes_on_looks_again(place: &Place) {
     assert_eq!((status.summary.state, status.summary.done, status.look.unwrap().runs), (State::Done, 150, 150));
 }
 
-pub fn a_pilot_without_the_column_is_refused(place: &Place) {
+pub fn a_pilot_without_the_column_is_refused(place: &EmptyStore) {
     let mut store = place.connect();
     let id = store.create(&Plan { schema: None, settings: until(0.1), ..plan("pilot", 9) }, &no_parameters()).unwrap();
     store.transition(id, State::Running, "").unwrap();

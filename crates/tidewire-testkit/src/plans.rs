@@ -2,9 +2,9 @@
 
 use tidewire_backend::{CampaignId, Column, ColumnType, ErrorKind, Plan, Precision, Schema, Seed, Settings, State};
 
-use crate::{Place, no_parameters, plan, refused, start, work_off};
+use crate::{EmptyStore, no_parameters, plan, refused, start, work_off};
 
-pub fn a_plan_is_kept_as_it_was_given(place: &Place) {
+pub fn a_plan_is_kept_as_it_was_given(place: &EmptyStore) {
     let mut store = place.connect();
     let columns = ColumnType::ALL.map(|kind| Column::new(format!("Of \"{kind}\" é"), kind));
     let settings = Settings {
@@ -44,7 +44,7 @@ pub fn a_plan_is_kept_as_it_was_given(place: &Place) {
     assert!(store.list(Some(State::Done)).unwrap().is_empty());
 }
 
-pub fn plans_that_no_store_keeps_are_refused(place: &Place) {
+pub fn plans_that_no_store_keeps_are_refused(place: &EmptyStore) {
     let mut store = place.connect();
     let columns = |names: &[&str]| {
         let columns = names.iter().map(|name| Column::new(*name, ColumnType::Integer)).collect();
@@ -90,7 +90,7 @@ pub fn plans_that_no_store_keeps_are_refused(place: &Place) {
     store.create(&plan("a", 1), &no_parameters()).unwrap();
 }
 
-pub fn a_name_is_taken_once(place: &Place) {
+pub fn a_name_is_taken_once(place: &EmptyStore) {
     let (mut first, mut second) = (place.connect(), place.connect());
     let id = first.create(&plan("pi", 1), &no_parameters()).unwrap();
     refused(second.create(&plan("pi", 2), &no_parameters()), ErrorKind::NameTaken, "name: a campaign \"pi\" exists");
@@ -99,7 +99,7 @@ pub fn a_name_is_taken_once(place: &Place) {
     assert_ne!(first.campaign(id).unwrap().table, first.campaign(other).unwrap().table);
 }
 
-pub fn campaigns_are_found_by_name_and_then_by_number(place: &Place) {
+pub fn campaigns_are_found_by_name_and_then_by_number(place: &EmptyStore) {
     let mut store = place.connect();
     let first = store.create(&plan("pi", 1), &no_parameters()).unwrap();
     let second = store.create(&plan("1", 1), &no_parameters()).unwrap();
@@ -121,7 +121,7 @@ pub fn campaigns_are_found_by_name_and_then_by_number(place: &Place) {
     refused(store.join(none, &Default::default()), ErrorKind::NoSuchCampaign, "77");
 }
 
-pub fn ten_thousand_parameter_sets(place: &Place) {
+pub fn ten_thousand_parameter_sets(place: &EmptyStore) {
     let mut store = place.connect();
     let sets: Vec<String> = (0..10_000).map(|set| format!("{{\"steps\": {set}, \"name\": \"é\"}}")).collect();
     let id = store.create(&plan("sweep", 20_000), &sets).unwrap();

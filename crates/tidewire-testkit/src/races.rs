@@ -9,7 +9,7 @@ use std::thread;
 use tidewire_backend::{CampaignId, Claim, ErrorKind, Lease, Plan, Settings, State, WorkerId};
 use tidewire_core::campaign::digest::digest;
 
-use crate::{Connection, Place, Random, all_rows, join, no_parameters, outcome, plan, results_of, work_off};
+use crate::{Connection, EmptyStore, Random, all_rows, join, no_parameters, outcome, plan, results_of, work_off};
 
 const RACES: u64 = 3;
 const THREADS: u64 = 3;
@@ -17,16 +17,16 @@ const STEPS: u64 = 150;
 
 /// What the callers were told: the runs whose commit was answered, by campaign.
 #[derive(Default)]
-struct Told {
+struct AnsweredCommits {
     stored: BTreeSet<(u64, u64)>,
     failed: BTreeSet<(u64, u64)>,
 }
 
 struct Racer<'a> {
-    place: &'a Place,
+    place: &'a EmptyStore,
     store: Connection,
     random: Random,
-    told: &'a Mutex<Told>,
+    told: &'a Mutex<AnsweredCommits>,
     campaign: CampaignId,
     worker: WorkerId,
     leases: Vec<Lease>,
@@ -135,7 +135,7 @@ impl Racer<'_> {
     }
 }
 
-pub fn random_programs_store_every_run_once(place: &Place) {
+pub fn random_programs_store_every_run_once(place: &EmptyStore) {
     let races = std::env::var("TIDEWIRE_RACES").ok().and_then(|text| text.parse().ok()).unwrap_or(RACES);
     for race in 0..races {
         // The campaigns of a race are those with the numbers 1 and 2.
@@ -144,7 +144,7 @@ pub fn random_programs_store_every_run_once(place: &Place) {
     }
 }
 
-fn one_race(place: &Place, race: u64) {
+fn one_race(place: &EmptyStore, race: u64) {
     let mut store = place.connect();
     let settings = Settings { lease_us: 30_000, ..Settings::default() };
     for name in ["one", "two"] {
@@ -152,7 +152,7 @@ fn one_race(place: &Place, race: u64) {
         let id = store.create(&plan, &no_parameters()).unwrap();
         store.transition(id, State::Running, "").unwrap();
     }
-    let told = Mutex::new(Told::default());
+    let told = Mutex::new(AnsweredCommits::default());
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let told = &told;

@@ -7,7 +7,7 @@ use tidewire_core::campaign::digest::digest;
 use tidewire_core::campaign::rows::Value;
 
 use crate::{
-    Connection, Place, all_rows, failure, join, lease, no_parameters, outcome, plan, refused, results_of, start,
+    Connection, EmptyStore, all_rows, failure, join, lease, no_parameters, outcome, plan, refused, results_of, start,
     store_all, work_off,
 };
 
@@ -20,7 +20,7 @@ fn given(lease: &Lease, rows: Rows) -> RangeResults {
     RangeResults { first: lease.first, count: 1, digest: digest(&rows), rows, run_us: 1, ..RangeResults::default() }
 }
 
-pub fn every_value_comes_back(place: &Place) {
+pub fn every_value_comes_back(place: &EmptyStore) {
     let mut store = place.connect();
     let columns: Vec<Column> = ColumnType::ALL.map(|kind| Column::new(kind.name(), kind)).to_vec();
     let schema = Schema { columns: columns.clone(), many: true };
@@ -90,7 +90,7 @@ pub fn every_value_comes_back(place: &Place) {
     assert_eq!(digest(&kept), store.status(id).unwrap().digest);
 }
 
-pub fn the_pilot_brings_the_columns(place: &Place) {
+pub fn the_pilot_brings_the_columns(place: &EmptyStore) {
     let mut store = place.connect();
     let id = store.create(&Plan { schema: None, ..plan("pilot", 30) }, &no_parameters()).unwrap();
     store.transition(id, State::Running, "").unwrap();
@@ -125,7 +125,7 @@ pub fn the_pilot_brings_the_columns(place: &Place) {
     assert_eq!((summary.state, summary.done, summary.failed), (State::Done, 29, 1));
 }
 
-pub fn results_that_do_not_fit_are_refused_whole(place: &Place) {
+pub fn results_that_do_not_fit_are_refused_whole(place: &EmptyStore) {
     let mut store = place.connect();
     let columns = [Column::new("text", ColumnType::Text), Column::new("json", ColumnType::Json)];
     let schema = |many| Some(Schema { columns: columns.to_vec(), many });
@@ -173,7 +173,7 @@ pub fn results_that_do_not_fit_are_refused_whole(place: &Place) {
     }
 }
 
-pub fn rows_are_read_by_whole_runs(place: &Place) {
+pub fn rows_are_read_by_whole_runs(place: &EmptyStore) {
     let mut store = place.connect();
     let columns = [Column::new("n", ColumnType::Integer)];
     let schema = Some(Schema { columns: columns.to_vec(), many: true });
@@ -206,7 +206,7 @@ pub fn rows_are_read_by_whole_runs(place: &Place) {
     assert_eq!(sum, status.digest, "stored rows give the digest");
 }
 
-pub fn failures_are_kept_within_bounds(place: &Place) {
+pub fn failures_are_kept_within_bounds(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("bad", 3));
     let worker = join(&mut store, id);
@@ -228,7 +228,7 @@ pub fn failures_are_kept_within_bounds(place: &Place) {
     assert!(store.errors(id, 0, 0).unwrap().is_empty());
 }
 
-pub fn parameter_sets_are_columns(place: &Place) {
+pub fn parameter_sets_are_columns(place: &EmptyStore) {
     let mut store = place.connect();
     let sets = ["{\"teams\": 2}", "{\"teams\": 3}", "{\"teams\": 4}"].map(str::to_owned);
     let id = store.create(&plan("sweep", 10), &sets).unwrap();
@@ -238,7 +238,7 @@ pub fn parameter_sets_are_columns(place: &Place) {
     assert_eq!((rows.len(), rows.columns.len()), (10, 2), "the column of the store is not one of the function");
 }
 
-pub fn what_is_read_while_others_write_is_whole(place: &Place) {
+pub fn what_is_read_while_others_write_is_whole(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("export", 4_000));
     std::thread::scope(|scope| {

@@ -71,7 +71,7 @@ struct HeldLease {
 
 /// How long a session waits.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct SessionTimeouts {
     /// For a store that is away.
     pub store: Duration,
     /// For a campaign that has nothing to run; none: as long as it has not ended.
@@ -84,7 +84,7 @@ impl Session {
         store: Box<dyn Campaigns>,
         campaign: CampaignId,
         worker: WorkerId,
-        patience: Patience,
+        patience: SessionTimeouts,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -209,7 +209,7 @@ struct StoreThread {
     store: Box<dyn Campaigns>,
     campaign: CampaignId,
     worker: WorkerId,
-    patience: Patience,
+    patience: SessionTimeouts,
     shared: Arc<Shared>,
     /// How long the last claim and the last commit took.
     overhead_us: (u64, u64),

@@ -12,7 +12,7 @@ use tidewire_core::campaign::random::Key;
 use super::encode::Encoder;
 use super::range::{RangeLoop, now_us};
 use super::run::Run;
-use super::session::{Next, Patience, Session};
+use super::session::{Next, Session, SessionTimeouts};
 use super::status_page::StatusPage;
 use super::store;
 use crate::attach::{attach, detach};
@@ -30,7 +30,7 @@ pub struct CampaignWorker {
     schema: Option<Schema>,
     attempts: u32,
     range_us: u64,
-    patience: Patience,
+    patience: SessionTimeouts,
     board: StatusPage,
     /// The connection that has read the plan, until the session has it.
     store: Mutex<Option<Box<dyn Campaigns>>>,
@@ -64,8 +64,10 @@ impl CampaignWorker {
         });
         let (plan, store) = opened.map_err(|failure| store::raise(py, &failure))?;
         let info = WorkerInfo { name, host, process: std::process::id(), code };
-        let patience =
-            Patience { store: Duration::from_secs_f64(store_wait), work: work_wait.map(Duration::from_secs_f64) };
+        let patience = SessionTimeouts {
+            store: Duration::from_secs_f64(store_wait),
+            work: work_wait.map(Duration::from_secs_f64),
+        };
         Ok(Self {
             url,
             campaign,

@@ -12,21 +12,21 @@ use tidewire_core::rpc::balancer::Ended;
 
 use crate::attach::attach;
 use crate::balancer::{Balancer, drawn};
-use crate::held::Held;
 use crate::link::callback_future::CallbackFuture;
 use crate::link::client_method::{FastPath, NativeMethod, Route};
 use crate::link::hub_link::CallRequest;
 use crate::link::reply_slot::PendingReply;
 use crate::once::{Once, intern};
+use crate::py_ref::PyRef;
 
 /// A call that may be made.
 pub struct DeferredCall {
-    calling: Held<NativeMethod>,
-    args: Held<PyTuple>,
-    kwargs: Option<Held<PyDict>>,
+    calling: PyRef<NativeMethod>,
+    args: PyRef<PyTuple>,
+    kwargs: Option<PyRef<PyDict>>,
     /// How it is made if everything is as usual.
     usual: Option<FastPath>,
-    errand: Once<Held<PyAny>>,
+    errand: Once<PyRef<PyAny>>,
 }
 
 impl DeferredCall {
@@ -49,7 +49,7 @@ impl DeferredCall {
     pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-            self.calling.call_method1(py, intern!(py, "_errand"), (self.args.bind(py), kwargs)).map(Held::from)
+            self.calling.call_method1(py, intern!(py, "_errand"), (self.args.bind(py), kwargs)).map(PyRef::from)
         };
         self.errand.get_or_try_init(py, make).map(|errand| errand.bind(py).clone())
     }
@@ -143,8 +143,8 @@ enum State {
 
 struct Sent {
     asking: PendingReply,
-    balancer: Held<Balancer>,
-    route: Held<Route>,
+    balancer: PyRef<Balancer>,
+    route: PyRef<Route>,
     begun: Instant,
 }
 

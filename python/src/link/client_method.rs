@@ -11,11 +11,11 @@ use tidewire_engine::raw::Mutex;
 use crate::arguments::Priority;
 use crate::balancer::{self, Balancer};
 use crate::engine::Engine;
-use crate::held::Held;
 use crate::link::Link;
 use crate::link::call_future::{CallFuture, DeferredCall};
 use crate::once::{Once, intern};
 use crate::pending::Pending;
+use crate::py_ref::PyRef;
 
 /// The way to one instance of a service in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -59,12 +59,12 @@ type Takes = (Vec<String>, usize, bool);
 
 /// How the usual call is made: as long as the instances are those of this version.
 pub struct FastPath {
-    pub group: Held<PyAny>,
-    pub balancer: Held<Balancer>,
+    pub group: PyRef<PyAny>,
+    pub balancer: PyRef<Balancer>,
     pub version: u64,
     pub policy: Policy,
-    pub dice: Held<PyAny>,
-    pub headers: Option<Held<PyDict>>,
+    pub dice: PyRef<PyAny>,
+    pub headers: Option<PyRef<PyDict>>,
     pub method: Arc<str>,
     pub timeout_s: f64,
 }
@@ -110,7 +110,7 @@ impl NativeMethod {
             version,
             policy: balancer::policy(&kind, explore),
             dice: dice.into(),
-            headers: headers.map(Held::from),
+            headers: headers.map(PyRef::from),
             method: method.into(),
             timeout_s,
         };

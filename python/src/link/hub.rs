@@ -20,13 +20,13 @@ use crate::attach::try_attach;
 use crate::change_counter::PyChangeCounter;
 use crate::errors::error;
 use crate::fork::PerProcessOwned;
-use crate::held::Held;
 use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
 use crate::link::hub_link::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;
+use crate::py_ref::PyRef;
 
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and as much again of what nodes do.
 const LOG_LINES: usize = 2_048;
@@ -240,19 +240,19 @@ pub struct Logger(Arc<Lines>);
 
 struct Lines {
     /// To the thread, as long as there is one.
-    sender: Mutex<Option<SyncSender<Line>>>,
+    sender: Mutex<Option<SyncSender<LogLine>>>,
     /// Lines that found no room since that was said.
     left_out: AtomicU64,
-    log: Held<PyAny>,
+    log: PyRef<PyAny>,
 }
 
 /// Whether something is wrong, and what is said.
-type Line = (bool, String);
+type LogLine = (bool, String);
 
 impl Logger {
     /// `log` is called with a line, and whether something is wrong.
     pub fn new(log: Py<PyAny>) -> Self {
-        Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: Held::from(log) }))
+        Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: PyRef::from(log) }))
     }
 
     /// Something is wrong.
@@ -278,7 +278,7 @@ impl Logger {
 
 impl Lines {
     /// Logs what comes, until there was nothing for a while.
-    fn log_all(&self, lines: &Receiver<Line>) {
+    fn log_all(&self, lines: &Receiver<LogLine>) {
         let mut summed = Instant::now();
         while let Some((is_wrong, line)) = self.next(lines, &mut summed) {
             let told = try_attach(|py| {
@@ -293,7 +293,7 @@ impl Lines {
         }
     }
 
-    fn next(&self, lines: &Receiver<Line>, summed: &mut Instant) -> Option<Line> {
+    fn next(&self, lines: &Receiver<LogLine>, summed: &mut Instant) -> Option<LogLine> {
         let sums = summed.elapsed() >= LOG_SUM && self.left_out.load(Ordering::Relaxed) > 0;
         if !sums && let Ok(line) = lines.recv_timeout(LOG_IDLE) {
             return Some(line);

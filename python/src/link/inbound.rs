@@ -9,27 +9,27 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::{Fire, Mutex, Watch};
-use tidewire_link::{Call, Exchange, Flusher, Named, PayloadParts, Published, Sending};
+use tidewire_link::{Call, Exchange, Flusher, Named, OutgoingPayload, PayloadParts, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
 use crate::attach::attach;
 use crate::errors::error;
 use crate::fork::{PerProcessOwned, past};
-use crate::held::Held;
 use crate::link::inbound_call::{InboundCallState, OnCancel};
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::instance_endpoint::Method;
 use crate::link::{ReferenceReader, detached, refused, sending, sent_by};
 use crate::once::Once;
 use crate::pending::Pending;
+use crate::py_ref::PyRef;
 use crate::values::Blob;
 
 /// The names of the lanes.
 const PRIORITIES: [&str; 4] = ["urgent", "high", "normal", "low"];
 
 type Text<'py> = Bound<'py, PyString>;
-type Opened<'py> =
+type DecodedMessage<'py> =
     (Text<'py>, Bound<'py, PyAny>, Option<f64>, Option<Py<PyAny>>, Text<'py>, Text<'py>, Text<'py>, Text<'py>);
 
 /// The field that says on whose behalf a call is made. Only the gateway of a hub may say so.
@@ -242,7 +242,7 @@ impl RemoteCall {
     }
 
     /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user and origin.
-    fn opened<'py>(&self, py: Python<'py>) -> PyResult<Opened<'py>> {
+    fn opened<'py>(&self, py: Python<'py>) -> PyResult<DecodedMessage<'py>> {
         let (value, head) = (self.decoded(py)?, self.about.head());
         Ok((
             PyString::new(py, head.subject),
@@ -302,7 +302,7 @@ impl RemoteCall {
     /// Answers with an error of this project, by its number, and a text.
     pub fn refuse(&self, py: Python<'_>, number: u16, text: &str) {
         let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
-        self.end(py, code, Sending::from(text.as_bytes()));
+        self.end(py, code, OutgoingPayload::from(text.as_bytes()));
     }
 
     /// Sends one item of a stream; None, or something to await before the next one.
@@ -371,7 +371,7 @@ impl RemoteCall {
 
     /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does then. If the caller goes it is not sent.
     fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
-        let (call, exchange) = (Held::from(slf.clone()), Arc::clone(&slf.get().exchange));
+        let (call, exchange) = (PyRef::from(slf.clone()), Arc::clone(&slf.get().exchange));
         let mut is_sent = false;
         let wait = std::future::poll_fn(move |context| {
             *exchange.waker.lock() = Some(context.waker().clone());
@@ -389,7 +389,7 @@ impl RemoteCall {
         Pending::new("credit", None, Box::pin(wait))
     }
 
-    fn end(&self, py: Python<'_>, code: ErrorCode, payload: Sending<'_>) {
+    fn end(&self, py: Python<'_>, code: ErrorCode, payload: OutgoingPayload<'_>) {
         let Some(call) = self.take() else { return };
         let (company, bytes) = (call.has_company(), payload.bytes());
         call.fail(code, payload);

@@ -11,9 +11,9 @@ use tidewire_link::{Call, Exchange, Message};
 
 use crate::attach::attach;
 use crate::fork::PerProcessOwned;
-use crate::held::Held;
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::loop_inbox::LoopInbox;
+use crate::py_ref::PyRef;
 
 /// What happens to a call after it has come in.
 pub struct InboundCallState {
@@ -35,8 +35,8 @@ pub struct InboundCallState {
 
 /// What is done when the caller has gone.
 pub enum OnCancel {
-    Call(Held<PyAny>),
-    Cancel(Held<InboundCallRun>),
+    Call(PyRef<PyAny>),
+    Cancel(PyRef<InboundCallRun>),
 }
 
 impl InboundCallState {

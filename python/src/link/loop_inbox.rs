@@ -10,7 +10,6 @@ use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
 use crate::bridge::{LoopHandle, LoopSource, raised};
-use crate::held::Held;
 use crate::link::ReferenceReader;
 use crate::link::inbound::{RemoteCall, RemoteMessage};
 use crate::link::inbound_call::InboundCallState;
@@ -19,6 +18,7 @@ use crate::link::mailbox_delivery::MailboxDelivery;
 use crate::link::reader::SocketReader;
 use crate::link::reply_slot;
 use crate::link::watchdog::LoopWatchdog;
+use crate::py_ref::PyRef;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
 ///
@@ -26,7 +26,7 @@ use crate::link::watchdog::LoopWatchdog;
 pub struct LoopInbox {
     queue: Mutex<Queue>,
     line: Mutex<Arc<LoopHandle>>,
-    receive: Held<PyAny>,
+    receive: PyRef<PyAny>,
     link: Flusher,
     watchdog: LoopWatchdog,
     taking: ReferenceReader,
@@ -87,7 +87,7 @@ pub struct LoopTarget {
     /// What the Python side knows it by.
     pub number: u64,
     /// Where calls go in, if it is not Python that takes them.
-    pub gate: Option<Arc<Held<InstanceEndpoint>>>,
+    pub gate: Option<Arc<PyRef<InstanceEndpoint>>>,
     /// Where messages go in, if they need no event loop.
     pub inflow: Option<Arc<MailboxDelivery>>,
     /// Whether it is for messages only: no calls come.

@@ -43,14 +43,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::PerProcess;
-use tidewire_link::{Failure, Message, PayloadParts as _, Refused, Runtime, Sending};
+use tidewire_link::{Failure, Message, OutgoingPayload, PayloadParts as _, Refused, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
-use crate::held::Held;
 use crate::once::Once;
+use crate::py_ref::PyRef;
 use crate::values::Blob;
 
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
@@ -158,7 +158,7 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
 
 /// What makes objects of the references in values that come over a link.
 #[derive(Clone)]
-pub struct ReferenceReader(Arc<Once<Held<PyAny>>>);
+pub struct ReferenceReader(Arc<Once<PyRef<PyAny>>>);
 
 impl ReferenceReader {
     pub fn new() -> Self {
@@ -206,12 +206,12 @@ fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send
 }
 
 /// A blob on its way: a long one is kept until its last chunk has gone.
-fn sending(blob: &mut Blob) -> Sending<'_> {
+fn sending(blob: &mut Blob) -> OutgoingPayload<'_> {
     if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {
-        return Sending::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
+        return OutgoingPayload::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));
     }
     match blob {
-        Blob::Whole(all) => Sending::Short(all),
-        kept @ Blob::Kept(..) => Sending::Pieces(kept),
+        Blob::Whole(all) => OutgoingPayload::Short(all),
+        kept @ Blob::Kept(..) => OutgoingPayload::Pieces(kept),
     }
 }

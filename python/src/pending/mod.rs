@@ -1,6 +1,6 @@
 //! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
 
-mod driving;
+mod driver;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::{ActorKey, Mutex};
 
-use self::driving::{Seen, State, end};
+use self::driver::{State, StateView, end};
 use crate::asyncio::{asyncio_error, cancelled};
 use crate::attach::{attach, is_sole};
 use crate::bridge::running_loop;
 use crate::errors;
 use crate::fork::ForkGeneration;
-use crate::held::Held;
 use crate::link::DeferredCall;
 use crate::never_awaited::NeverAwaited;
+use crate::py_ref::PyRef;
 use crate::wait::Operation;
 
 /// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
@@ -80,7 +80,7 @@ impl Pending {
     /// A send that is done: True if the mailbox has the message, False if its policy let it go. The usual one is the same object again
     /// as long as nobody has kept it.
     pub fn sent(py: Python<'_>, accepted: bool) -> PyResult<Py<Self>> {
-        static SENT: Mutex<Option<Held<Pending>>> = Mutex::new(None);
+        static SENT: Mutex<Option<PyRef<Pending>>> = Mutex::new(None);
         if !accepted {
             return Py::new(py, Self::done(py, "send", false.into_py_any(py)));
         }
@@ -326,10 +326,10 @@ impl Pending {
 
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match self.seen(py) {
-            Seen::Done(Ok(_)) => Ok(None),
-            Seen::Done(Err(error)) => Ok(Some(error.into_any())),
-            Seen::Cancelled(why) => Err(cancelled(py, why.as_ref())),
-            Seen::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Exception is not set.",))),
+            StateView::Done(Ok(_)) => Ok(None),
+            StateView::Done(Err(error)) => Ok(Some(error.into_any())),
+            StateView::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            StateView::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Exception is not set.",))),
         }
     }
 

@@ -13,7 +13,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use tidewire_backend::home::{
     Answer, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home,
-    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, asked,
+    HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, pending_answer,
 };
 use tidewire_proto::subject::Subject;
 
@@ -225,7 +225,7 @@ impl StreamHome {
     /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each delivery.
     fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
         let fetch = Fetch { max_messages, max_bytes, wait_us };
-        pending("fetch", asked::fetch(&self.home, stream, consumer, fetch), |py, all| {
+        pending("fetch", pending_answer::fetch(&self.home, stream, consumer, fetch), |py, all| {
             each(py, all, |py, Delivery { event: found, delivery, ticket }| event(py, found, delivery, ticket))
         })
     }
@@ -354,7 +354,7 @@ impl StreamHome {
     }
 
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Pending {
-        pending("acquire", asked::acquire(&self.home, name, holder, ttl_us, wait_us), grant)
+        pending("acquire", pending_answer::acquire(&self.home, name, holder, ttl_us, wait_us), grant)
     }
 
     fn renew(&self, name: &str, fence: u64) -> Pending {

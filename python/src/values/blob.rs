@@ -10,8 +10,8 @@ use tidewire_link::PayloadParts;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
-use crate::held::DroppedAttached;
 use crate::once::intern;
+use crate::py_ref::DroppedAttached;
 use crate::values::consumable_buffer::ConsumableBuffer;
 use crate::values::elements::Elements;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};
@@ -120,7 +120,7 @@ pub fn with_parts<'py, R>(
     let start = copied(&view, 0..view.len()?.min(HEADER_BYTES))?;
     let start = copied(&view, 0..Layout::head_end(start.as_bytes(), view.len()?))?;
     let layout = Layout::of(data.py(), start.as_bytes(), view.len()?)?;
-    let parts = Parts { memory: Memory::View(&view), ranges: layout.parts, next: 0 };
+    let parts = Parts { memory: BlobMemory::View(&view), ranges: layout.parts, next: 0 };
     read(Head::Kept(&start.as_bytes()[layout.head]), parts)
 }
 
@@ -131,7 +131,7 @@ pub fn with_parts_of<'py, R>(
     read: impl FnOnce(Head<'_>, Parts<'_, 'py>) -> PyResult<R>,
 ) -> PyResult<R> {
     let layout = Layout::of(py, all, all.len())?;
-    let parts = Parts { memory: Memory::Fixed(all), ranges: layout.parts, next: 0 };
+    let parts = Parts { memory: BlobMemory::Fixed(all), ranges: layout.parts, next: 0 };
     read(Head::Kept(&all[layout.head]), parts)
 }
 
@@ -148,11 +148,11 @@ pub fn with_own_parts<'py, R>(
     if let Some(number) = main {
         let aside = DetachedCopy::of(&mut all[begin..], head, parts, number);
         let main = begin + aside.main.start..begin + aside.main.end;
-        let memory = Memory::Own { aside: &aside.bytes, number, main: Some((all, main)) };
+        let memory = BlobMemory::Own { aside: &aside.bytes, number, main: Some((all, main)) };
         return read(Head::Kept(&aside.bytes[..aside.head]), Parts { memory, ranges: aside.parts, next: 0 });
     }
     let (front, rest) = all[begin..].split_at_mut(head.end);
-    let memory = Memory::Passing(ConsumableBuffer::new(rest), head.end);
+    let memory = BlobMemory::Passing(ConsumableBuffer::new(rest), head.end);
     read(Head::Passing(ConsumableBuffer::new(&mut front[head])), Parts { memory, ranges: parts, next: 0 })
 }
 
@@ -274,12 +274,12 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 
 /// The buffers of a blob, which are taken in order.
 pub struct Parts<'a, 'py> {
-    memory: Memory<'a, 'py>,
+    memory: BlobMemory<'a, 'py>,
     ranges: Vec<Range<usize>>,
     next: usize,
 }
 
-enum Memory<'a, 'py> {
+enum BlobMemory<'a, 'py> {
     /// Bytes, which stay as they are.
     Fixed(&'a [u8]),
     View(&'a Bound<'py, PyAny>),
@@ -349,7 +349,7 @@ impl<'py> Parts<'_, 'py> {
     }
 }
 
-impl<'py> Memory<'_, 'py> {
+impl<'py> BlobMemory<'_, 'py> {
     fn part(&mut self, number: usize, range: Range<usize>) -> PyResult<Part<'_, 'py>> {
         Ok(match self {
             Self::Fixed(all) => Part::Fixed(&all[range]),

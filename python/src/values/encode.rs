@@ -7,7 +7,7 @@ use pyo3::types::{
 use pyo3::{PyTypeCheck, PyTypeInfo};
 
 use crate::values::blob::{self, Blob};
-use crate::values::failure::{Failure, Reason, Written, shown};
+use crate::values::failure::{Failure, Reason, WriteResult, shown};
 use crate::values::forms::{DEPTH, INLINE_BYTES, ext};
 use crate::values::writer;
 
@@ -54,7 +54,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     /// Writes any value. The types that are sent most are looked at first.
-    pub fn value(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    pub fn value(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         if let Some(text) = exactly::<PyString>(value) {
             self.text(text)
         } else if let Some(number) = exactly::<PyInt>(value) {
@@ -72,7 +72,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         }
     }
 
-    fn container(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    fn container(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         if let Some(dict) = exactly::<PyDict>(value) {
             self.dict(dict)
         } else if let Some(list) = exactly::<PyList>(value) {
@@ -92,7 +92,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         }
     }
 
-    pub fn text(&mut self, value: &Bound<'py, PyString>) -> Written {
+    pub fn text(&mut self, value: &Bound<'py, PyString>) -> WriteResult {
         match value.to_str() {
             Ok(text) => {
                 if text.len() > INLINE_BYTES {
@@ -109,12 +109,12 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     #[inline]
-    pub fn float(&mut self, value: &Bound<'py, PyFloat>) -> Written {
+    pub fn float(&mut self, value: &Bound<'py, PyFloat>) -> WriteResult {
         writer::float(&mut self.out, value.value());
         Ok(())
     }
 
-    pub fn integer(&mut self, value: &Bound<'py, PyInt>) -> Written {
+    pub fn integer(&mut self, value: &Bound<'py, PyInt>) -> WriteResult {
         if let Ok(number) = value.extract::<i64>() {
             writer::signed(&mut self.out, number);
         } else if let Ok(number) = value.extract::<u64>() {
@@ -125,7 +125,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(())
     }
 
-    pub fn dict(&mut self, dict: &Bound<'py, PyDict>) -> Written {
+    pub fn dict(&mut self, dict: &Bound<'py, PyDict>) -> WriteResult {
         self.enter(dict)?;
         let length = dict.len();
         writer::map(&mut self.out, length);
@@ -141,7 +141,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(())
     }
 
-    pub fn list(&mut self, list: &Bound<'py, PyList>) -> Written {
+    pub fn list(&mut self, list: &Bound<'py, PyList>) -> WriteResult {
         self.enter(list)?;
         // Hooks and properties may change the list, not the tuple; and its items need no counting of references.
         let items = list.to_tuple();
@@ -153,7 +153,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(())
     }
 
-    pub fn tuple(&mut self, tuple: &Bound<'py, PyTuple>) -> Written {
+    pub fn tuple(&mut self, tuple: &Bound<'py, PyTuple>) -> WriteResult {
         self.enter(tuple)?;
         let start = writer::open(&mut self.out, ext::TUPLE);
         writer::array(&mut self.out, tuple.len());
@@ -165,7 +165,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     /// Writes a set of either kind. The path to a member is the member itself.
-    pub fn set(&mut self, set: &Bound<'py, PyAny>, kind: i8) -> Written {
+    pub fn set(&mut self, set: &Bound<'py, PyAny>, kind: i8) -> WriteResult {
         self.enter(set)?;
         let length = set.len().map_err(|_| changed(set))?;
         let start = writer::open(&mut self.out, kind);
@@ -180,7 +180,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         if members == length { self.close(start) } else { Err(changed(set)) }
     }
 
-    pub fn bytes(&mut self, value: &Bound<'py, PyBytes>) -> Written {
+    pub fn bytes(&mut self, value: &Bound<'py, PyBytes>) -> WriteResult {
         let content = value.as_bytes();
         if content.len() > INLINE_BYTES {
             return self.part(value.clone().into_any(), content.len(), ext::BUFFER);
@@ -189,7 +189,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(())
     }
 
-    pub fn bytearray(&mut self, value: &Bound<'py, PyByteArray>) -> Written {
+    pub fn bytearray(&mut self, value: &Bound<'py, PyByteArray>) -> WriteResult {
         if value.len() > INLINE_BYTES {
             // The view keeps the length as it is until the buffer has been copied.
             let view = PyMemoryView::from(value).map_err(|failure| Failure::raised(self.py, failure))?;
@@ -200,7 +200,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     /// Keeps a buffer beside the head, and writes its number in its place.
-    pub fn part(&mut self, buffer: Bound<'py, PyAny>, length: usize, kind: i8) -> Written {
+    pub fn part(&mut self, buffer: Bound<'py, PyAny>, length: usize, kind: i8) -> WriteResult {
         let number = u32::try_from(self.parts.len()).map_err(|_| Failure::new(Reason::TooLarge))?;
         writer::extension(&mut self.out, kind, &number.to_be_bytes());
         self.parts_bytes = self.parts_bytes.saturating_add(length);
@@ -209,7 +209,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.check_size()
     }
 
-    pub fn enter(&mut self, container: &Bound<'py, PyAny>) -> Written {
+    pub fn enter(&mut self, container: &Bound<'py, PyAny>) -> WriteResult {
         if self.depth == DEPTH {
             return Err(Failure::new(Reason::Deep(container.clone().unbind())));
         }
@@ -222,15 +222,15 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.depth -= 1;
     }
 
-    pub fn close(&mut self, start: usize) -> Written {
+    pub fn close(&mut self, start: usize) -> WriteResult {
         if writer::close(&mut self.out, start) { Ok(()) } else { Err(Failure::new(Reason::TooLarge)) }
     }
 
-    pub fn check_size(&self) -> Written {
+    pub fn check_size(&self) -> WriteResult {
         self.check_room(0)
     }
 
-    fn check_room(&self, further: usize) -> Written {
+    fn check_room(&self, further: usize) -> WriteResult {
         let needed = blob::length(self.out.len(), self.parts.len(), self.parts_bytes).saturating_add(further);
         let fits = needed <= self.bytes_max && further <= u32::MAX as usize;
         if fits { Ok(()) } else { Err(Failure::new(Reason::TooLarge)) }

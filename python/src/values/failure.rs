@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::error;
 use crate::values::forms::DEPTH;
 
-pub type Written = Result<(), Box<Failure>>;
+pub type WriteResult = Result<(), Box<Failure>>;
 
 /// A reason, and the way to the culprit, the innermost step first.
 pub struct Failure {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::held::Held;
+use crate::py_ref::PyRef;
 
 /// Longest key that is kept.
 const LONGEST: usize = 32;
@@ -15,7 +15,7 @@ const SLOTS: usize = 512;
 struct KeyCache {
     length: usize,
     bytes: [u8; LONGEST],
-    key: Held<PyString>,
+    key: PyRef<PyString>,
 }
 
 thread_local! {

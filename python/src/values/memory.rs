@@ -75,7 +75,7 @@ pub fn bytearray<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, P
 
 /// The text of a slice of UTF-8 that is used up.
 pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyString>> {
-    let Some(shape) = (from.len() >= LONG_BYTES).then(|| Shape::of(from)).flatten() else {
+    let Some(shape) = (from.len() >= LONG_BYTES).then(|| TextShape::of(from)).flatten() else {
         return PyString::from_bytes(py, from);
     };
     let step = STEP_BYTES.max(from.len() / TEXT_STEPS);
@@ -99,13 +99,13 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
 }
 
 /// What is known of a text before it is made.
-struct Shape {
+struct TextShape {
     characters: usize,
     /// Its widest character: Python takes as many bytes for each as this one needs.
     widest: char,
 }
 
-impl Shape {
+impl TextShape {
     /// None: it is no UTF-8.
     fn of(from: &[u8]) -> Option<Self> {
         let text = str::from_utf8(from).ok()?;

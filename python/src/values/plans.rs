@@ -57,10 +57,10 @@ pub struct Field {
     pub key: Vec<u8>,
 }
 
-type Known = HashMap<usize, (Py<PyType>, Arc<Plan>)>;
+type PlanCache = HashMap<usize, (Py<PyType>, Arc<Plan>)>;
 
 /// Plans by the address of the type, which the entry keeps alive.
-static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<PlanCache>> = LazyLock::new(Mutex::default);
 
 /// Types that are remembered. Programs that make types as they run must not fill the memory with them.
 const KNOWN_MAX: usize = 4_096;
@@ -78,7 +78,7 @@ pub fn plan_of(value: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {
 
 fn remember(address: usize, kind: Py<PyType>, plan: &Arc<Plan>) {
     let mut known = KNOWN.lock();
-    let before = if known.len() < KNOWN_MAX { Known::new() } else { std::mem::take(&mut *known) };
+    let before = if known.len() < KNOWN_MAX { PlanCache::new() } else { std::mem::take(&mut *known) };
     let replaced = known.insert(address, (kind, Arc::clone(plan)));
     drop(known);
     // The end of a type may run code, which must not meet the lock.

@@ -6,14 +6,14 @@ use pyo3::types::{
 };
 
 use crate::once::intern;
-use crate::values::failure::{Failure, Written};
+use crate::values::failure::{Failure, WriteResult};
 use crate::values::forms::ext;
 use crate::values::writer::extension;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-pub fn datetime(out: &mut Vec<u8>, value: &Bound<'_, PyDateTime>) -> Written {
+pub fn datetime(out: &mut Vec<u8>, value: &Bound<'_, PyDateTime>) -> WriteResult {
     let local = days_of(value) * DAY + micros_of(value);
     let offset = offset_of(value).map_err(|failure| Failure::raised(value.py(), failure))?;
     match offset {
@@ -50,12 +50,12 @@ fn timestamp(out: &mut Vec<u8>, micros: i64) {
     }
 }
 
-pub fn date(out: &mut Vec<u8>, value: &Bound<'_, PyDate>) -> Written {
+pub fn date(out: &mut Vec<u8>, value: &Bound<'_, PyDate>) -> WriteResult {
     extension(out, ext::DATE, &(days_of(value) as i32).to_be_bytes());
     Ok(())
 }
 
-pub fn time(out: &mut Vec<u8>, value: &Bound<'_, PyTime>) -> Written {
+pub fn time(out: &mut Vec<u8>, value: &Bound<'_, PyTime>) -> WriteResult {
     let micros = micros_of(value);
     match offset_of(value).map_err(|failure| Failure::raised(value.py(), failure))? {
         Some(offset) => extension(out, ext::TIME_OF_DAY, &pair(micros, offset)),
@@ -67,7 +67,7 @@ pub fn time(out: &mut Vec<u8>, value: &Bound<'_, PyTime>) -> Written {
     Ok(())
 }
 
-pub fn duration(out: &mut Vec<u8>, value: &Bound<'_, PyDelta>) -> Written {
+pub fn duration(out: &mut Vec<u8>, value: &Bound<'_, PyDelta>) -> WriteResult {
     let mut content = [0; 12];
     content[..4].copy_from_slice(&value.get_days().to_be_bytes());
     content[4..8].copy_from_slice(&value.get_seconds().to_be_bytes());

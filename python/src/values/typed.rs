@@ -7,13 +7,13 @@ use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyMemoryView, Py
 
 use crate::once::{Once, intern};
 use crate::values::encode::Encoder;
-use crate::values::failure::{Failure, Reason, Written, not_data};
+use crate::values::failure::{Failure, Reason, WriteResult, not_data};
 use crate::values::forms::{INLINE_BYTES, ext};
 use crate::values::plans::{Field, Plan, plan_of};
 use crate::values::{times, writer};
 
 impl<'py> Encoder<'_, 'py> {
-    pub fn by_plan(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    pub fn by_plan(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         let plan: Arc<Plan> = plan_of(value).map_err(|failure| Failure::new(Reason::Raised(failure)))?;
         match &*plan {
             Plan::Record { name, fields } => self.record(value, name, fields),
@@ -27,7 +27,7 @@ impl<'py> Encoder<'_, 'py> {
         }
     }
 
-    fn known(&mut self, value: &Bound<'py, PyAny>, plan: &Plan) -> Written {
+    fn known(&mut self, value: &Bound<'py, PyAny>, plan: &Plan) -> WriteResult {
         match plan {
             Plan::Text => self.text(cast(value)?),
             Plan::Integer => self.integer(cast(value)?),
@@ -51,7 +51,7 @@ impl<'py> Encoder<'_, 'py> {
         }
     }
 
-    fn record(&mut self, record: &Bound<'py, PyAny>, name: &str, fields: &[Field]) -> Written {
+    fn record(&mut self, record: &Bound<'py, PyAny>, name: &str, fields: &[Field]) -> WriteResult {
         self.enter(record)?;
         let start = self.typed(ext::RECORD, name);
         writer::map(&mut self.out, fields.len());
@@ -64,7 +64,7 @@ impl<'py> Encoder<'_, 'py> {
         self.close(start)
     }
 
-    fn mapped(&mut self, record: &Bound<'py, PyAny>, name: &str, fields: &Bound<'py, PyAny>) -> Written {
+    fn mapped(&mut self, record: &Bound<'py, PyAny>, name: &str, fields: &Bound<'py, PyAny>) -> WriteResult {
         self.enter(record)?;
         let fields = fields.call1((record,)).map_err(|failure| Failure::raised(self.py, failure))?;
         let fields = cast::<PyDict>(&fields)?;
@@ -78,7 +78,7 @@ impl<'py> Encoder<'_, 'py> {
         self.close(start)
     }
 
-    fn member(&mut self, member: &Bound<'py, PyAny>, name: &str) -> Written {
+    fn member(&mut self, member: &Bound<'py, PyAny>, name: &str) -> WriteResult {
         self.enter(member)?;
         let value = member.getattr(intern!(self.py, "_value_")).map_err(|failure| Failure::raised(self.py, failure))?;
         let start = self.typed(ext::ENUM, name);
@@ -95,7 +95,7 @@ impl<'py> Encoder<'_, 'py> {
         start
     }
 
-    fn error(&mut self, error: &Bound<'py, PyAny>) -> Written {
+    fn error(&mut self, error: &Bound<'py, PyAny>) -> WriteResult {
         static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(error)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.failures", "describe", error)?;
@@ -116,7 +116,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     /// Writes a value, or nil in its place if it can't be sent.
-    fn or_nil(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    fn or_nil(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         let place = self.place();
         match self.value(value) {
             Err(failure) if failure.can_be_left_out() => {
@@ -129,7 +129,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     /// Writes those entries of a dict that can be sent.
-    fn what_travels(&mut self, state: &Bound<'py, PyDict>) -> Written {
+    fn what_travels(&mut self, state: &Bound<'py, PyDict>) -> WriteResult {
         let kept = PyDict::new(self.py);
         for (key, value) in state.copy().map_err(|failure| Failure::raised(self.py, failure))? {
             let place = self.place();
@@ -143,7 +143,7 @@ impl<'py> Encoder<'_, 'py> {
         self.dict(&kept)
     }
 
-    fn array(&mut self, array: &Bound<'py, PyAny>) -> Written {
+    fn array(&mut self, array: &Bound<'py, PyAny>) -> WriteResult {
         static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(array)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.arrays", "describe", array)?;
@@ -160,7 +160,7 @@ impl<'py> Encoder<'_, 'py> {
         self.close(start)
     }
 
-    fn lengths(&mut self, lengths: &Bound<'py, PyTuple>) -> Written {
+    fn lengths(&mut self, lengths: &Bound<'py, PyTuple>) -> WriteResult {
         writer::array(&mut self.out, lengths.len());
         for length in lengths {
             self.value(&length)?;
@@ -169,7 +169,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     /// Writes contiguous memory as bytes.
-    fn memory(&mut self, memory: &Bound<'py, PyAny>) -> Written {
+    fn memory(&mut self, memory: &Bound<'py, PyAny>) -> WriteResult {
         let bytes = memory.getattr(intern!(self.py, "nbytes")).and_then(|bytes| bytes.extract::<usize>());
         let bytes = bytes.map_err(|failure| Failure::raised(self.py, failure))?;
         if bytes > INLINE_BYTES {
@@ -183,7 +183,7 @@ impl<'py> Encoder<'_, 'py> {
         Ok(())
     }
 
-    fn view(&mut self, view: &Bound<'py, PyAny>) -> Written {
+    fn view(&mut self, view: &Bound<'py, PyAny>) -> WriteResult {
         let contiguous = view.getattr(intern!(self.py, "c_contiguous")).and_then(|answer| answer.extract::<bool>());
         if contiguous.map_err(|failure| Failure::raised(self.py, failure))? {
             return self.memory(view);
@@ -193,7 +193,7 @@ impl<'py> Encoder<'_, 'py> {
         self.bytes(cast(&copy)?)
     }
 
-    fn scalar(&mut self, scalar: &Bound<'py, PyAny>) -> Written {
+    fn scalar(&mut self, scalar: &Bound<'py, PyAny>) -> WriteResult {
         static DESCRIBE: Once<Py<PyAny>> = Once::new();
         self.enter(scalar)?;
         let described = self.ask(&DESCRIBE, "tidewire.values.arrays", "describe_scalar", scalar)?;
@@ -219,20 +219,20 @@ impl<'py> Encoder<'_, 'py> {
         parts.cast_into().map_err(|failure| Failure::raised(self.py, failure.into()))
     }
 
-    fn decimal(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    fn decimal(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         let text = value.str().map_err(|failure| Failure::raised(self.py, failure))?;
         let text = text.to_str().map_err(|failure| Failure::raised(self.py, failure))?;
         writer::extension(&mut self.out, ext::DECIMAL, text.as_bytes());
         Ok(())
     }
 
-    fn uuid(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    fn uuid(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         let bytes = value.getattr(intern!(self.py, "bytes")).map_err(|failure| Failure::raised(self.py, failure))?;
         writer::extension(&mut self.out, ext::UUID, cast::<PyBytes>(&bytes)?.as_bytes());
         Ok(())
     }
 
-    fn complex(&mut self, value: &Bound<'py, PyComplex>) -> Written {
+    fn complex(&mut self, value: &Bound<'py, PyComplex>) -> WriteResult {
         let mut content = [0; 16];
         content[..8].copy_from_slice(&value.real().to_be_bytes());
         content[8..].copy_from_slice(&value.imag().to_be_bytes());
@@ -241,7 +241,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 
     /// Asks the hook for what stands for an object, and writes that, without asking again.
-    fn reference(&mut self, object: &Bound<'py, PyAny>) -> Written {
+    fn reference(&mut self, object: &Bound<'py, PyAny>) -> WriteResult {
         let Some(hook) = self.hook.take() else { return Err(not_data(object)) };
         let stands = hook.call1((object,)).map_err(|failure| Failure::new(Reason::Raised(failure)));
         let written =
@@ -250,7 +250,7 @@ impl<'py> Encoder<'_, 'py> {
         written
     }
 
-    fn stand_in(&mut self, value: &Bound<'py, PyAny>) -> Written {
+    fn stand_in(&mut self, value: &Bound<'py, PyAny>) -> WriteResult {
         self.enter(value)?;
         let start = writer::open(&mut self.out, ext::REFERENCE);
         self.value(value)?;

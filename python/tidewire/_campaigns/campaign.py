@@ -378,7 +378,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, or the file can't be written.
         """
-        from tidewire._campaigns.exporting import to_csv
+        from tidewire._campaigns.export import to_csv
 
         return to_csv(self, path)
 
@@ -388,7 +388,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, pyarrow is not installed, or the file can't be written.
         """
-        from tidewire._campaigns.exporting import to_parquet
+        from tidewire._campaigns.export import to_parquet
 
         return to_parquet(self, path)
 
@@ -401,7 +401,7 @@ class Campaign:
         Raises:
             InvalidArgument: if there are no results yet, or no library is installed.
         """
-        from tidewire._campaigns.exporting import frame
+        from tidewire._campaigns.export import frame
 
         return frame(self, kind)
 

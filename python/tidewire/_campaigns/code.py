@@ -197,7 +197,7 @@ def _imports(stem: str, path: str) -> bool:
 
 
 def _pickled(function: Any) -> bytes:
-    from tidewire.pools.pickling import dumps_of
+    from tidewire.pools.pickler import dumps_of
 
     title = _title(function)
     try:

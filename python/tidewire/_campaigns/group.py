@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.process import WorkerProcess, start_spare
-from tidewire._campaigns.spare_process import Spare
+from tidewire._campaigns.spare_process import SpareProcess
 from tidewire.errors import StoreUnavailable, TidewireError
 
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ class WorkerGroup:
         self.workers: list[WorkerProcess] = []
         self.stopping = False
         self._numbers = 0
-        self._spare: Spare | None = None
+        self._spare: SpareProcess | None = None
         self._mortal: set[int] = set()
         """Campaigns that have lost a worker."""
         self._selector = selectors.DefaultSelector()
@@ -158,7 +158,7 @@ class WorkerGroup:
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def _spare_of(self, campaign: int) -> Spare | None:
+    def _spare_of(self, campaign: int) -> SpareProcess | None:
         return self._spare if self._spare is not None and self._spare.campaign == campaign else None
 
     def _see_to_spare(self, orders: dict[str, Any]) -> None:

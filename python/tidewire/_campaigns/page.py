@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from tidewire._campaigns import charts
-from tidewire._campaigns.exporting import moved_to
+from tidewire._campaigns.export import moved_to
 from tidewire._campaigns.report import Stages
 from tidewire._campaigns.summary import NUMERIC, QUANTILES, ValueCounts, shown
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tidewire
-from tidewire._campaigns.spare_process import Spare
+from tidewire._campaigns.spare_process import SpareProcess
 from tidewire._campaigns.status_page import StatusPage
 from tidewire._campaigns.worker import NO_BOARD
 
@@ -26,7 +26,7 @@ _SAID_BYTES_MAX = 1 << 20
 class WorkerProcess:
     """One worker process of one campaign."""
 
-    def __init__(self, orders: dict[str, Any], timeout_us: int | None, spare: Spare | None = None) -> None:
+    def __init__(self, orders: dict[str, Any], timeout_us: int | None, spare: SpareProcess | None = None) -> None:
         """Start one: a worker that the spare gives, or a new process."""
         self.campaign: int = orders["campaign"]
         self.timeout_us = timeout_us
@@ -137,11 +137,11 @@ class WorkerProcess:
             self._process.send_signal(number)
 
 
-def start_spare(orders: dict[str, Any]) -> Spare | None:
+def start_spare(orders: dict[str, Any]) -> SpareProcess | None:
     """Start a spare for the workers of a campaign; None where the system has no handles of processes."""
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         return None
-    return Spare(orders, lambda channel_fd: _spawn(channel_fd, NO_BOARD))
+    return SpareProcess(orders, lambda channel_fd: _spawn(channel_fd, NO_BOARD))
 
 
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:

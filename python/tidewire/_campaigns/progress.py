@@ -29,7 +29,7 @@ def progress_of(wanted: bool | None) -> Progress:
         return Notebook()
     if sys.stderr is not None and sys.stderr.isatty():
         return Terminal()
-    return Line()
+    return ProgressLine()
 
 
 class Silent:
@@ -42,7 +42,7 @@ class Silent:
         """Do nothing."""
 
 
-class Line(Silent):
+class ProgressLine(Silent):
     """Writes one line at the end, and one when the store is away."""
 
     _told = False

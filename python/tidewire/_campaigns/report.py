@@ -68,7 +68,7 @@ class WorkerStatus:
 
 
 @dataclass(frozen=True)
-class Look:
+class PrecisionSample:
     """How precisely the mean of a column was known when it was last looked at."""
 
     runs: int
@@ -145,7 +145,7 @@ class Status:
     """Workers that died, or let a lease expire."""
     timeline: list[tuple[float, int]]
     """Seconds at work, and runs that had ended by then."""
-    look: Look | None
+    look: PrecisionSample | None
     workers: list[WorkerStatus]
     now: datetime.datetime
     """The clock of the store."""
@@ -251,7 +251,7 @@ def status_fields(row: dict[str, Any]) -> dict[str, Any]:
         **{name: row[name] for name in ("leased", "rows", "digest", "rate", "run_us", "losses")},
         "seconds": row["active_us"] / 1e6,
         "timeline": [(at / 1e6, runs) for at, runs in row["timeline"]],
-        "look": None if row["look"] is None else Look(*row["look"]),
+        "look": None if row["look"] is None else PrecisionSample(*row["look"]),
         "workers": [_worker(worker) for worker in row["workers"]],
         "now": time_of(row["now_us"]),
     }

@@ -17,7 +17,7 @@ _REPLY_S = 2.0
 _REPLY_BYTES_MAX = 4_096
 
 
-class Spare:
+class SpareProcess:
     """A process with the function of one campaign loaded. Needs Linux (pidfd)."""
 
     def __init__(self, orders: dict[str, Any], spawn: Callable[[int], subprocess.Popen[bytes]]) -> None:
@@ -109,7 +109,7 @@ class Spare:
 class Forked:
     """A worker process that a spare has forked, with what is used of ``subprocess.Popen``."""
 
-    def __init__(self, spare: Spare, pid: int, pidfd: int) -> None:
+    def __init__(self, spare: SpareProcess, pid: int, pidfd: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self._spare = spare

@@ -87,7 +87,7 @@ class Agents(Base):
             NameTaken: if a live agent or actor has this id.
             NodeStopped: if the node has been stopped.
         """
-        from tidewire.agents.registering import register
+        from tidewire.agents.registration import register
 
         self._check()
         return register(

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tidewire.links.announcements import NodeInfo
     from tidewire.links.connection import Connection
     from tidewire.links.http import Http
-    from tidewire.links.listening import Listener, Token
+    from tidewire.links.hub import Listener, Token
     from tidewire.links.tls import Tls
     from tidewire.services.declare import Service
     from tidewire.services.info import ServiceInfo
+    from tidewire.services.instance_watch import InstanceChange
     from tidewire.services.serve import Served
     from tidewire.services.single_active import SingleActive
-    from tidewire.services.watching import InstanceChange
 
 _S = TypeVar("_S", bound="Service")
 
@@ -72,7 +72,7 @@ class Services(Base):
             ConfigError: if the place is taken.
         """
         from tidewire.links.http import Http, is_http
-        from tidewire.links.listening import Listener, grants
+        from tidewire.links.hub import Listener, grants
 
         self._check()
         self._serve_folder()
@@ -142,10 +142,10 @@ class Services(Base):
         Raises:
             InvalidArgument: if it is no name of a service.
         """
-        from tidewire.services import watching
+        from tidewire.services import instance_watch
 
-        watching.check(name)
-        return watching.watch(self._whole, name)
+        instance_watch.check(name)
+        return instance_watch.watch(self._whole, name)
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the nodes that have joined the hub of this one, the hub included, by name; none without a hub.

@@ -7,11 +7,11 @@ from time import time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from tidewire.agents import addressing
-from tidewire.agents.blocking import AgentSync
+from tidewire.agents import addresses
+from tidewire.agents.blocking_agent import AgentSync
 from tidewire.agents.message import Message
 from tidewire.agents.retrying_request import RetryingRequest
-from tidewire.agents.sending import Sends
+from tidewire.agents.send_batch import SendBatch
 from tidewire.errors import InvalidArgument, TidewireError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Agent:
         """
         desk = self._desk_ or self._desk
         if durable:
-            ids = addressing.durable_ids(to, type, capability, retry, receipt)
+            ids = addresses.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
         # The usual message: to one agent by its id, with nothing special. Nothing in here is done twice for any other.
         target = desk.desks.get(to) if to.__class__ is str else None
@@ -153,11 +153,11 @@ class Agent:
                 target.look_at_queue()
             message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             return target.ref.send(message, priority)
-        targets = addressing.targets(desk, to, type, capability)
-        messages = addressing.messages(
+        targets = addresses.targets(desk, to, type, capability)
+        messages = addresses.messages(
             desk, targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id
         )
-        return self._send_all(targets, messages, single=not addressing.is_many(to))
+        return self._send_all(targets, messages, single=not addresses.is_many(to))
 
     def tell(
         self,
@@ -192,8 +192,8 @@ class Agent:
             message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             target.ref.tell(message, priority)
             return
-        targets = addressing.targets(desk, to, type, capability)
-        messages = addressing.messages(
+        targets = addresses.targets(desk, to, type, capability)
+        messages = addresses.messages(
             desk, targets, payload, kind, priority, ttl, headers, retry, False, correlation_id
         )
         errors: list[TidewireError] = []
@@ -214,7 +214,7 @@ class Agent:
         """
         desk = self._desk
         accepted = desk.node.publish(
-            topic, payload, headers={**addressing.checked_headers(headers), "tw-sender": desk.id}
+            topic, payload, headers={**addresses.checked_headers(headers), "tw-sender": desk.id}
         )
         desk.sent += 1
         return accepted
@@ -241,7 +241,7 @@ class Agent:
         desk = self._desk
         everybody = desk.directory.list(type=type, capability=capability)
         targets = [agent for agent in everybody if include_self or agent is not self]
-        messages = addressing.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
+        messages = addresses.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
         return sum(self._offer(target, message) for target, message in zip(targets, messages, strict=True))
 
     def share(self, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
@@ -296,11 +296,11 @@ class Agent:
                 raise InvalidArgument(
                     f"to: {to!r} is not allowed: a request goes to one agent; gather several requests"
                 )
-            target = addressing.targets(desk, to, type, capability)[0]._desk
-        addressing.check("request", priority, None, retry, correlation_id)
+            target = addresses.targets(desk, to, type, capability)[0]._desk
+        addresses.check("request", priority, None, retry, correlation_id)
         message = Message(payload, "request", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
         if headers or correlation_id:
-            message.headers, message.correlation_id = addressing.checked_headers(headers), correlation_id
+            message.headers, message.correlation_id = addresses.checked_headers(headers), correlation_id
         message.reply_to = desk.id
         again = target.retry if retry is None else retry
         asked = target.ref.ask(message, timeout, priority)
@@ -401,15 +401,15 @@ class Agent:
         from tidewire.agents import state_transaction
 
         desk = self._desk
-        addressing.check(kind, priority, ttl, None, correlation_id)
+        addresses.check(kind, priority, ttl, None, correlation_id)
         made = Message(payload, kind, desk.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
-        made.headers, made.correlation_id = addressing.checked_headers(headers), correlation_id
+        made.headers, made.correlation_id = addresses.checked_headers(headers), correlation_id
         if ttl is not None:
             made.live_for(ttl)
         return state_transaction.send(desk, ids, [made] * len(ids))
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
-        begun = Sends()
+        begun = SendBatch()
         for target, message in zip(targets, messages, strict=True):
             self._desk.sent += begun.add(target._desk, message)
         if begun.errors and begun.all_done:

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
-from tidewire import _forking
+from tidewire import _fork_handlers
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 State = Literal["accepted", "delivered", "handled", "failed", "expired"]
 _FINAL = frozenset(("handled", "failed", "expired"))
 _LOOK_MIN_S, _LOOK_MAX_S = 0.05, 1.0
-_marking = _forking.lock()
+_marking = _fork_handlers.lock()
 
 
 class Receipt:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._campaigns.store import shown
-from tidewire.commands.printing import as_json, complain
+from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def worker(store: str | None, processes: int | None, only: str | None, accept_co
     """Serve campaigns."""
 
     def work() -> int:
-        from tidewire._campaigns.serving import serve
+        from tidewire._campaigns.worker_pool import serve
 
         _import_from_here()
         serve(store, processes, campaign=only, accept_code=accept_code)

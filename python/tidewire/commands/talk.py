@@ -16,7 +16,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
-from tidewire.commands.printing import as_json, complain
+from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
 from tidewire.services.names import method_problem, short
 

@@ -20,7 +20,7 @@ from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
 from tidewire.links.http import is_http
-from tidewire.links.listening import Listener
+from tidewire.links.hub import Listener
 
 
 def up(

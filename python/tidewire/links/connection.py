@@ -61,7 +61,7 @@ class Connection:
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
-        self.ends = Ends()
+        self.ends = ConnectionEnds()
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
@@ -479,7 +479,7 @@ class Connection:
         return pendings, porter
 
 
-class Ends:
+class ConnectionEnds:
     """What a connection has open: its link, its hub, and where that listens.
 
     It refers to nothing else, so that it can be closed once its node is gone, on whichever thread the collector runs.

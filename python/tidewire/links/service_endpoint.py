@@ -21,7 +21,7 @@ from tidewire.services.local import LocalPort
 from tidewire.services.methods import Bound
 from tidewire.services.reply import late
 from tidewire.services.stream_writer import StreamWriter
-from tidewire.services.thread_workers import Job
+from tidewire.services.thread_workers import WorkerCall
 from tidewire.supervision import Mailbox
 from tidewire.values.records import FieldMismatch
 
@@ -134,7 +134,7 @@ class ServiceEndpoint:
     def give_back(self, messages: Iterable[Any]) -> None:
         """Tell the callers of calls that have not begun, and never will, that another instance can have them."""
         for message in messages:
-            call = message.call if isinstance(message, Job) else message
+            call = message.call if isinstance(message, WorkerCall) else message
             if isinstance(call, RemoteCall):
                 call.refuse(
                     _NO_RESPONDERS, f"{self._host.info.name}: the instance has stopped: call another, or serve it again"

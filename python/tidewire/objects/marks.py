@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from tidewire._limits import REMOTE_LEASE_MS
 from tidewire.errors import InvalidArgument
-from tidewire.services.declared import is_declared
+from tidewire.services.declaration import is_declared
 from tidewire.services.names import short
 
 

@@ -16,9 +16,9 @@ from tidewire.errors import InvalidArgument, LinkLost, RemoteGone
 from tidewire.objects.import_table import ImportTable
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
+from tidewire.services.argument_check import Signature
 from tidewire.services.argument_streams import FedArgument
-from tidewire.services.checking import Signature
-from tidewire.services.declared import declaration_of
+from tidewire.services.declaration import declaration_of
 from tidewire.services.info import narrower
 from tidewire.services.methods import Bound
 from tidewire.services.type_hints import TypeHints

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tidewire.pools.batch_policy import plan
 from tidewire.pools.batch_sizer import BatchSizer
-from tidewire.pools.batching import plan
 from tidewire.pools.core import Core
 from tidewire.pools.options import Batch
 from tidewire.pools.process import ProcessWorker

@@ -6,7 +6,7 @@ import pickle
 from typing import Any
 
 from tidewire.errors import RemoteError, RemoteTraceback
-from tidewire.pools.pickling import Dumps, plain
+from tidewire.pools.pickler import Dumps, plain
 from tidewire.pools.wire import FAILED
 
 _TEXT_MAX = 65_536

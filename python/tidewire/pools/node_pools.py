@@ -49,9 +49,9 @@ def _make_of_agents(
     letters: PoolDeadLetters,
 ) -> Pool:
     # Agents are loaded by programs that have some.
-    from tidewire.agents import pooled
+    from tidewire.agents import agent_pool
 
-    pool = pooled.make(node, target, workers, kind, settings, pooled.AgentOptions(**of_agent))
+    pool = agent_pool.make(node, target, workers, kind, settings, agent_pool.AgentOptions(**of_agent))
     try:
         letters.open(pool)
     except BaseException:

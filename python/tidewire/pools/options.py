@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument
-from tidewire.pools.pickling import Pickler
+from tidewire.pools.pickler import Pickler
 from tidewire.pools.task import Task
 
 Kind = Literal["thread", "process"]

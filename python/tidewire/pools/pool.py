@@ -15,20 +15,20 @@ from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
-from tidewire.pools import watching
+from tidewire.pools import statistics_wait
 from tidewire.pools.answers import Blocked
-from tidewire.pools.blocking import STOP_TIMEOUT_S, Sync
+from tidewire.pools.blocking_pool import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
 from tidewire.pools.live_pools import keepers as _keepers
 from tidewire.pools.live_pools import live as _live
-from tidewire.pools.mapping import checked_ahead, map_async
+from tidewire.pools.map import checked_ahead, map_async
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
-from tidewire.pools.packing import Packing
-from tidewire.pools.pickling import Pickler
-from tidewire.pools.replacing import Replacing
+from tidewire.pools.pickler import Pickler
+from tidewire.pools.restart_backoff import Replacing
 from tidewire.pools.scope import Scope
 from tidewire.pools.supervisor import PoolSupervisor
 from tidewire.pools.task import Task
+from tidewire.pools.task_pickle import Packing
 from tidewire.pools.worker_sets import make_crew
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
             InvalidArgument: if an argument is not allowed.
         """
-        return await watching.wait(self, condition, timeout)
+        return await statistics_wait.wait(self, condition, timeout)
 
     # Life
 

@@ -22,7 +22,7 @@ from tidewire.pools.heartbeat import interval_s
 from tidewire.pools.outcomes import Outcomes
 from tidewire.pools.process import ProcessWorker, look
 from tidewire.pools.redelivery import lost_tasks
-from tidewire.pools.replacing import Replacing
+from tidewire.pools.restart_backoff import Replacing
 from tidewire.pools.task import Task
 from tidewire.pools.wire import BROKEN, READY, BrokenFrame, frame
 

@@ -11,7 +11,7 @@ from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._limits import ABORT_TIMEOUT_MS
 from tidewire.errors import InvalidArgument
-from tidewire.pools.blocking import STOP_TIMEOUT_S
+from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,8 +19,8 @@ from tidewire._ledger import Stuck
 from tidewire._log import logger
 from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
-from tidewire.pools.replacing import Replacing
-from tidewire.pools.scaling import Decision, Load, Scaling
+from tidewire.pools.restart_backoff import Replacing
+from tidewire.pools.scaling_policy import Decision, Load, Scaling
 from tidewire.pools.task import Task
 
 _SCALE_NS = 50_000_000

@@ -19,11 +19,11 @@ from tidewire._stacks import stacks
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
 from tidewire.pools.answers import Done
-from tidewire.pools.batching import plan
+from tidewire.pools.batch_policy import plan
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.function import Caller, name_of
 from tidewire.pools.health import earliest
-from tidewire.pools.replacing import Replacing
+from tidewire.pools.restart_backoff import Replacing
 from tidewire.pools.task import ENDED, Task
 from tidewire.pools.thread import ThreadWorker, handle, look
 

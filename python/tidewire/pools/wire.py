@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidewire.pools.pickling import Dumps
+from tidewire.pools.pickler import Dumps
 
 READY: Final = 0
 BROKEN: Final = 1

@@ -20,7 +20,7 @@ from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure, main_module
 from tidewire.pools.function import Caller, FunctionRef, checked_results, load
 from tidewire.pools.heartbeat import Heartbeat
-from tidewire.pools.pickling import Dumps, dumps_of, plain
+from tidewire.pools.pickler import Dumps, dumps_of, plain
 from tidewire.pools.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
 from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
 

@@ -10,7 +10,7 @@ from tidewire.pools import function as functions
 from tidewire.pools import main_module
 from tidewire.pools.core import Core
 from tidewire.pools.process_workers import ProcessWorkers
-from tidewire.pools.replacing import Replacing
+from tidewire.pools.restart_backoff import Replacing
 from tidewire.pools.supervisor import WorkerSet
 from tidewire.pools.thread_workers import ThreadWorkers
 

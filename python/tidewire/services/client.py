@@ -12,7 +12,7 @@ from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services import signatures
 from tidewire.services.argument_streams import has_streams
 from tidewire.services.calls import Call, CallOrStream
-from tidewire.services.declared import Declaration, declaration_of, is_declared
+from tidewire.services.declaration import Declaration, declaration_of, is_declared
 from tidewire.services.info import MethodInfo
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.names import nearest, short, token_problem
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tidewire.node import Node
-    from tidewire.services.checking import Signature
+    from tidewire.services.argument_check import Signature
     from tidewire.services.command import Command
     from tidewire.services.declare import Service
     from tidewire.services.methods import Method
@@ -335,7 +335,7 @@ class BlockingCommand:
 
     def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
         """Start it; see ``ClientCommand.start``."""
-        from tidewire.streams.blocking import run
+        from tidewire.streams.blocking_streams import run
 
         return run(self._of._client._registry.node, self._of.start(*args, **kwargs)).sync
 

@@ -18,8 +18,8 @@ from tidewire.services.callables import function
 from tidewire.services.items import typed_stream
 from tidewire.services.names import short
 from tidewire.services.type_hints import stream_item, text
-from tidewire.values.fitting import map_maker
 from tidewire.values.plans import DECLARED, field_names, is_dataclass, is_model, is_struct
+from tidewire.values.record_check import map_maker
 
 Convert = Callable[[Any], Any]
 UNFIT = (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError)
@@ -321,7 +321,7 @@ def _by_names(kind: Any, value: dict[Any, Any]) -> dict[Any, Any]:
 def _required(kind: Any, fields: Mapping[str, object]) -> frozenset[str]:
     if typing.is_typeddict(kind):
         return frozenset(kind.__required_keys__)
-    from tidewire.values.fitting import defaults_of
+    from tidewire.values.record_check import defaults_of
 
     return frozenset(fields.keys() - defaults_of(kind).keys())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 from tidewire.errors import InvalidArgument
 from tidewire.services.command import CommandMark
-from tidewire.services.declared import MARKS, of_class
+from tidewire.services.declaration import MARKS, of_class
 from tidewire.services.durable import DurableMark
 from tidewire.services.methods import EventMark, MethodMark
 from tidewire.services.names import short

@@ -15,7 +15,7 @@ from tidewire._binding import Admission, CallCounters, InstanceEndpoint
 from tidewire._handlers import Plan
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, NoSuchTarget, TidewireError
-from tidewire.services.checking import Arguments
+from tidewire.services.argument_check import Arguments
 from tidewire.services.concurrency_limits import ConcurrencyLimits
 from tidewire.services.context import CallContext
 from tidewire.services.inbound_call import AnyRunning, Failure, InboundCall

@@ -10,7 +10,7 @@ from typing import Any
 
 from tidewire import _handlers
 from tidewire.services import docstrings, type_hints
-from tidewire.services.checking import Signature
+from tidewire.services.argument_check import Signature
 from tidewire.services.durable import DurableMark
 from tidewire.services.info import EventInfo, MethodInfo, narrower
 from tidewire.services.names import (

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
-from tidewire import _forking
+from tidewire import _fork_handlers
 from tidewire._binding import Balancer, ChangeCounter
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
@@ -140,7 +140,7 @@ class Registry:
         self._node = weakref.ref(node)
         self.news = ChangeCounter()
         # The lock protects the table of groups and the list of what is served here.
-        self._lock = _forking.lock()
+        self._lock = _fork_handlers.lock()
         self.groups: dict[str, Group] = {}
         self.changes = 0
         self._served: list[Served] = []
@@ -324,7 +324,7 @@ class _Watch:
 
 
 _registries: weakref.WeakKeyDictionary[Node, Registry] = weakref.WeakKeyDictionary()
-_lock = _forking.lock()
+_lock = _fork_handlers.lock()
 
 
 def registry_of(node: Node) -> Registry:

@@ -12,7 +12,7 @@ from tidewire.services.instance_transport import Refused
 if TYPE_CHECKING:
     from tidewire._binding import Pending
     from tidewire.services.instance import ServiceInstance
-    from tidewire.services.thread_workers import Job
+    from tidewire.services.thread_workers import WorkerCall
 
 
 class LocalReply:
@@ -20,7 +20,7 @@ class LocalReply:
 
     __slots__ = ("_host", "_job", "_pending", "_running")
 
-    def __init__(self, host: ServiceInstance, pending: Pending, running: InboundCall, job: Job | None) -> None:
+    def __init__(self, host: ServiceInstance, pending: Pending, running: InboundCall, job: WorkerCall | None) -> None:
         self._host = host
         self._pending = pending
         self._running = running

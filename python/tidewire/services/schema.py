@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tidewire.services import docstrings
-from tidewire.services.checking import Parameter, Signature
+from tidewire.services.argument_check import Parameter, Signature
 from tidewire.services.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -15,7 +15,7 @@ from tidewire._node.actors import Options
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, NodeStopped, TidewireError
 from tidewire.services.concurrency_limits import ConcurrencyLimits
 from tidewire.services.context import CallContext
-from tidewire.services.declared import Declaration, declaration_of
+from tidewire.services.declaration import Declaration, declaration_of
 from tidewire.services.inbound_call import InboundCall
 from tidewire.services.info import InstanceInfo, ServiceInfo
 from tidewire.services.instance import ServiceInstance

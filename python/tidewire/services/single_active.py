@@ -17,7 +17,7 @@ from tidewire.errors import InvalidArgument, LeaseLost
 from tidewire.services import context
 from tidewire.services.command import Command
 from tidewire.services.concurrency_limits import ConcurrencyLimits
-from tidewire.services.declared import Declaration
+from tidewire.services.declaration import Declaration
 from tidewire.services.info import ServiceInfo
 from tidewire.services.instance_transport import Refused
 from tidewire.services.methods import Event, Function, Method

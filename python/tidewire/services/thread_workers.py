@@ -28,7 +28,7 @@ class Member:
         self.jobs = 0
 
 
-class Job:
+class WorkerCall:
     """Something to run, who runs it, and the call of another node that it answers, if it does."""
 
     __slots__ = ("_crew", "call", "member", "work")
@@ -87,14 +87,14 @@ class ThreadWorkers:
         """How many of them have nothing to do."""
         return len(self._free)
 
-    def ask(self, work: Callable[[], Any], timeout: float | None, priority: str) -> tuple[Pending, Job]:
+    def ask(self, work: Callable[[], Any], timeout: float | None, priority: str) -> tuple[Pending, WorkerCall]:
         """Have something run, and return its reply to come.
 
         Raises:
             ActorStopped: if the service is stopping.
             MailboxFull: if too many wait.
         """
-        job = Job(self, work)
+        job = WorkerCall(self, work)
         actor = self._hand(job, self._room.calls + self._room.waiting)
         try:
             return actor.ask(job, timeout, priority), job
@@ -111,7 +111,7 @@ class ThreadWorkers:
             ActorStopped: if the service is stopping.
             MailboxFull: if ``most`` jobs run or wait.
         """
-        job = Job(self, work, call)
+        job = WorkerCall(self, work, call)
         actor = self._hand(job, most)
         try:
             actor.tell(job, priority)
@@ -125,7 +125,7 @@ class ThreadWorkers:
             self._closed = True
             self._free.clear()
 
-    def give_back(self, job: Job) -> None:
+    def give_back(self, job: WorkerCall) -> None:
         """Let the actor of a job take another one. A second time does nothing."""
         with self._lock:
             member, job.member = job.member, None
@@ -136,7 +136,7 @@ class ThreadWorkers:
             if not member.jobs and not self._closed:
                 self._free.append(member)
 
-    def _hand(self, job: Job, most: int | None) -> ActorRef:
+    def _hand(self, job: WorkerCall, most: int | None) -> ActorRef:
         """Return the actor that a job goes to, if there are not as many as ``most`` already."""
         with self._lock:
             if most is not None and self._jobs >= most:
@@ -167,5 +167,5 @@ class ThreadWorkers:
         return member
 
 
-def _receive(job: Job) -> Any:
+def _receive(job: WorkerCall) -> Any:
     return job.run()

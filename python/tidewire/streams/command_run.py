@@ -201,7 +201,7 @@ class SyncCommandRun(Generic[_T]):
         return bool(self._wait(self._run.retry()))
 
     def _wait(self, call: Any) -> Any:
-        from tidewire.streams.blocking import run
+        from tidewire.streams.blocking_streams import run
 
         return run(self._run._node, call)
 

@@ -30,7 +30,7 @@ class LeaseHolder:
         self._home = home
         self._holder = holder
         self._ttl_us = ttl_us
-        self._machine = _binding.Tenure(ttl_us)
+        self._machine = _binding.LeaseTenure(ttl_us)
         self._watched: Any = None
 
     @property

@@ -15,7 +15,7 @@ from rich.live import Live
 from tidewire._urls import is_secured
 from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
 from tidewire.links.tls import Tls
-from tidewire.top.finding import Endpoint, Watched, choose
+from tidewire.top.discovery import Endpoint, WatchedNode, choose
 from tidewire.top.keys import Keys
 from tidewire.top.rates import with_rates
 from tidewire.top.screen import picture
@@ -56,7 +56,7 @@ def _check(interval: float) -> None:
         )
 
 
-def _twice(watched: Watched, interval: float) -> _Look:
+def _twice(watched: WatchedNode, interval: float) -> _Look:
     """Two looks, since a rate is a difference. A node that gives its last answer again is looked at until it gives another."""
     first = with_rates(watched.look(), None)
     second = first
@@ -66,7 +66,7 @@ def _twice(watched: Watched, interval: float) -> _Look:
     return second
 
 
-def _live(watched: Watched, interval: float, console: Console) -> None:
+def _live(watched: WatchedNode, interval: float, console: Console) -> None:
     look = with_rates(watched.look(), None)
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         live.update(picture(look, console.width, console.height, _ENDS), refresh=True)
@@ -75,7 +75,7 @@ def _live(watched: Watched, interval: float, console: Console) -> None:
             live.update(picture(look, console.width, console.height, note), refresh=True)
 
 
-def _again(watched: Watched, before: _Look) -> tuple[_Look, str]:
+def _again(watched: WatchedNode, before: _Look) -> tuple[_Look, str]:
     """A node that is busy is the one that people want to see: what was seen last stays."""
     try:
         return with_rates(watched.look(), before), _ENDS

@@ -14,7 +14,7 @@ from tidewire._binding import encode_value as encode
 
 # The compiled half looks into these when it meets the first value of a kind. To load one only then would be to load it in
 # the midst of a call, and a child that is forked meanwhile would find a module that nobody ends to load.
-from tidewire.values import arrays, failures, fitting, plans, records, scalars  # noqa: F401
+from tidewire.values import arrays, failures, plans, record_check, records, scalars  # noqa: F401
 
 # And it looks up the parts of dates and times when it first meets one.
 _MOMENT = datetime(2000, 1, 2, 3, 4, 5, 6)

@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from tidewire.errors import WireError
-from tidewire.values.fitting import fields_that_fit
 from tidewire.values.plans import field_names, is_dataclass, is_model, names_of
+from tidewire.values.record_check import fields_that_fit
 
 Build = Callable[[dict[str, Any]], Any]
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tidewire_link::{
     Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, Link as Joined, Listening, Message,
-    PayloadParts, Published, ReplyWaiter, Runtime, Sending, Subscription,
+    OutgoingPayload, PayloadParts, Published, ReplyWaiter, Runtime, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
@@ -108,11 +108,11 @@ impl Handler for Take {
     }
 }
 
-fn sending(data: &Bytes) -> Sending<'_> {
+fn sending(data: &Bytes) -> OutgoingPayload<'_> {
     if data.len() <= SHORT_BYTES {
-        Sending::Short(data)
+        OutgoingPayload::Short(data)
     } else {
-        Sending::Long(Box::new(data.clone()) as Box<dyn PayloadParts>)
+        OutgoingPayload::Long(Box::new(data.clone()) as Box<dyn PayloadParts>)
     }
 }
 
@@ -167,7 +167,7 @@ impl Link for Caller {
         let head = PublishHead { subject: "take", ..PublishHead::default() };
         for burst in messages.chunks(BURST) {
             for message in burst {
-                while self.0.publish(&head, Flags::NORMAL, Sending::Short(message)).is_err() {
+                while self.0.publish(&head, Flags::NORMAL, OutgoingPayload::Short(message)).is_err() {
                     // As many as may wait do: the other side has to catch up.
                     self.0.flush();
                     tokio::task::yield_now().await;

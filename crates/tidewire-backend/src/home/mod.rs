@@ -16,7 +16,6 @@
 //! - What an answer reports as done has reached the durability that it names, at least `disk` for a home that has one.
 
 mod answer;
-pub mod asked;
 mod capabilities;
 mod capability;
 mod consumer;
@@ -24,6 +23,7 @@ mod error;
 mod keyvalue;
 mod lease;
 mod message;
+pub mod pending_answer;
 mod schedule;
 mod stream;
 

@@ -1,6 +1,6 @@
 //! Schedules: messages that a home publishes by itself, again and again.
 
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 use tidewire_proto::generated::limits;
 
 use super::{HomeError, HomeErrorKind, HomeResult, NewMessage};

@@ -13,9 +13,9 @@ use tidewire_core::campaign::seed::Seed;
 
 use crate::plan::invalid;
 use crate::{
-    Campaign, CampaignId, Campaigns, Claim, ClaimState, ErrorKind, Event, Failure, Lease, Look, Plan, Precision,
-    RangeResults, Result, Rows, Schema, Settings, Stages, State, Status, StoreError, StoredFailure, Summary, WorkerId,
-    WorkerInfo, WorkerStatus,
+    Campaign, CampaignId, Campaigns, Claim, ClaimState, ErrorKind, Event, Failure, Lease, Plan, Precision,
+    PrecisionSample, RangeResults, Result, Rows, Schema, Settings, Stages, State, Status, StoreError, StoredFailure,
+    Summary, WorkerId, WorkerInfo, WorkerStatus,
 };
 use books::Books;
 
@@ -462,7 +462,7 @@ fn workers<D: Database>(database: &mut D, id: CampaignId, ledger: &Ledger, now: 
 fn status(summary: Summary, ledger: &Ledger, workers: Vec<WorkerStatus>, now: Now) -> Status {
     let stored = ledger.stored();
     let (active_us, timeline) = ledger.timeline();
-    let look = ledger.checkpoints().and_then(|checkpoints| checkpoints.last()).map(|verdict| Look {
+    let look = ledger.checkpoints().and_then(|checkpoints| checkpoints.last()).map(|verdict| PrecisionSample {
         runs: verdict.runs,
         mean: verdict.mean,
         half_width: verdict.half_width.unwrap_or(f64::INFINITY),

@@ -1,14 +1,14 @@
 //! Long payloads, put together again.
 
-mod inflating;
+mod inflate;
 
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{Flags, Frame, Kind, Place, WireError};
+use tidewire_proto::wire::{Flags, Frame, Kind, MemoryLocation, WireError};
 
 use super::compression::Inflater;
-pub use inflating::{Inflated, Inflating};
+pub use inflate::{Inflated, Inflating};
 
 /// Where a payload may begin, so that numbers in it can be used where they are.
 const ALIGN: usize = 16;
@@ -138,7 +138,7 @@ pub enum Progress {
     /// More is to come, and the sender may be asked for so many further bytes.
     Ask(u32),
     /// It is to be read there: [`Assemblies::lend`] gives room.
-    Placed(Place, usize),
+    Placed(MemoryLocation, usize),
     /// It is longer than this side takes. What still comes of it is skipped.
     TooLong {
         /// What its sender stated.

@@ -77,7 +77,7 @@ struct Pending {
 
 /// A delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct Delivered {
     /// Its number, from 1.
     pub delivery: u32,
     /// What it is settled by. Later deliveries of the consumer have larger ones, whatever is done with the consumer.
@@ -241,7 +241,7 @@ impl Consumer {
     /// # Panics
     ///
     /// If it is not ready.
-    pub fn take(&mut self, sequence: u64, now_us: u64) -> Taken {
+    pub fn take(&mut self, sequence: u64, now_us: u64) -> Delivered {
         // The time, so that no ticket of before a restart is given again.
         self.ticket = (self.ticket + 1).max(now_us);
         let ticket = self.ticket;
@@ -253,7 +253,7 @@ impl Consumer {
         self.redelivered += u64::from(delivery > 1);
         self.enter(sequence, Stage::Out { until_us: now_us.saturating_add(self.options.ack_wait_us) }, now_us);
         self.tell(Change::tried(sequence, delivery, 0));
-        Taken { delivery, ticket }
+        Delivered { delivery, ticket }
     }
 
     /// An event that the stream does not have any more.

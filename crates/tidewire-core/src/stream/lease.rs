@@ -15,7 +15,7 @@ pub struct Lease {
     pub fence: u64,
     /// Who holds it, and until when.
     pub held: Option<ActiveLease>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<LeaseWaiter>,
 }
 
 /// Who holds a lease.
@@ -30,7 +30,7 @@ pub struct ActiveLease {
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct LeaseWaiter {
     ticket: u64,
     holder: String,
     ttl_us: u64,
@@ -78,7 +78,7 @@ impl Leases {
             return Some(Outcome::TimedOut(ticket, name.to_owned()));
         }
         let until_us = now_us.saturating_add(wait_us);
-        lease.waiting.push_back(Waiting { ticket, holder: holder.to_owned(), ttl_us, until_us });
+        lease.waiting.push_back(LeaseWaiter { ticket, holder: holder.to_owned(), ttl_us, until_us });
         None
     }
 

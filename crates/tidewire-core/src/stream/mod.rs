@@ -16,7 +16,7 @@
 //! - [`fetch_pacer`]: how many events a reader fetches at once.
 //! - [`command_slots`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
 //! - [`lease_holder`]: a lease as its holder sees it.
-//! - [`timing`]: when a schedule beats: a cron expression in a time zone, or an interval.
+//! - [`recurrence`]: when a schedule beats: a cron expression in a time zone, or an interval.
 //! - [`window`]: what a publisher has waiting and under way.
 //!
 //! Times are microseconds of the wall clock, given with each call.
@@ -35,8 +35,8 @@ pub mod lease_holder;
 pub mod log;
 pub mod ranges;
 pub mod record;
+pub mod recurrence;
 pub mod scan;
 pub mod schedule;
 pub mod subscription;
-pub mod timing;
 pub mod window;

@@ -41,7 +41,7 @@ pub enum Tail {
 
 /// A record of a whole group.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct ScannedRecord<'a> {
     /// The group that it is in.
     pub group: &'a Group,
     /// Where its head begins.
@@ -53,7 +53,7 @@ pub struct Found<'a> {
 }
 
 /// Reads a whole segment; `visit` gets each record of each whole group, in order.
-pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(Found<'_>)) -> Scanned {
+pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(ScannedRecord<'_>)) -> Scanned {
     let segment = match Segment::decode(bytes) {
         Ok(segment) => segment,
         Err(Some(version)) => {
@@ -71,7 +71,7 @@ pub fn scan<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(Found<'_>)) -> Scanned {
             let body_bytes = u32::from_le_bytes(bytes[record + 4..record + 8].try_into().expect("four bytes")) as usize;
             let kind = if bytes[record + 8] == Kind::Event as u8 { Kind::Event } else { Kind::Change };
             let body = &bytes[record + HEAD..record + HEAD + body_bytes];
-            visit(Found { group: &group, offset: record as u64, kind, body });
+            visit(ScannedRecord { group: &group, offset: record as u64, kind, body });
             record += HEAD + body_bytes;
         }
         at = end;

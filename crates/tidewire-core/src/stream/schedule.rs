@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::timing::Timing;
+use super::recurrence::Timing;
 
 /// Schedules by name, each with what it publishes.
 #[derive(Clone, Debug)]

@@ -51,7 +51,7 @@ pub enum Verdict {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Out {
+struct OutstandingDelivery {
     ticket: u64,
     /// When it is to be extended, if it is.
     due_us: Option<u64>,
@@ -64,7 +64,7 @@ struct Out {
 pub struct Subscription {
     options: Options,
     queued: VecDeque<u64>,
-    out: BTreeMap<u64, Out>,
+    out: BTreeMap<u64, OutstandingDelivery>,
     timers: BTreeSet<(u64, u64)>,
     running: u32,
     pace: FetchPacer,
@@ -114,7 +114,7 @@ impl Subscription {
             // An older delivery of the same event is stale by now: what its handler says will not count.
             self.forget(sequence);
             self.queued.push_back(sequence);
-            self.out.insert(sequence, Out { ticket, due_us: None, until_us: u64::MAX });
+            self.out.insert(sequence, OutstandingDelivery { ticket, due_us: None, until_us: u64::MAX });
             self.arm(sequence, now_us);
         }
         Vec::new()

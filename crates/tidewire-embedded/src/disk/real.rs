@@ -55,11 +55,11 @@ impl Disk for Real {
 
     fn create(&mut self, name: &str) -> io::Result<Box<dyn File>> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(self.root.join(name))?;
-        Ok(Box::new(Opened(file)))
+        Ok(Box::new(RealFile(file)))
     }
 
     fn open(&mut self, name: &str) -> io::Result<Box<dyn File>> {
-        Ok(Box::new(Opened(OpenOptions::new().read(true).write(true).open(self.root.join(name))?)))
+        Ok(Box::new(RealFile(OpenOptions::new().read(true).write(true).open(self.root.join(name))?)))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -86,9 +86,9 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-struct Opened(fs::File);
+struct RealFile(fs::File);
 
-impl File for Opened {
+impl File for RealFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < into.len() {

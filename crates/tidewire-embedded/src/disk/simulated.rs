@@ -200,12 +200,12 @@ impl Disk for Simulated {
         inner.next += 1;
         inner.files.insert(file, Content::default());
         inner.names.insert(name.to_owned(), file);
-        Ok(Box::new(Opened { disk: self.clone(), file }))
+        Ok(Box::new(SimulatedFile { disk: self.clone(), file }))
     }
 
     fn open(&mut self, name: &str) -> io::Result<Box<dyn File>> {
         let file = self.lock().file(name)?;
-        Ok(Box::new(Opened { disk: self.clone(), file }))
+        Ok(Box::new(SimulatedFile { disk: self.clone(), file }))
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
@@ -254,12 +254,12 @@ impl Disk for Simulated {
 }
 
 #[derive(Debug)]
-struct Opened {
+struct SimulatedFile {
     disk: Simulated,
     file: u64,
 }
 
-impl File for Opened {
+impl File for SimulatedFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let inner = self.disk.lock();
         let content = &inner.files[&self.file].now;

@@ -3,7 +3,7 @@
 use tidewire_backend::home::HomeResult;
 use tidewire_core::stream::lease::Granted;
 
-use super::wrong::disk_error;
+use super::errors::disk_error;
 use super::{Folder, Stream};
 use crate::state::{Journal, Keeping, Op};
 

@@ -10,8 +10,8 @@ use tidewire_core::stream::record::{Event, Kind, Parsed, SEGMENT_BYTES, Segment,
 use tidewire_core::stream::scan::{Tail, scan};
 
 use super::Notice;
-use super::cleaning::{Cleaning, remove_unfinished};
-use super::wrong::{corrupt, disk_error, foreign, sync_error};
+use super::compaction::{Cleaning, remove_unfinished};
+use super::errors::{corrupt, disk_error, foreign, sync_error};
 use crate::disk::{Disk, File, read_all};
 
 /// Bytes that are read at once.

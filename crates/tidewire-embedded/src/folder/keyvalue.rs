@@ -8,9 +8,9 @@ use tidewire_core::stream::keyvalue::{self, Bucket, Options, Refusal};
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
 
+use super::errors::{invalid, not_found};
 use super::names::check_bucket;
 use super::streams::{same, spelled, spelled_us};
-use super::wrong::{invalid, not_found};
 use super::{Folder, StoredConsumer};
 use crate::state::Op;
 

@@ -4,19 +4,19 @@
 //! learn of it. After an error of `commit` the folder must be opened anew: what is on the disk counts.
 
 mod agenda;
-mod cleaning;
 mod commit;
-mod consuming;
+mod compaction;
+mod consumers;
+pub mod errors;
 pub mod files;
 mod keyvalue;
-mod leasing;
+mod leases;
 mod names;
-mod publishing;
-mod reading;
+mod publish;
+mod read;
 mod recover;
-mod scheduling;
+mod schedules;
 mod streams;
-pub mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +31,8 @@ use crate::state::{Journal, Op};
 use agenda::Agenda;
 use files::{SegmentCursor, StreamFiles};
 
-pub use consuming::Fetched;
-pub use leasing::Leased;
+pub use consumers::Fetched;
+pub use leases::Leased;
 pub use names::capabilities;
 pub(crate) use recover::beginnings;
 
@@ -164,18 +164,18 @@ impl Folder {
     }
 
     fn stream(&self, name: &str) -> HomeResult<&Stream> {
-        self.streams.get(name).ok_or_else(|| wrong::not_found("stream", name))
+        self.streams.get(name).ok_or_else(|| errors::not_found("stream", name))
     }
 
     fn stream_mut(&mut self, name: &str) -> HomeResult<&mut Stream> {
-        self.streams.get_mut(name).ok_or_else(|| wrong::not_found("stream", name))
+        self.streams.get_mut(name).ok_or_else(|| errors::not_found("stream", name))
     }
 
     fn cursor_mut(&mut self, stream: &str, consumer: &str) -> HomeResult<(u64, &mut Cursor)> {
         let stream = self.stream_mut(stream)?;
         let number = stream.number;
         let cursor = stream.cursors.get_mut(consumer);
-        Ok((number, cursor.ok_or_else(|| wrong::not_found("consumer", consumer))?))
+        Ok((number, cursor.ok_or_else(|| errors::not_found("consumer", consumer))?))
     }
 }
 

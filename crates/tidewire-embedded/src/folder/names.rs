@@ -7,7 +7,7 @@ use tidewire_backend::home::{
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::Subject;
 
-use super::wrong::invalid;
+use super::errors::invalid;
 
 /// What a folder can't do.
 pub fn capabilities() -> Capabilities {

@@ -7,9 +7,9 @@ use tidewire_core::stream::lease::Leases;
 use tidewire_core::stream::schedule::Schedules;
 
 use super::agenda::Agenda;
+use super::errors::{corrupt, disk_error};
 use super::files::{Keeping as StreamKeeping, StreamFiles};
 use super::streams::log_options;
-use super::wrong::{corrupt, disk_error};
 use super::{Cursor, Folder, STREAMS, Sizes, StoredConsumer, Stream, stream_dir};
 use crate::disk::Disk;
 use crate::state::{Journal, Keeping, Op};

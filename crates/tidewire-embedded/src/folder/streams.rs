@@ -10,9 +10,9 @@ use tidewire_core::stream::log::Options;
 use tidewire_core::stream::schedule::Schedules;
 use tidewire_proto::generated::limits;
 
+use super::errors::{differs, invalid};
 use super::files::{Keeping, StreamFiles};
 use super::names::{capabilities, check_count, check_stream};
-use super::wrong::{differs, invalid};
 use super::{Folder, Sizes, Stream, stream_dir};
 use crate::state::Op;
 

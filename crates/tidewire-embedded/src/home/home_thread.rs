@@ -11,7 +11,7 @@ use tidewire_proto::generated::limits;
 
 use super::clock::Clock;
 use super::open_folder;
-use super::waiting::Waiting;
+use super::waiting_calls::WaitingCalls;
 use crate::folder::{Folder, Sizes};
 
 /// How often what is too old is looked for.
@@ -24,7 +24,7 @@ const REOPEN_EVERY_US: u64 = 500_000;
 /// Something to be done with the folder, or told why that can't be.
 pub type Call = Box<dyn FnOnce(HomeResult<&mut CallContext<'_>>) + Send>;
 /// Something to be told, once the folder was synced, or could not be.
-type Told = Box<dyn FnOnce(HomeResult<()>) + Send>;
+type SyncCallback = Box<dyn FnOnce(HomeResult<()>) + Send>;
 
 /// What callers and the thread share.
 #[derive(Default)]
@@ -110,15 +110,15 @@ pub struct CallContext<'a> {
     /// The folder.
     pub folder: &'a mut Folder,
     /// Calls that wait for something.
-    pub waiting: &'a mut Waiting,
+    pub waiting: &'a mut WaitingCalls,
     /// The time.
     pub now_us: u64,
     /// What a clock on the wall shows.
     pub wall_us: u64,
     /// What is told after the next write, which survives the end of the process.
-    pub soon: &'a mut Vec<Told>,
+    pub soon: &'a mut Vec<SyncCallback>,
     /// What is told after the next sync.
-    pub synced: &'a mut Vec<Told>,
+    pub synced: &'a mut Vec<SyncCallback>,
 }
 
 /// The thread.
@@ -132,7 +132,7 @@ pub struct HomeThread {
     sizes: Sizes,
     clock: Clock,
     shared: Arc<Shared>,
-    waiting: Waiting,
+    waiting: WaitingCalls,
     retire_at_us: u64,
     /// No other process writes as long as it is open.
     lock: File,
@@ -140,7 +140,7 @@ pub struct HomeThread {
 
 impl HomeThread {
     pub fn new(folder: Folder, (path, lock): (PathBuf, File), sizes: Sizes, clock: Clock, shared: Arc<Shared>) -> Self {
-        let waiting = Waiting::new(Arc::clone(&shared));
+        let waiting = WaitingCalls::new(Arc::clone(&shared));
         let retire_at_us = clock.now_us() + RETIRE_EVERY_US;
         Self {
             folder: Some(folder),
@@ -283,7 +283,7 @@ impl HomeThread {
     }
 }
 
-fn tell(told: &mut Vec<Told>, result: &HomeResult<()>) {
+fn tell(told: &mut Vec<SyncCallback>, result: &HomeResult<()>) {
     told.drain(..).for_each(|tell| tell(result.clone()));
 }
 

@@ -3,8 +3,8 @@
 mod calls;
 mod clock;
 mod home_thread;
-mod parked;
-mod waiting;
+mod wait_queue;
+mod waiting_calls;
 
 use std::fs::{File, OpenOptions};
 use std::mem::ManuallyDrop;

@@ -16,8 +16,8 @@ pub use op::Op;
 
 use crate::disk::{Disk, File, read_all};
 use crate::folder::Notice;
+use crate::folder::errors::{corrupt, disk_error, foreign, sync_error};
 use crate::folder::files::log_name;
-use crate::folder::wrong::{corrupt, disk_error, foreign, sync_error};
 
 /// Where it lies.
 pub const DIR: &str = "state";

@@ -7,7 +7,7 @@ use tidewire_backend::home::{
 use tidewire_core::stream::consumer::{Change, Dead};
 use tidewire_core::stream::keyvalue::Entry;
 use tidewire_core::stream::lease::Granted;
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 
 use super::codec::{Read, Reader, Writer};
 

@@ -9,7 +9,7 @@ use tidewire_backend::home::{
     BucketSettings, Change, ConsumerSettings, Event, Expect, Fetch, HomeErrorKind, HomeResult, NewMessage, Order,
     Purge, Read, SCHEDULE_HEADER, ScheduleSettings, Settle, Settlement, Start, StreamSettings,
 };
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};

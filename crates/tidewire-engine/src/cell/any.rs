@@ -3,7 +3,6 @@
 use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;
 use crate::dispatch::Run as Runnable;
-use crate::ending::{Ending, Report, Stuck};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
@@ -11,6 +10,7 @@ use crate::inbox::{AcceptState, Run};
 use crate::options::Priority;
 use crate::signal::{Notice, StopReason};
 use crate::statistics::ActorStatistics;
+use crate::stop_report::{EndReporter, Report, Stuck};
 use crate::timers::Fire;
 use std::any::Any;
 use std::sync::Arc;
@@ -122,8 +122,8 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
     }
 
     fn on_end(self: Arc<Self>, waker: Waker) -> bool {
-        let ending =
-            self.with_aside(|aside| Arc::clone(aside.ending.get_or_insert_with(|| Ending::new(aside.report.clone()))));
+        let ending = self
+            .with_aside(|aside| Arc::clone(aside.ending.get_or_insert_with(|| EndReporter::new(aside.report.clone()))));
         ending.watch(waker)
     }
 

@@ -1,7 +1,7 @@
 //! Dispatchers: who runs the actors that are ready.
 
 mod external;
-mod parking;
+mod parker;
 mod pool;
 #[cfg(feature = "tokio")]
 mod tokio;

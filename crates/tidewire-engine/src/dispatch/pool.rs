@@ -9,7 +9,7 @@ use crossbeam_deque::{Injector, Steal, Stealer};
 use tidewire_sync::{Condvar, Mutex, RwLock};
 
 use super::Task;
-use super::parking::ParkedThreads;
+use super::parker::ParkedThreads;
 use super::worker::{self, WorkerState};
 use crate::guard::guarded;
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crossbeam_deque::Worker as Line;
 
-use super::parking::Parker;
+use super::parker::Parker;
 use super::pool::{Pool, TaskStealer};
 use super::{DispatcherKind, Task};
 use crate::guard::guarded;

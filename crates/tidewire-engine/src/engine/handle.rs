@@ -12,7 +12,7 @@ use super::EngineHandle;
 use crate::actor::{Actor, ActorId, ActorRef, Context};
 use crate::cell::ActorCell;
 use crate::config::EngineConfig;
-use crate::dead::{DeadLetter, DeadLetters};
+use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::dispatch::{Dispatcher, DispatcherKind};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
 use crate::future::{Inbox, Task};

@@ -52,7 +52,7 @@ struct Shared {
 }
 
 /// What there is to do at a hub.
-struct Work {
+struct HubRequests {
     hub: HubHandle,
     settings: Settings,
     name: String,
@@ -81,7 +81,7 @@ impl NatsGateway {
             changed.send_replace(());
         });
         let (name, log) = (name.into(), Arc::new(log));
-        let work = Work { hub: hub.clone(), settings, name, log, changes, ending: is_ending, ended };
+        let work = HubRequests { hub: hub.clone(), settings, name, log, changes, ending: is_ending, ended };
         hub.runtime().spawn(work.wait());
         Self { ending, ended: Mutex::new(Some(has_ended)) }
     }
@@ -112,7 +112,7 @@ impl fmt::Debug for NatsGateway {
     }
 }
 
-impl Work {
+impl HubRequests {
     /// Waits until something is public, and begins.
     async fn wait(mut self) {
         while self.served().is_empty() {

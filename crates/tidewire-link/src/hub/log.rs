@@ -17,10 +17,10 @@ pub(super) type Sink = Box<dyn Fn(&str) + Send + Sync>;
 /// A log with a bound.
 pub(super) struct Log {
     sink: Sink,
-    pace: Mutex<Pace>,
+    pace: Mutex<LogPace>,
 }
 
-struct Pace {
+struct LogPace {
     /// Lines that may be said now.
     left: u64,
     /// When there was one more last.
@@ -32,7 +32,7 @@ struct Pace {
 
 impl Log {
     pub fn new(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { sink: Box::new(sink), pace: Mutex::new(Pace::new(now_us())) }
+        Self { sink: Box::new(sink), pace: Mutex::new(LogPace::new(now_us())) }
     }
 
     /// Says one line, or counts it.
@@ -60,7 +60,7 @@ impl Log {
     }
 }
 
-impl Pace {
+impl LogPace {
     fn new(now_us: u64) -> Self {
         Self { left: LINES, grown_us: now_us, left_out: 0, since_us: 0 }
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn many_lines_are_counted_and_the_count_is_said_a_second_later() {
-        let mut pace = Pace::new(5_000_000);
+        let mut pace = LogPace::new(5_000_000);
         let said = (0..LINES + 80).filter(|_| pace.one_more(5_000_001).0).count() as u64;
         assert_eq!(said, LINES);
         assert_eq!(pace.tick(5_900_000), (0, 6_000_001));

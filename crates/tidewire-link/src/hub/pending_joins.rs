@@ -18,12 +18,12 @@ pub(super) fn place_of(address: Option<IpAddr>) -> u128 {
 
 /// Connections that have not joined yet, by where they come from.
 pub(super) struct PendingJoins {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<JoinRequest>,
     most: usize,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct JoinRequest {
     places: BTreeMap<u128, VecDeque<Arc<Notify>>>,
     count: usize,
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::flush_policy::Batch;
-use tidewire_core::link::session::{Named, Refused, Sending, Session};
+use tidewire_core::link::session::{Named, OutgoingPayload, Refused, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags};
 
@@ -50,7 +50,7 @@ impl Call {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent; the caller is told so, unless it is gone.
-    pub fn reply(mut self, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn reply(mut self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;
         let payload = self.readied(payload);
@@ -62,14 +62,14 @@ impl Call {
             } else {
                 ErrorCode::LimitExceeded
             };
-            let _ = self.act(|session, id| session.fail(id, code, Sending::Short(text.as_bytes())));
+            let _ = self.act(|session, id| session.fail(id, code, OutgoingPayload::Short(text.as_bytes())));
         }
         self.link.answered(self.key);
         sent
     }
 
     /// Fails. The frame waits for [`Flusher::flush`].
-    pub fn fail(mut self, code: ErrorCode, payload: Sending<'_>) {
+    pub fn fail(mut self, code: ErrorCode, payload: OutgoingPayload<'_>) {
         self.answered = true;
         let payload = self.packed(payload);
         let _ = self.act(|session, id| session.fail(id, code, payload));
@@ -80,7 +80,7 @@ impl Call {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
-    pub fn item(&self, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn item(&self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let payload = self.readied(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
         self.link.flush();
@@ -126,12 +126,12 @@ impl Call {
         self.link.compresses(payload)
     }
 
-    fn packed<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+    fn packed<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
         // The id may name another call once the node has joined again; its answer is not sent then.
         self.link.packed(payload, |session| session.may_compress_answer(self.key.id))
     }
 
-    fn readied<'a>(&self, payload: Sending<'a>) -> Sending<'a> {
+    fn readied<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
         self.link.readied(payload, |session| session.may_compress_answer(self.key.id))
     }
 
@@ -152,7 +152,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if !self.answered {
             let text = b"the handler ended without an answer";
-            let _ = self.act(|session, id| session.fail(id, ErrorCode::NoReply, Sending::Short(text)));
+            let _ = self.act(|session, id| session.fail(id, ErrorCode::NoReply, OutgoingPayload::Short(text)));
             self.link.answered(self.key);
             self.link.flush();
         }

@@ -2,9 +2,9 @@
 
 use tidewire_core::link::session::Fault;
 
-use super::{Ending, Shared};
+use super::{CloseOnDrop, Shared};
 
-impl Drop for Ending {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
             shared.close();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidewire_core::link::assembly::Message;
-use tidewire_core::link::session::{Event, Fault, Joined, Named, Sending};
+use tidewire_core::link::session::{Event, Fault, Joined, Named, OutgoingPayload};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, PublishHead};
 
@@ -153,7 +153,7 @@ impl Shared {
         let key = CallKey { epoch, id };
         let call = Call { link: Arc::clone(self), key, message, from, deadline, answered: false };
         let Some(handler) = handler else {
-            call.fail(ErrorCode::NoResponders, Sending::Short(b"the subscription has ended"));
+            call.fail(ErrorCode::NoResponders, OutgoingPayload::Short(b"the subscription has ended"));
             return;
         };
         let Some(exchange) = handler.called(call) else { return };

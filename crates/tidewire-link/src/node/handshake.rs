@@ -15,7 +15,7 @@ use super::connection::{Connection, Transport};
 use super::fanout::FanoutQueue;
 use super::reconnect::keep;
 use super::runtime_reader::LoopThread;
-use super::{Ending, JoinError, Link, Shared, State};
+use super::{CloseOnDrop, JoinError, Link, Shared, State};
 use crate::address::Address;
 use crate::clock::now_us;
 use crate::hub::{HubHandle, InProcessHub, LocalFrameSink};
@@ -156,7 +156,7 @@ impl Link {
             idle: Idle::new(),
             me: Weak::clone(me),
         });
-        let end = Arc::new(Ending(Arc::downgrade(&shared)));
+        let end = Arc::new(CloseOnDrop(Arc::downgrade(&shared)));
         Ok(Self { shared, _end: end })
     }
 }

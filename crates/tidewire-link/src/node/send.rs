@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewire_core::link::outbox::{FrameSink, WriteBatch};
-use tidewire_core::link::session::{Sending, Session};
+use tidewire_core::link::session::{OutgoingPayload, Session};
 use tidewire_proto::generated::limits;
 
 use super::connection::{Connection, Transport};
@@ -19,9 +19,9 @@ impl Shared {
     /// A payload as it is sent. It is compressed under no lock; should the link be another one by then, the session knows what to do.
     pub(super) fn packed<'a>(
         &self,
-        payload: Sending<'a>,
+        payload: OutgoingPayload<'a>,
         may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
-    ) -> Sending<'a> {
+    ) -> OutgoingPayload<'a> {
         let packs = self.compresses(payload.bytes()) && may(&mut self.state.lock().session);
         if packs { payload.packed() } else { payload }
     }
@@ -29,11 +29,11 @@ impl Shared {
     /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can pass that on.
     pub(super) fn readied<'a>(
         &self,
-        payload: Sending<'a>,
+        payload: OutgoingPayload<'a>,
         may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
-    ) -> Sending<'a> {
+    ) -> OutgoingPayload<'a> {
         match payload {
-            Sending::Long(payload) if self.may_lay(payload.bytes()) => Sending::Lay(payload),
+            OutgoingPayload::Long(payload) if self.may_lay(payload.bytes()) => OutgoingPayload::Lay(payload),
             payload => self.packed(payload, may),
         }
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_link::{Access, Address, Grant, Greeting, Link, Runtime, Sending, Subscription};
+use tidewire_link::{Access, Address, Grant, Greeting, Link, OutgoingPayload, Runtime, Subscription};
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, Hello, Kind, read, write};
 
@@ -49,7 +49,7 @@ fn a_hub_with_nothing_else_to_do_minds_the_heartbeat_that_a_node_states() {
 
 fn call_and_cancel(link: &Link, subject: &str) {
     let head = CallHead { deadline_ms: 30_000, subject, ..CallHead::default() };
-    let key = link.call(&head, Flags::NORMAL, Sending::Short(b""), Arc::new(Deaf)).expect("there is room");
+    let key = link.call(&head, Flags::NORMAL, OutgoingPayload::Short(b""), Arc::new(Deaf)).expect("there is room");
     link.flush();
     link.cancel(key);
 }

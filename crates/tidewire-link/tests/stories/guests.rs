@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
 use tidewire_link::{
-    Call, Exchange, Greeting, Handler, HubHandle, Link, Published, Reader, ReplyWaiter, Sending, Subscription,
+    Call, Exchange, Greeting, Handler, HubHandle, Link, OutgoingPayload, Published, Reader, ReplyWaiter, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
@@ -64,7 +64,7 @@ fn read_until<T>(reader: &Reader, came: &Receiver<T>) -> T {
 
 fn publish(node: &Node, payload: &[u8]) {
     let head = PublishHead { subject: "news", ..PublishHead::default() };
-    node.link.publish(&head, Flags::NORMAL, Sending::from(payload)).expect("there is room");
+    node.link.publish(&head, Flags::NORMAL, OutgoingPayload::from(payload)).expect("there is room");
     node.link.flush();
 }
 
@@ -205,7 +205,7 @@ fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read
     let head = CallHead { deadline_ms: 30_000, subject: "svc.there", ..CallHead::default() };
     let off_loop = host.link.wait_off_loop(true).expect("this thread blocks");
     host.link
-        .call(&head, Flags::NORMAL, Sending::Short(b"hi"), answers as Arc<dyn ReplyWaiter>)
+        .call(&head, Flags::NORMAL, OutgoingPayload::Short(b"hi"), answers as Arc<dyn ReplyWaiter>)
         .expect("there is room");
     host.link.flush();
     assert_eq!(next(&answered), Answer::Reply(b"hi".to_vec()));
@@ -253,7 +253,7 @@ fn what_a_guest_does_not_read_at_once_waits_for_it() {
     // More than the sockets hold.
     for number in 0..400_u16 {
         let payload = vec![number as u8; 60_000];
-        host.link.publish(&head, Flags::NORMAL, Sending::Short(&payload)).expect("there is room");
+        host.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&payload)).expect("there is room");
         host.link.flush();
     }
     guest.link.flusher().listen_again();

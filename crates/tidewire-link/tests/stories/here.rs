@@ -5,7 +5,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tidewire_link::{CallKey, Failure, Greeting, Link, Message, ReplyWaiter, Sending, Subscription};
+use tidewire_link::{CallKey, Failure, Greeting, Link, Message, OutgoingPayload, ReplyWaiter, Subscription};
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -123,7 +123,7 @@ impl Asked {
     fn of(link: &Link, subject: &str, payload: &[u8], credit: u32) -> Self {
         let (send, heard) = channel(1_000);
         let head = CallHead { deadline_ms: 30_000, subject, credit, ..CallHead::default() };
-        let key = link.call(&head, Flags::NORMAL, Sending::from(payload), Arc::new(Heard(send)));
+        let key = link.call(&head, Flags::NORMAL, OutgoingPayload::from(payload), Arc::new(Heard(send)));
         link.flush();
         Self { key: key.expect("there is room"), heard }
     }
@@ -312,7 +312,7 @@ fn what_a_runtime_that_stands_still_leaves_is_read_with_the_heartbeat() {
     scene.read_there();
     for number in 0..6_u8 {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
-        scene.server.link.publish(&head, Flags::NORMAL, Sending::Short(&[number])).expect("there is room");
+        scene.server.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&[number])).expect("there is room");
         scene.server.link.flush();
         assert_eq!(next(&heard), [number]);
     }
@@ -353,7 +353,7 @@ fn a_node_that_is_behind_takes_nothing_in() {
     scene.runtime.block_on(async {
         link.flusher().pause();
         let head = PublishHead { subject: "news", ..PublishHead::default() };
-        scene.server.link.publish(&head, Flags::NORMAL, Sending::Short(b"1")).expect("there is room");
+        scene.server.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(b"1")).expect("there is room");
         // The hub has passed it on once it answers who published it, and the runtime goes round until then.
         ask(&scene.server.link, b"round").await;
         assert!(heard.try_recv().is_err(), "it takes a message in although it is behind");

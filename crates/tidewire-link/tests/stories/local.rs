@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tidewire_link::{
-    Call, Exchange, Greeting, Handler, HubHandle, HubOptions, Link, Message, Published, Runtime, Sending,
+    Call, Exchange, Greeting, Handler, HubHandle, HubOptions, Link, Message, OutgoingPayload, Published, Runtime,
 };
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
@@ -30,7 +30,7 @@ fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {
     let head = CallHead { subject: "nobody", ..CallHead::default() };
     for _ in 0..5_000 {
         // Refused once the link is lost.
-        if link.call(&head, Flags::NORMAL, Sending::Short(b""), Arc::new(Deaf)).is_err() {
+        if link.call(&head, Flags::NORMAL, OutgoingPayload::Short(b""), Arc::new(Deaf)).is_err() {
             break;
         }
         link.flush();
@@ -39,7 +39,7 @@ fn a_node_in_the_process_of_its_hub_joins_again_after_it_did_not_read() {
     next(&again);
     let (answers, answered) = Answers::new();
     let head = CallHead { subject: "svc.echo", ..CallHead::default() };
-    link.call(&head, Flags::NORMAL, Sending::Short(b"hi"), answers).expect("it is joined");
+    link.call(&head, Flags::NORMAL, OutgoingPayload::Short(b"hi"), answers).expect("it is joined");
     link.flush();
     assert_eq!(next(&answered), Answer::Reply(b"hi".to_vec()), "it serves again, too");
     hub.close();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, ThreadId};
 
-use tidewire_link::{Call, Exchange, Greeting, Handler, Link, Published, Sending};
+use tidewire_link::{Call, Exchange, Greeting, Handler, Link, OutgoingPayload, Published};
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead};
 use tokio::runtime::Builder;
@@ -27,7 +27,7 @@ impl Handler for Told {
 fn publish(node: &Node, count: usize) {
     let head = PublishHead { subject: "news.today", ..PublishHead::default() };
     for _ in 0..count {
-        node.link.publish(&head, Flags::NORMAL, Sending::Short(&[7; 100])).expect("there is room");
+        node.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&[7; 100])).expect("there is room");
         node.link.flush();
     }
 }
@@ -89,7 +89,7 @@ fn a_gateway_hands_messages_on_by_itself_and_a_flood_delays_nobody() {
 fn ask(gateway: &Link, payload: &[u8]) -> Receiver<Answer> {
     let (answers, answered) = Answers::new();
     let head = CallHead { deadline_ms: 30_000, subject: "svc.echo", ..CallHead::default() };
-    gateway.call(&head, Flags::NORMAL, Sending::from(payload), answers).expect("there is room");
+    gateway.call(&head, Flags::NORMAL, OutgoingPayload::from(payload), answers).expect("there is room");
     gateway.flush();
     answered
 }

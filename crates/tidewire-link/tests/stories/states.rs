@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tidewire_link::{Call, Exchange, Handler, HubHandle, Published, Refused, Sending};
+use tidewire_link::{Call, Exchange, Handler, HubHandle, OutgoingPayload, Published, Refused};
 use tidewire_proto::subject::Pattern;
 
 use crate::support::{Answer, Answers, Echo, Node, Place, SOON, next};
@@ -99,7 +99,7 @@ fn a_hub_is_idle_when_the_last_call_has_its_answer() {
     assert!(!idle(&place.hub, Some(Duration::from_millis(10))), "the call is under way");
     let hub = place.hub.clone();
     let waits = std::thread::spawn(move || idle(&hub, Some(SOON)));
-    call.reply(Sending::from(b"answer".as_slice())).expect("it can be sent");
+    call.reply(OutgoingPayload::from(b"answer".as_slice())).expect("it can be sent");
     assert_eq!(next(&answered), Answer::Reply(b"answer".to_vec()));
     assert!(waits.join().expect("it has not panicked"));
 }

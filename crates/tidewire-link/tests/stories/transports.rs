@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use tidewire_link::{Address, Sending, Tls};
+use tidewire_link::{Address, OutgoingPayload, Tls};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, PublishHead};
 use tidewire_sync::Mutex;
@@ -73,7 +73,7 @@ fn published_messages_come_in_order(transport: &Transport) {
     let _kept = to.subscribe("news.*", Listen(send));
     let head = PublishHead { subject: "news.today", ..PublishHead::default() };
     for number in 0..2_000_u32 {
-        from.link.publish(&head, Flags::NORMAL, Sending::Short(&number.to_le_bytes())).expect("there is room");
+        from.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&number.to_le_bytes())).expect("there is room");
         from.link.flush();
     }
     for number in 0..2_000_u32 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, ThreadId};
 
-use tidewire_link::{Address, Failure, Greeting, Link, Message, Reader, ReplyWaiter, Runtime, Sending};
+use tidewire_link::{Address, Failure, Greeting, Link, Message, OutgoingPayload, Reader, ReplyWaiter, Runtime};
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{self, CallHead, Flags, Kind, PublishHead};
 
@@ -68,7 +68,11 @@ fn answers_come_on_the_thread_of_the_loop(url: &str) {
     assert!(reader.begin());
     let (send, answered) = sync_channel(1);
     let head = CallHead { deadline_ms: 30_000, subject: "svc.echo", ..CallHead::default() };
-    scene.node.link.call(&head, Flags::NORMAL, Sending::Short(b"hi"), Arc::new(Where(send))).expect("there is room");
+    scene
+        .node
+        .link
+        .call(&head, Flags::NORMAL, OutgoingPayload::Short(b"hi"), Arc::new(Where(send)))
+        .expect("there is room");
     scene.node.link.flush();
     assert_eq!(read_until(&reader, &answered), thread::current().id());
 }
@@ -94,7 +98,7 @@ fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
     // Longer than a hub waits for a silent node, as it takes a heartbeat at least until each is read.
     for number in 0..6_u8 {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
-        scene.server.link.publish(&head, Flags::NORMAL, Sending::Short(&[number])).expect("there is room");
+        scene.server.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&[number])).expect("there is room");
         scene.server.link.flush();
         assert_eq!(next(&heard), [number]);
     }
@@ -188,7 +192,7 @@ fn why_a_hub_closed_the_link_is_heard_although_a_write_finds_it_closed_first() {
     drop(hub);
     let line = loop {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
-        let _ = link.publish(&head, Flags::NORMAL, Sending::Short(b"hi"));
+        let _ = link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(b"hi"));
         link.flush();
         if let Ok(line) = logged.try_recv() {
             break line;
@@ -221,7 +225,7 @@ fn told(kind: Kind, head: &[u8], payload: &[u8]) -> Vec<u8> {
 fn a_node_that_is_behind_takes_nothing_in(link: &Link, from: &Node, heard: &Receiver<Vec<u8>>) {
     let head = PublishHead { subject: "news", ..PublishHead::default() };
     let publish = |number: u32| {
-        from.link.publish(&head, Flags::NORMAL, Sending::Short(&number.to_le_bytes())).expect("there is room");
+        from.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&number.to_le_bytes())).expect("there is room");
         from.link.flush();
     };
     publish(0);

@@ -14,9 +14,9 @@ use tidewire_proto::generated::limits;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::connecting::{Connected, silence};
+use super::connection::{Connected, silence};
 use super::envelope::{self, Envelope, What};
-use super::peer::{Outgoing, Peer, Work};
+use super::peer::{OutgoingCall, Peer, PeerCommands};
 use super::presence::{self, Presence, PresenceKind};
 use super::session::Received;
 use super::{BridgeError, BridgeOptions, rand_token};
@@ -49,7 +49,7 @@ struct Cluster {
     /// The beginning of the subjects on which the server answers.
     mine: String,
     peers: BTreeMap<u32, Peer>,
-    work: Arc<Work>,
+    work: Arc<PeerCommands>,
     /// Peers to which more may be sent now.
     touched: BTreeSet<u32>,
     interests: Vec<SubscriptionInterest>,
@@ -81,7 +81,7 @@ pub(super) async fn begin(
         ..Presence::new(options.number, &options.name)
     };
     let (begun, answer) = oneshot::channel();
-    let work = Arc::new(Work::default());
+    let work = Arc::new(PeerCommands::default());
     let told = Arc::downgrade(&work);
     if !hub.take_bridge() {
         return Err(BridgeError::new(ErrorCode::InvalidArgument, "the hub has a bridge already: a hub has one"));
@@ -282,7 +282,7 @@ impl Cluster {
             let said = Envelope { what: What::Close, from: self.me.number, own: 0, other: 0, sequence: 0, taken: 0 };
             said.put(&mut payload);
             payload.extend_from_slice(b"a node of this name is in the cluster");
-            self.publish(Outgoing { subject: format!("tw.node.{number}.session"), payload: payload.into() }, None)
+            self.publish(OutgoingCall { subject: format!("tw.node.{number}.session"), payload: payload.into() }, None)
                 .await;
         }
         self.meet(about);
@@ -381,7 +381,7 @@ impl Cluster {
             return;
         }
         let here = self.me.written(PresenceKind::Here);
-        self.publish(Outgoing { subject: presence::SUBJECT.to_owned(), payload: here.into() }, None).await;
+        self.publish(OutgoingCall { subject: presence::SUBJECT.to_owned(), payload: here.into() }, None).await;
         let silent = |peer: &Peer| now.duration_since(peer.heard) > silence(peer.about.heartbeat_ms);
         let gone: Vec<u32> = self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(number, _)| *number).collect();
         for number in gone {
@@ -500,7 +500,7 @@ impl Cluster {
 
     async fn say_hello(&mut self) {
         let hello = self.me.written(PresenceKind::Hello);
-        let message = Outgoing { subject: presence::SUBJECT.to_owned(), payload: hello.into() };
+        let message = OutgoingCall { subject: presence::SUBJECT.to_owned(), payload: hello.into() };
         self.publish(message, Some(format!("{}.{ALONE}", self.mine).into())).await;
         let numbers: Vec<u32> = self.peers.keys().copied().collect();
         for number in numbers {
@@ -529,7 +529,7 @@ impl Cluster {
     }
 
     /// Publishes while there is a connection. Without one it is dropped: the session is lost.
-    async fn publish(&mut self, message: Outgoing, reply: Option<Subject>) {
+    async fn publish(&mut self, message: OutgoingCall, reply: Option<Subject>) {
         let mut status = self.at.status.clone();
         if !status.borrow_and_update().is_up {
             return;

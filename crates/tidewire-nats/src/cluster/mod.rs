@@ -4,7 +4,7 @@
 //! what a hub says on that link comes here, in its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
 
 mod bridge;
-mod connecting;
+mod connection;
 mod envelope;
 mod peer;
 mod presence;
@@ -107,7 +107,7 @@ impl From<HomeError> for BridgeError {
 pub struct Bridge {
     closing: watch::Sender<bool>,
     closed: Mutex<Option<Receiver<()>>>,
-    status: watch::Receiver<connecting::Status>,
+    status: watch::Receiver<connection::Status>,
     _runtime: Runtime,
 }
 
@@ -130,7 +130,7 @@ impl Bridge {
         let (said, closed) = sync_channel(1);
         let of = hub.clone();
         let opened = runtime.block_on(async move {
-            let connected = connecting::connect(&settings, &options).await?;
+            let connected = connection::connect(&settings, &options).await?;
             let status = connected.status.clone();
             let begun = bridge::begin(of, connected, options, Arc::new(log), is_closing, said).await?;
             begun.await.unwrap_or_else(|_| Err(BridgeError::new(ErrorCode::LinkLost, "the bridge has ended")))?;

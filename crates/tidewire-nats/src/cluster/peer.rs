@@ -22,13 +22,13 @@ const MESSAGE_BYTES: usize = 256 << 10;
 
 /// What there is to do for the task of a bridge.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct PeerCommands {
     peers: Mutex<BTreeSet<u32>>,
     interests: AtomicBool,
     pub come: Notify,
 }
 
-impl Work {
+impl PeerCommands {
     fn add(&self, peer: u32) {
         self.peers.lock().insert(peer);
         self.come.notify_one();
@@ -54,12 +54,12 @@ impl Work {
 /// What the hub says to another node.
 pub(super) struct PeerFeed {
     peer: u32,
-    work: Arc<Work>,
-    waits: Mutex<Waits>,
+    work: Arc<PeerCommands>,
+    waits: Mutex<PendingReplies>,
 }
 
 #[derive(Default)]
-struct Waits {
+struct PendingReplies {
     frames: Vec<u8>,
     paused: bool,
     ended: Option<String>,
@@ -116,7 +116,7 @@ pub(super) struct Peer {
 }
 
 /// A message for another node.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingCall {
     pub subject: String,
     pub payload: Bytes,
 }
@@ -156,7 +156,7 @@ impl Peer {
     }
 
     /// Has the hub take the node in, as the session says that it is there.
-    pub fn attach(&mut self, hub: &HubHandle, work: &Arc<Work>, frame_max: usize) {
+    pub fn attach(&mut self, hub: &HubHandle, work: &Arc<PeerCommands>, frame_max: usize) {
         let number = self.about.number;
         let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
         let weak: Weak<dyn LocalFrameSink> = Arc::downgrade(&(Arc::clone(&feed) as Arc<dyn LocalFrameSink>));
@@ -265,7 +265,7 @@ impl Peer {
     }
 
     /// The next message with frames, if there are some and they may be sent. `first` is sent without any.
-    pub fn next_message(&mut self, first: bool) -> Option<Outgoing> {
+    pub fn next_message(&mut self, first: bool) -> Option<OutgoingCall> {
         if !self.session.is_open() || self.session.room() == 0 {
             return None;
         }
@@ -285,7 +285,7 @@ impl Peer {
         message
     }
 
-    fn message(&mut self, first: bool) -> Option<Outgoing> {
+    fn message(&mut self, first: bool) -> Option<OutgoingCall> {
         let mut payload = Vec::with_capacity(envelope::BYTES + (self.queue.len() - self.at).min(MESSAGE_BYTES));
         payload.resize(envelope::BYTES, 0);
         let mut subject = format!("{}.frames", self.to);
@@ -311,15 +311,15 @@ impl Peer {
         let mut head = Vec::with_capacity(envelope::BYTES);
         self.session.say(What::Frames, payload.len() - envelope::BYTES).put(&mut head);
         payload[..envelope::BYTES].copy_from_slice(&head);
-        Some(Outgoing { subject, payload: payload.into() })
+        Some(OutgoingCall { subject, payload: payload.into() })
     }
 
     /// A message without frames, with a text behind its envelope.
-    pub fn word(&mut self, what: What, text: &[u8]) -> Outgoing {
+    pub fn word(&mut self, what: What, text: &[u8]) -> OutgoingCall {
         let said: Envelope = self.session.say(what, 0);
         let mut payload = Vec::with_capacity(envelope::BYTES + text.len());
         said.put(&mut payload);
         payload.extend_from_slice(text);
-        Outgoing { subject: format!("{}.session", self.to), payload: payload.into() }
+        OutgoingCall { subject: format!("{}.session", self.to), payload: payload.into() }
     }
 }

@@ -1,7 +1,7 @@
 //! Stories of schedules: the age of their stream, a server that is killed, one that is too old.
 
 use tidewire_backend::home::{Change, Event, Home, HomeErrorKind, Read, ScheduleSettings, Start, StreamSettings};
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 
 use crate::servers::{Server, home, message, settings, stream};
 

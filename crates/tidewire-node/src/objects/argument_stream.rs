@@ -42,7 +42,7 @@ use crate::values::{Blob, Input, references};
 /// assert_eq!(sum, 5050);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
-pub struct Feed(Arc<Slot>);
+pub struct Feed(Arc<StreamSlot>);
 
 impl Feed {
     /// A stream whose items may fail, which ends it.
@@ -53,7 +53,7 @@ impl Feed {
     {
         let items: ReplyStream = Box::pin(EncodedItems::new(items));
         let state = State { items: Where::Here(items), is_given: false, reader: None, closer: None };
-        Self(Arc::new(Slot(Mutex::new(state))))
+        Self(Arc::new(StreamSlot(Mutex::new(state))))
     }
 
     /// What an iterator gives. It is advanced on threads of the node, and must not block for long.
@@ -95,7 +95,7 @@ impl<I: Iterator> Stream for Iterated<I> {
 }
 
 /// Where the stream is, for those who read it and those who end it. It is polled, and dropped, under no lock.
-pub(crate) struct Slot(Mutex<State>);
+pub(crate) struct StreamSlot(Mutex<State>);
 
 struct State {
     items: Where,
@@ -114,7 +114,7 @@ enum Where {
     Gone,
 }
 
-impl Slot {
+impl StreamSlot {
     /// Drops the stream, or has it dropped by the thread that polls it.
     pub fn close(&self) {
         let (items, wakers) = {
@@ -193,7 +193,7 @@ impl Slot {
 }
 
 /// The stream as the door for its reader runs it.
-struct ArgumentStreamReader(Arc<Slot>);
+struct ArgumentStreamReader(Arc<StreamSlot>);
 
 impl Stream for ArgumentStreamReader {
     type Item = Result<Blob, Failure>;
@@ -220,7 +220,7 @@ impl Drop for ArgumentStreamReader {
 
 /// Gives a stream back that was polled, or that panicked.
 struct Polling<'a> {
-    slot: &'a Slot,
+    slot: &'a StreamSlot,
     items: Option<ReplyStream>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use tidewire_core::rpc::exports::Gone;
-use tidewire_link::{Call, Exchange, Handler, Published, Sending};
+use tidewire_link::{Call, Exchange, Handler, OutgoingPayload, Published};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{Exportable, Objects};
@@ -53,7 +53,7 @@ fn gone(why: Gone) -> Error {
 fn reply_nil(call: Call) {
     let flusher = call.flusher();
     // Who told it may have gone meanwhile.
-    let _ = call.reply(Sending::Short(NIL));
+    let _ = call.reply(OutgoingPayload::Short(NIL));
     flusher.flush();
 }
 

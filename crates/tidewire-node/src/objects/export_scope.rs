@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use super::argument_stream::Slot;
+use super::argument_stream::StreamSlot;
 use super::{Exportable, Objects, OutboundReference};
 
 /// What one call has given to its callee; or nothing.
@@ -12,7 +12,7 @@ pub(crate) struct ExportScope {
     objects: Weak<Objects>,
     /// Each with whether it is a stream, which only this call can have.
     keys: Vec<(Arc<str>, bool)>,
-    feeds: Vec<Arc<Slot>>,
+    feeds: Vec<Arc<StreamSlot>>,
     /// What goes back to its owner, who must not be told before that it was let go.
     backs: Vec<Arc<OutboundReference>>,
 }

@@ -7,7 +7,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::limits;
 
 use super::Objects;
-use super::argument_stream::Slot;
+use super::argument_stream::StreamSlot;
 use super::import_handle::ImportHandle;
 use crate::error::Error;
 use crate::instance::Method;
@@ -19,7 +19,7 @@ pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS
 #[derive(Clone)]
 pub(crate) enum Exportable {
     /// A stream, which the reader of the arguments reads once.
-    Items(Arc<Slot>),
+    Items(Arc<StreamSlot>),
     Object(Arc<Shared>),
 }
 

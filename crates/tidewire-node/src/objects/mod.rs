@@ -7,7 +7,7 @@ mod argument_stream;
 mod endpoint;
 mod export_scope;
 mod exportable;
-mod exported;
+mod exports;
 mod import_handle;
 mod proxy;
 
@@ -34,7 +34,7 @@ pub(crate) use endpoint::ExportPin;
 use endpoint::ExportSubscription;
 pub(crate) use export_scope::ExportScope;
 pub(crate) use exportable::{Exportable, KeyedReference, Kind, OutboundReference, Target};
-pub use exported::{Function, Object};
+pub use exports::{Function, Object};
 pub(crate) use import_handle::{ImportHandle, WireReference};
 pub use proxy::{RemoteFunction, RemoteObject};
 
@@ -62,7 +62,7 @@ pub(crate) struct Objects {
 }
 
 /// What stands for something, as it is written.
-pub(crate) type Written = Vec<(&'static str, Value)>;
+pub(crate) type ReferenceFields = Vec<(&'static str, Value)>;
 
 struct State {
     /// The number of the link that all below belongs to.
@@ -144,7 +144,7 @@ impl Objects {
     // References that leave
 
     /// What is written for something, with a key of its own.
-    pub fn offered(&self, offer: OutboundReference) -> Result<(KeyedReference, Written), Error> {
+    pub fn offered(&self, offer: OutboundReference) -> Result<(KeyedReference, ReferenceFields), Error> {
         let text = |text: &str| Value::from(text);
         let thing = match &offer {
             OutboundReference::Back(holding) => {

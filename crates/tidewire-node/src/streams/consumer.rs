@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tidewire_backend::home::asked::{self, Asked};
+use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{self, ConsumerInfo, ConsumerSettings, Fetch, Home, Order, Start};
 use tidewire_core::stream::fetch_pacer::FetchPacer;
 use tidewire_proto::generated::limits;
@@ -120,7 +120,7 @@ pub struct Consumer {
 
 /// A fetch under way, and until when it waits. It is never taken back: what is on its way would be lost until its ack wait is over.
 struct Fetching {
-    answer: Asked<Vec<home::Delivery>>,
+    answer: PendingAnswer<Vec<home::Delivery>>,
     until: Instant,
 }
 
@@ -227,7 +227,7 @@ impl Consumer {
         let left = until.map_or(LONG_WAIT_US, |until| micros(until.saturating_duration_since(now)).min(LONG_WAIT_US));
         let max_messages = self.pace.next(micros(self.began.elapsed()));
         let fetch = Fetch { max_messages, max_bytes: PAGE_BYTES, wait_us: left };
-        let answer = asked::fetch(&self.home, &self.stream, &self.name, fetch);
+        let answer = pending_answer::fetch(&self.home, &self.stream, &self.name, fetch);
         Fetching { answer, until: until.unwrap_or_else(|| now + Duration::from_micros(LONG_WAIT_US)) }
     }
 

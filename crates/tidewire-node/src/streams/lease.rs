@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_core::Stream as _;
-use tidewire_backend::home::asked::{self, Asked};
+use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, answer};
 use tidewire_core::stream::lease_holder::LeaseHolder;
 use tidewire_engine::raw::Mutex;
@@ -108,7 +108,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
         let client = Client::new(Arc::clone(core), SERVICE);
         LeaseRequest::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
     } else {
-        LeaseRequest::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()))
+        LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us()))
     };
     Pending::new(async move {
         let (fence, stream) = loop {
@@ -121,7 +121,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
                 LeaseRequest::Home(answer) => match answer.await {
                     Ok(grant) => break (grant.fence, None),
                     Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
-                        asked = LeaseRequest::Home(asked::acquire(&home, &name, &holder, ttl_us, left_us()));
+                        asked = LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us()));
                     }
                     Err(error) => return Err(error.into()),
                 },
@@ -155,7 +155,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
 
 /// A lease that is asked for.
 enum LeaseRequest {
-    Home(Asked<Grant>),
+    Home(PendingAnswer<Grant>),
     /// The hub holds it for as long as this stream is read.
     OverLink(Box<Items<u64>>),
 }

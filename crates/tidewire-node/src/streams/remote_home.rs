@@ -15,7 +15,7 @@ use tidewire_backend::home::{
     Ack, Answer, BucketInfo, BucketSettings, Capabilities, Capability, Change, Changes, Compact, ConsumerInfo,
     ConsumerSettings, DeadLetter, Delivery, Entry, Expect, Fetch, Full, Grant, Home, HomeError, HomeErrorKind,
     HomeResult, KeyValue, LeaseInfo, Leases, NewMessage, Order, Page, Purge, Read, ScheduleInfo, ScheduleSettings,
-    Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer, asked,
+    Settle, Start, StreamInfo, StreamSettings, Streams, Watch, answer, pending_answer,
 };
 use tidewire_engine::raw::Mutex;
 use tidewire_proto::subject::{Pattern, Subject};
@@ -352,7 +352,7 @@ impl Streams for HubHome {
         let args = (stream, consumer, fetch.max_messages, fetch.max_bytes, wait_us, token);
         let (home, stream, consumer) = (self.clone(), stream.to_owned(), consumer.to_owned());
         let back: ReturnCallback<Vec<_>> = Box::new(move |deliveries, returning| {
-            asked::release(&home, &stream, &consumer, deliveries, move || drop(returning));
+            pending_answer::release(&home, &stream, &consumer, deliveries, move || drop(returning));
         });
         self.made(("fetch", args), Loss::Again, BlockingCalls::ToHave { us: wait_us, token, back }, wire::deliveries)
     }

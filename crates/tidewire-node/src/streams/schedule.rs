@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidewire_backend::home::{
     Change, HomeError, HomeErrorKind, HomeResult, NewMessage, ScheduleInfo, ScheduleSettings,
 };
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 
 use super::message::Message;
 use super::stream::Stream;

@@ -12,7 +12,7 @@ use futures_core::Stream;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
-use tidewire_backend::home::asked::{self, Asked};
+use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{
     Answer, BucketSettings, Capability, Change, ConsumerSettings, Expect, Fetch, Full, Grant, Home, HomeError,
     HomeErrorKind, HomeResult, Order, Purge, Read, StreamSettings, Watch,
@@ -311,7 +311,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
             let NewFetch { stream, consumer, max_messages, max_bytes, wait_us, token } =
                 Deserialize::deserialize(from)?;
             let fetch = Fetch { max_messages, max_bytes, wait_us };
-            let begin = move |home: &Arc<dyn Home>| Ok(asked::fetch(home, &stream, &consumer, fetch));
+            let begin = move |home: &Arc<dyn Home>| Ok(pending_answer::fetch(home, &stream, &consumer, fetch));
             ended(token, begin, || Ok(Vec::new()), |all| written(&Each(&all, EventOut::of)))
         }
         "settle" => {
@@ -425,7 +425,12 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
         "acquire" => {
             let NewGrant { name, holder, ttl_us, wait_us, token } = Deserialize::deserialize(from)?;
             let unheld = || Err(HomeError::new(HomeErrorKind::LeaseHeld, "nobody waits for it any more"));
-            ended(token, move |home| Ok(asked::acquire(home, &name, &holder, ttl_us, wait_us)), unheld, granted)
+            ended(
+                token,
+                move |home| Ok(pending_answer::acquire(home, &name, &holder, ttl_us, wait_us)),
+                unheld,
+                granted,
+            )
         }
         "renew" => {
             let (name, fence): (String, _) = Deserialize::deserialize(from)?;
@@ -474,7 +479,7 @@ fn act<T: Send + 'static>(
 
 /// A call that waits for something: it ends when the node stops, and gives back what it would have got.
 fn waiting<T: Send + 'static>(
-    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
+    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
 ) -> HomeCall {
     Box::new(move |home, leaving| {
@@ -493,7 +498,7 @@ fn waiting<T: Send + 'static>(
 /// The same, for a call whose wait can be ended: it gets what has come by then.
 fn ended<T: Send + 'static>(
     token: u64,
-    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<Asked<T>> + Send + 'static,
+    begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     nothing: fn() -> HomeResult<T>,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
 ) -> HomeCall {
@@ -553,7 +558,7 @@ struct HeldLease {
     name: String,
     holder: String,
     ttl_us: u64,
-    asked: Option<Asked<Grant>>,
+    asked: Option<PendingAnswer<Grant>>,
     fence: Option<u64>,
 }
 
@@ -570,7 +575,7 @@ impl Stream for HeldLease {
                 return Poll::Ready(Some(Err(refused(error))));
             }
             let asked = this.asked.get_or_insert_with(|| {
-                asked::acquire(&this.home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
+                pending_answer::acquire(&this.home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
             });
             let answered = std::task::ready!(Pin::new(asked).poll(context));
             this.asked = None;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tidewire_backend::home::asked::{self, Asked};
+use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{self, Fetch, Home, HomeError, HomeErrorKind};
 use tidewire_core::stream::subscription::{Delivery as Key, Options, Outcome, Subscription, Verdict};
 use tidewire_engine::raw::Mutex;
@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::inbound_call::{Ended, InboundCallState};
 use crate::instance::{Counts, ServiceInstance};
 use crate::options::Log;
-use crate::pending::{Slot, Wakers};
+use crate::pending::{ResultSlot, Wakers};
 
 /// How long it waits before it asks its home again that could not be reached: at first, and at most. A link that is back ends the wait.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ pub(crate) struct DurableSubscription {
     home: Arc<dyn Home>,
     runner: Arc<Runner>,
     /// Told when its consumer is there, or why not.
-    pub opened: Arc<Slot<()>>,
+    pub opened: Arc<ResultSlot<()>>,
     /// Set when its consumer is there.
     place: Mutex<Option<ConsumerHandle>>,
     /// Protects what was fetched. Nothing is called under it.
@@ -91,7 +91,7 @@ impl State {
 /// What the task that fetches has under way.
 #[derive(Default)]
 struct Fetching {
-    asked: Option<Asked<Vec<home::Delivery>>>,
+    asked: Option<PendingAnswer<Vec<home::Delivery>>>,
     /// The next time at which deliveries are extended.
     extend: Option<(u64, Delay)>,
     /// After a fetch that failed.
@@ -281,7 +281,7 @@ impl DurableSubscription {
                     return Poll::Pending;
                 }
                 let fetch = Fetch { max_messages: credit, max_bytes: PAGE_BYTES, wait_us: LONG_WAIT_US };
-                fetching.asked = Some(asked::fetch(&self.home, &place.stream, &place.consumer, fetch));
+                fetching.asked = Some(pending_answer::fetch(&self.home, &place.stream, &place.consumer, fetch));
             }
             let Some(asked) = &mut fetching.asked else { continue };
             let Poll::Ready(fetched) = Pin::new(asked).poll(context) else { return Poll::Pending };

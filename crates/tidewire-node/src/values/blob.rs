@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidewire_link::{PayloadParts, Sending};
+use tidewire_link::{OutgoingPayload, PayloadParts};
 use tidewire_proto::generated::limits;
 
 use super::decode_error::DecodeError;
@@ -56,15 +56,15 @@ impl Blob {
     }
 
     /// How it is given to a link: a short one is copied, a long one kept until its last chunk has gone.
-    pub fn sending(&mut self) -> Sending<'_> {
+    pub fn sending(&mut self) -> OutgoingPayload<'_> {
         if self.bytes > limits::LINK_CHUNK_BYTES.default as usize {
             let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };
-            return Sending::Long(Box::new(std::mem::replace(self, empty)));
+            return OutgoingPayload::Long(Box::new(std::mem::replace(self, empty)));
         }
         match &self.pieces[..] {
-            [] => Sending::Short(&[]),
-            [one] => Sending::Short(one),
-            _ => Sending::Pieces(self),
+            [] => OutgoingPayload::Short(&[]),
+            [one] => OutgoingPayload::Short(one),
+            _ => OutgoingPayload::Pieces(self),
         }
     }
 }

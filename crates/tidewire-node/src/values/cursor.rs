@@ -44,7 +44,7 @@ pub(crate) struct Cursor<'de> {
 }
 
 /// A place to go back to.
-pub(crate) struct Mark {
+pub(crate) struct CursorPosition {
     at: usize,
     next_part: usize,
 }
@@ -72,12 +72,12 @@ impl<'de> Cursor<'de> {
         token
     }
 
-    pub fn mark(&self) -> Mark {
-        Mark { at: self.at, next_part: self.next_part }
+    pub fn mark(&self) -> CursorPosition {
+        CursorPosition { at: self.at, next_part: self.next_part }
     }
 
     /// Nothing after the mark was read as a value yet.
-    pub fn back_to(&mut self, mark: &Mark) {
+    pub fn back_to(&mut self, mark: &CursorPosition) {
         (self.at, self.next_part) = (mark.at, mark.next_part);
     }
 

@@ -10,7 +10,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 use super::decode_error::coded;
 use super::extensions as ext;
 use super::names::name_of;
-use crate::objects::{KeyedReference, Objects, OutboundReference, Target, WireReference, Written};
+use crate::objects::{KeyedReference, Objects, OutboundReference, ReferenceFields, Target, WireReference};
 
 /// What a reference asks its deserializer for.
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
@@ -99,7 +99,7 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
 }
 
 /// What stands for something, as a map.
-struct Fields(Written);
+struct Fields(ReferenceFields);
 
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

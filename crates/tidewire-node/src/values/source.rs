@@ -80,7 +80,7 @@ pub(crate) enum Part<'de> {
 pub(crate) enum Source<'de> {
     Kept(&'de [u8], Vec<Range<usize>>),
     /// The head, and the buffers that were not taken out.
-    Passing(Passing, Vec<Option<Vec<u8>>>),
+    Passing(FrontBuffer, Vec<Option<Vec<u8>>>),
 }
 
 impl<'de> Source<'de> {
@@ -94,7 +94,7 @@ impl<'de> Source<'de> {
             Input::Passing(memory, begin) => {
                 let Layout { head, parts } = Layout::of(&memory[begin..])?;
                 let (memory, parts) = split(memory, begin, head.end, parts);
-                Ok((Self::Passing(Passing::new(memory, begin), parts), head))
+                Ok((Self::Passing(FrontBuffer::new(memory, begin), parts), head))
             }
         }
     }
@@ -124,7 +124,7 @@ impl<'de> Source<'de> {
 }
 
 /// Memory that is used up from front to back.
-pub(crate) struct Passing {
+pub(crate) struct FrontBuffer {
     memory: Vec<u8>,
     /// Where in its memory the payload began.
     begin: usize,
@@ -134,7 +134,7 @@ pub(crate) struct Passing {
     step: usize,
 }
 
-impl Passing {
+impl FrontBuffer {
     pub fn new(memory: Vec<u8>, begin: usize) -> Self {
         let step = STEP_BYTES.max(memory.len() / PARTS);
         Self { memory, begin, gone: 0, step }
@@ -190,14 +190,14 @@ impl Passing {
 
 /// The bytes of a buffer, one by one.
 pub(crate) struct Bytewise {
-    memory: Passing,
+    memory: FrontBuffer,
     left: Range<usize>,
 }
 
 impl Bytewise {
     pub fn new(memory: Vec<u8>) -> Self {
         let left = 0..memory.len();
-        Self { memory: Passing::new(memory, 0), left }
+        Self { memory: FrontBuffer::new(memory, 0), left }
     }
 }
 

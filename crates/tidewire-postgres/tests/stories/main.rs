@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use postgres::{Client, NoTls};
 use tidewire_backend::{Missing, Result};
 use tidewire_postgres::open;
-use tidewire_testkit::{Connection, Place};
+use tidewire_testkit::{Connection, EmptyStore};
 
 mod server;
 mod servers;
@@ -42,9 +42,9 @@ impl Drop for Database {
 }
 
 /// An empty store in a database of its own, if there is PostgreSQL.
-fn place() -> Option<Place> {
+fn place() -> Option<EmptyStore> {
     let database = Database::new(servers::shared()?);
-    Some(Place { address: database.url(), open: connect, fresh: place, keep: Box::new(database) })
+    Some(EmptyStore { address: database.url(), open: connect, fresh: place, keep: Box::new(database) })
 }
 
 fn connect(url: &str) -> Result<Connection> {

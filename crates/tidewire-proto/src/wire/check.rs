@@ -1,4 +1,4 @@
-use super::pieces::Pieces;
+use super::head_reader::HeadReader;
 use super::{CallHead, Fields, Frame, Hello, Kind, PublishHead, SubscribeHead, Welcome, WireError, read_u16, read_u32};
 
 impl Frame<'_> {
@@ -46,7 +46,7 @@ impl Frame<'_> {
             Kind::Subscribe => SubscribeHead::parse(head).map(|_| ()),
             Kind::Publish => PublishHead::parse(head).map(|_| ()),
             Kind::Call => CallHead::parse(head).map(|_| ()),
-            _ => Pieces::new(kind, head).end(),
+            _ => HeadReader::new(kind, head).end(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Frame<'_> {
             Kind::Hello | Kind::Welcome | Kind::Error | Kind::Chunk => Ok(()),
             Kind::Node | Kind::Subscribe => Fields::parse(kind, payload).map(|_| ()),
             Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item => self.check_whole(),
-            _ => Pieces::new(kind, payload).end(),
+            _ => HeadReader::new(kind, payload).end(),
         }
     }
 

@@ -1,7 +1,7 @@
 use alloc::vec::Vec;
 
 use super::WireError;
-use super::pieces::Pieces;
+use super::head_reader::HeadReader;
 use crate::generated::limits;
 
 /// Names and values of a head or a greeting, checked when they are parsed and borrowed from it.
@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
         if u64::from(count) > limits::LINK_FIELDS.default {
             return Err(WireError::Limit { name: "link_fields", max: limits::LINK_FIELDS.default });
         }
-        let mut pieces = Pieces::new(kind, bytes);
+        let mut pieces = HeadReader::new(kind, bytes);
         for _ in 0..count {
             take_field(&mut pieces)?;
         }
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
 
     /// Name and value of each, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        let mut pieces = Pieces::new("fields", self.bytes);
+        let mut pieces = HeadReader::new("fields", self.bytes);
         (0..self.count).map_while(move |_| take_field(&mut pieces).ok())
     }
 
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn take_field<'a>(pieces: &mut Pieces<'a>) -> Result<(&'a str, &'a [u8]), WireError> {
+fn take_field<'a>(pieces: &mut HeadReader<'a>) -> Result<(&'a str, &'a [u8]), WireError> {
     let length = usize::from(pieces.u8("the length of a field's name")?);
     let name = pieces.text(length, "the name of a field")?;
     let length = usize::from(pieces.u16("the length of a field's value")?);

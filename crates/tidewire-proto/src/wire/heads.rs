@@ -1,7 +1,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::pieces::Pieces;
+use super::head_reader::HeadReader;
 use super::{Fields, WireError};
 use crate::generated::errors::ErrorCode;
 use crate::subject::{Pattern, Subject};
@@ -33,7 +33,7 @@ impl<'a> CallHead<'a> {
     /// # Errors
     /// [`WireError`] if it is not one.
     pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
-        let mut pieces = Pieces::new("CALL", head);
+        let mut pieces = HeadReader::new("CALL", head);
         let (origin, to) = (pieces.u32("origin")?, pieces.u64("to")?);
         let (deadline_ms, choice) = (pieces.u32("deadline")?, pieces.u8("choice")?);
         check_choice(choice)?;
@@ -79,7 +79,7 @@ impl<'a> PublishHead<'a> {
     /// # Errors
     /// [`WireError`] if it is not one.
     pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
-        let mut pieces = Pieces::new("PUBLISH", head);
+        let mut pieces = HeadReader::new("PUBLISH", head);
         let (origin, to) = (pieces.u32("origin")?, pieces.u64("to")?);
         let subject = subject(&mut pieces)?;
         Ok(Self { origin, to, subject, fields: Fields::parse("PUBLISH", pieces.rest())? })
@@ -113,7 +113,7 @@ impl<'a> SubscribeHead<'a> {
     /// # Errors
     /// [`WireError`] if it is not one.
     pub fn parse(head: &'a [u8]) -> Result<Self, WireError> {
-        let mut pieces = Pieces::new("SUBSCRIBE", head);
+        let mut pieces = HeadReader::new("SUBSCRIBE", head);
         let length = usize::from(pieces.u8("the length of the queue name")?);
         let queue = pieces.text(length, "the queue name")?;
         let pattern = pieces.rest_as_text("the pattern")?;
@@ -163,7 +163,7 @@ impl FailHead {
 /// # Errors
 /// [`WireError`] if it is not one.
 pub fn read_u32(kind: &'static str, head: &[u8]) -> Result<u32, WireError> {
-    let mut pieces = Pieces::new(kind, head);
+    let mut pieces = HeadReader::new(kind, head);
     let number = pieces.u32("its number")?;
     pieces.end()?;
     Ok(number)
@@ -174,7 +174,7 @@ pub fn read_u32(kind: &'static str, head: &[u8]) -> Result<u32, WireError> {
 /// # Errors
 /// [`WireError`] if it is not one.
 pub fn read_u16(kind: &'static str, head: &[u8]) -> Result<u16, WireError> {
-    let mut pieces = Pieces::new(kind, head);
+    let mut pieces = HeadReader::new(kind, head);
     let number = pieces.u16("its number")?;
     pieces.end()?;
     Ok(number)
@@ -188,7 +188,7 @@ fn check_choice(choice: u8) -> Result<(), WireError> {
     Err(WireError::NotAllowed { kind: "CALL", field: "choice", value, mend })
 }
 
-fn subject<'a>(pieces: &mut Pieces<'a>) -> Result<&'a str, WireError> {
+fn subject<'a>(pieces: &mut HeadReader<'a>) -> Result<&'a str, WireError> {
     let length = usize::from(pieces.u16("the length of the subject")?);
     let text = pieces.text(length, "the subject")?;
     Subject::check(text).map_err(|error| WireError::Subject(error.to_string()))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidewire_backend::{Missing, Result};
 use tidewire_sqlite::open;
-use tidewire_testkit::{Connection, Place};
+use tidewire_testkit::{Connection, EmptyStore};
 
 mod files;
 
@@ -33,10 +33,10 @@ impl Drop for Folder {
 }
 
 /// An empty store in a file of its own.
-fn place() -> Option<Place> {
+fn place() -> Option<EmptyStore> {
     let folder = Folder::new();
     let address = folder.file().to_str().unwrap().to_owned();
-    Some(Place { address, open: connect, fresh: place, keep: Box::new(folder) })
+    Some(EmptyStore { address, open: connect, fresh: place, keep: Box::new(folder) })
 }
 
 fn connect(path: &str) -> Result<Connection> {

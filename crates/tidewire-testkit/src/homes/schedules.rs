@@ -4,7 +4,7 @@ use tidewire_backend::home::{
     Capability, Change, Event, Full, Home, HomeErrorKind, Purge, Read, SCHEDULE_HEADER, ScheduleSettings, Start,
     StreamSettings,
 };
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 
 use super::{SECOND_US, can, everything, good, message, orders, pattern, payloads, publish_all, read_all, refused};
 

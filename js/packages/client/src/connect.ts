@@ -2,7 +2,7 @@
  * `connect` alone, also as the entry `tidewire/connect`: for pages whose bundler keeps all that an entry names, such as esbuild, and that count bytes.
  */
 import { open } from "#socket";
-import type { ConnectOptions } from "./connecting.js";
+import type { ConnectOptions } from "./connect_options.js";
 import { join, type Node } from "./node.js";
 import { shellOf } from "./platform.js";
 

@@ -6,8 +6,8 @@ import { InvalidArgument } from "./generated/errors.js";
 import type { Bound } from "./methods.js";
 import type { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
-import { Host, headersOf, isPublic, userOf } from "./service_instance.js";
-import type { Serving } from "./serving.js";
+import type { Serving } from "./served_instance.js";
+import { HandlerLimits, headersOf, isPublic, userOf } from "./service_instance.js";
 import type { Session } from "./session.js";
 import type { Envelope, Subscribed, Subscriptions } from "./subscriptions.js";
 import { encode } from "./text.js";
@@ -20,7 +20,7 @@ const NUMBERS = new Map([...ERRORS].map(([number, made]) => [new made().code, nu
 
 export class Dispatch {
 	/** Calls of what this node has given, and of its subscribers. */
-	readonly hosts: readonly [objects: Host, answering: Host];
+	readonly hosts: readonly [objects: HandlerLimits, answering: HandlerLimits];
 
 	constructor(
 		private readonly runtime: Runtime,
@@ -28,7 +28,7 @@ export class Dispatch {
 		private readonly subscriptions: Subscriptions,
 		private readonly references: References,
 	) {
-		this.hosts = [new Host(runtime), new Host(runtime)];
+		this.hosts = [new HandlerLimits(runtime), new HandlerLimits(runtime)];
 	}
 
 	published(message: Message): void {
@@ -100,7 +100,7 @@ export class Dispatch {
 	}
 
 	private run(
-		host: Host,
+		host: HandlerLimits,
 		call: Incoming,
 		session: Session,
 		title: string,

@@ -6,7 +6,7 @@ import { NORMAL } from "./frames.js";
 import { LimitExceeded, RemoteGone } from "./generated/errors.js";
 import { ASK_TIMEOUT_MS, REMOTE_OBJECTS } from "./generated/limits.js";
 import { splitArguments } from "./options.js";
-import type { Stands } from "./remote.js";
+import type { Reference } from "./remote.js";
 import type { Runtime } from "./runtime.js";
 import { asyncDispose } from "./symbols.js";
 import { tuple } from "./values/kinds.js";
@@ -15,7 +15,7 @@ const TELL_MS = 30_000;
 
 /** Something that this node holds of another one. */
 export interface ImportEntry {
-	readonly stands: Stands;
+	readonly stands: Reference;
 	count: number;
 	isGone: boolean;
 	readonly proxy: WeakRef<object>;
@@ -75,7 +75,7 @@ export class ImportTable {
 	}
 
 	/** Makes something of what stands for a function or an object of another node. */
-	take(stands: Stands): unknown {
+	take(stands: Reference): unknown {
 		const known = this.holdings.get(stands.key);
 		const proxy = known?.proxy.deref();
 		if (known !== undefined && proxy !== undefined) {
@@ -90,7 +90,7 @@ export class ImportTable {
 		return this.hold(stands);
 	}
 
-	private hold(stands: Stands): object {
+	private hold(stands: Reference): object {
 		const shared: { holding?: ImportEntry } = {};
 		const holdingOf = (): ImportEntry => shared.holding as ImportEntry;
 		const proxy = this.proxy(stands, holdingOf);
@@ -110,7 +110,7 @@ export class ImportTable {
 		return proxy;
 	}
 
-	private proxy(stands: Stands, holdingOf: () => ImportEntry): object {
+	private proxy(stands: Reference, holdingOf: () => ImportEntry): object {
 		const dispose = (): void => this.letGo(holdingOf());
 		const common = {
 			dispose,

@@ -14,7 +14,7 @@ export type {
 	UntypedClient,
 } from "./client.js";
 export { connect } from "./connect.js";
-export type { ConnectOptions } from "./connecting.js";
+export type { ConnectOptions } from "./connect_options.js";
 export { type CallContext, context } from "./context.js";
 export type {
 	InstanceInfo,
@@ -37,8 +37,8 @@ export {
 	type Priority,
 } from "./options.js";
 export { Remote, remote } from "./remote.js";
+export type { ServeOptions, ServiceHandle } from "./served_instance.js";
 export type { ServiceStatistics } from "./service_instance.js";
-export type { ServeOptions, ServiceHandle } from "./serving.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";
 export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";

@@ -2,18 +2,18 @@
 
 import type { AnyService, Client } from "./client.js";
 import { Clients } from "./clients.js";
-import { type ConnectOptions, checkConnect } from "./connecting.js";
+import { type ConnectOptions, checkConnect } from "./connect_options.js";
 import type { ServiceInfo } from "./discovery.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import type { Incoming } from "./incoming.js";
+import type { Incoming } from "./inbound.js";
 import type { Joined, LinkEvents } from "./link.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
 import { Presence } from "./presence.js";
 import { Runtime } from "./runtime.js";
-import type { Host } from "./service_instance.js";
-import type { ServeOptions, ServiceHandle } from "./serving.js";
+import type { ServeOptions, ServiceHandle } from "./served_instance.js";
+import type { HandlerLimits } from "./service_instance.js";
 import type { Session } from "./session.js";
 import { randomName, type Shell } from "./shell.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
@@ -370,7 +370,7 @@ export class Node {
 		});
 	}
 
-	private get hosts(): readonly Host[] {
+	private get hosts(): readonly HandlerLimits[] {
 		return this.incoming?.hosts ?? [];
 	}
 

@@ -14,7 +14,7 @@ const TOLD_BYTES = 256;
 /** Part of a message: bytes that are sent one after the other. */
 export type Parts = readonly Uint8Array[];
 
-interface Waiting {
+interface QueuedFrame {
 	readonly bytes: Uint8Array;
 	/** The slot that is free once this is on the wire; -1: none. */
 	readonly ends: number;
@@ -34,11 +34,11 @@ interface Transfer {
 	at: number;
 	window: number;
 	/** What its exchange, or all that is published in its lane, says after it. */
-	readonly behind: Waiting[];
+	readonly behind: QueuedFrame[];
 }
 
 interface Lane {
-	readonly frames: Queue<Waiting>;
+	readonly frames: Queue<QueuedFrame>;
 	readonly transfers: Queue<Transfer>;
 	/** What is published goes in order: one long payload at a time. */
 	publishing: Transfer | undefined;
@@ -46,7 +46,7 @@ interface Lane {
 
 export class Outbox {
 	private readonly lanes: Lane[] = Array.from({ length: LANES }, () => ({
-		frames: new Queue<Waiting>(),
+		frames: new Queue<QueuedFrame>(),
 		transfers: new Queue<Transfer>(),
 		publishing: undefined,
 	}));
@@ -99,7 +99,7 @@ export class Outbox {
 			bytes = writeFrame(kind, flags, id, head, payload);
 		}
 		this.bytes += bytes.length;
-		const waiting: Waiting = opens === undefined ? { bytes, ends } : { bytes, ends, opens };
+		const waiting: QueuedFrame = opens === undefined ? { bytes, ends } : { bytes, ends, opens };
 		const before = isPublished
 			? lane.publishing
 			: this.transfers.size > 0
@@ -222,7 +222,7 @@ export class Outbox {
 		return length > 0 ? parts : undefined;
 	}
 
-	private sent(lane: Lane, waiting: Waiting): void {
+	private sent(lane: Lane, waiting: QueuedFrame): void {
 		this.bytes -= waiting.bytes.length;
 		if (waiting.ends >= 0) {
 			this.release(waiting.ends);
@@ -282,7 +282,7 @@ export class Outbox {
 		}
 	}
 
-	private queue(lane: Lane, waiting: Waiting): void {
+	private queue(lane: Lane, waiting: QueuedFrame): void {
 		lane.frames.push(waiting);
 		if (waiting.opens !== undefined) {
 			this.transfers.set(keyOf(waiting.opens.id, waiting.opens.answer ? Flag.ANSWER : 0), waiting.opens);

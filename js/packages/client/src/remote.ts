@@ -8,7 +8,7 @@ const KEY = /^[0-9a-f]{32}$/;
 export type ReferenceKind = "function" | "object" | "items";
 
 /** What stands for a function or an object on the wire. */
-export interface Stands {
+export interface Reference {
 	readonly node: number;
 	readonly name: string;
 	readonly key: string;
@@ -62,8 +62,8 @@ export function remote(target: object, options: { readonly lease?: number } = {}
 }
 
 /** Reads what stands for a function or an object. */
-export function checked(value: unknown): Stands {
-	const stands = value as Partial<Stands> | null;
+export function checked(value: unknown): Reference {
+	const stands = value as Partial<Reference> | null;
 	const isStands =
 		typeof stands === "object" &&
 		stands !== null &&
@@ -77,7 +77,7 @@ export function checked(value: unknown): Stands {
 	if (!isStands || !Array.isArray(methods) || !methods.every(isMethod)) {
 		throw new WireError("a reference to a function or an object is not of the form that this version knows");
 	}
-	return { ...(stands as Stands), methods };
+	return { ...(stands as Reference), methods };
 }
 
 function isMethod(method: unknown): boolean {

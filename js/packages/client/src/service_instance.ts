@@ -33,7 +33,7 @@ export interface ServiceStatistics {
 }
 
 /** A call that is to be run. */
-export interface Work {
+export interface QueuedCall {
 	readonly call: Incoming;
 	readonly session: Session;
 	readonly title: string;
@@ -57,8 +57,8 @@ export interface HostLimits {
 
 /** So many run; others wait in the order of their lanes, up to a limit. */
 class ConcurrencyLimits {
-	readonly inside = new Set<Running>();
-	private readonly lanes = Array.from({ length: LANES }, () => new Set<Running>());
+	readonly inside = new Set<RunningCall>();
+	private readonly lanes = Array.from({ length: LANES }, () => new Set<RunningCall>());
 
 	constructor(
 		private readonly max: number,
@@ -70,7 +70,7 @@ class ConcurrencyLimits {
 	}
 
 	/** Lets one in; "full": too many wait. */
-	enter(one: Running): "inside" | "waiting" | "full" {
+	enter(one: RunningCall): "inside" | "waiting" | "full" {
 		if (this.inside.size < this.max) {
 			this.inside.add(one);
 			return "inside";
@@ -83,7 +83,7 @@ class ConcurrencyLimits {
 	}
 
 	/** One has ended; the one that runs in its place is given back. */
-	leave(one: Running): Running | undefined {
+	leave(one: RunningCall): RunningCall | undefined {
 		if (!this.inside.delete(one)) {
 			this.lanes[one.work.call.lane]?.delete(one);
 			return undefined;
@@ -100,13 +100,13 @@ class ConcurrencyLimits {
 	}
 
 	/** Those that wait, in the order in which they would run. */
-	queued(): readonly Running[] {
+	queued(): readonly RunningCall[] {
 		return this.lanes.flatMap((lane) => [...lane]);
 	}
 }
 
 /** Handlers that run at the same time: calls and streams each have their own room. */
-export class Host {
+export class HandlerLimits {
 	private readonly rooms: readonly [calls: ConcurrencyLimits, streams: ConcurrencyLimits];
 	private isClosed = false;
 	private counts = { calls: 0, errors: 0, cancelled: 0 };
@@ -132,7 +132,7 @@ export class Host {
 	}
 
 	/** Takes a call in, or tells its caller why not. */
-	take(work: Work, now: number): Callee | undefined {
+	take(work: QueuedCall, now: number): Callee | undefined {
 		const { call, session } = work;
 		if (this.isClosed) {
 			session.theirs.fail(call.id, NODE_STOPPED, encode("the service has stopped"));
@@ -146,7 +146,7 @@ export class Host {
 			return undefined;
 		}
 		const room = this.rooms[work.streams ? 1 : 0];
-		const running = new Running(this.runtime, work, now, (failed) => this.left(running, failed));
+		const running = new RunningCall(this.runtime, work, now, (failed) => this.left(running, failed));
 		const entry = room.enter(running);
 		if (entry === "inside") {
 			this.begin(running);
@@ -179,13 +179,13 @@ export class Host {
 		}
 	}
 
-	private begin(running: Running): void {
+	private begin(running: RunningCall): void {
 		this.counts.calls++;
 		// Not before the message has been read to its end: a handler may say something that changes the link.
 		this.runtime.shell.soon(() => running.begin());
 	}
 
-	private left(running: Running, outcome: Outcome): void {
+	private left(running: RunningCall, outcome: Outcome): void {
 		const room = this.rooms[running.work.streams ? 1 : 0];
 		if (outcome !== "done") {
 			this.counts[outcome]++;
@@ -206,7 +206,7 @@ type Outcome = "done" | "errors" | "cancelled";
 type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
 
 /** One call, from its coming to its end. */
-class Running implements Callee {
+class RunningCall implements Callee {
 	isOver = false;
 	/** The caller has gone: nothing can be answered. */
 	private isGone = false;
@@ -221,7 +221,7 @@ class Running implements Callee {
 
 	constructor(
 		private readonly runtime: Runtime,
-		readonly work: Work,
+		readonly work: QueuedCall,
 		now: number,
 		private readonly left: (outcome: Outcome) => void,
 	) {

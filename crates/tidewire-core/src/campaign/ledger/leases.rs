@@ -16,7 +16,7 @@ const DEATHS: u32 = 3;
 
 /// A lease as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Held {
+pub(super) struct LeaseRecord {
     pub id: u64,
     pub worker: u64,
     pub first: u64,
@@ -26,7 +26,7 @@ pub(super) struct Held {
     pub losses: u32,
 }
 
-impl Held {
+impl LeaseRecord {
     const fn end(&self) -> u64 {
         self.first + self.count as u64
     }
@@ -142,7 +142,7 @@ impl Ledger {
     }
 
     fn find(&self, lease: &Lease) -> Result<usize, Refusal> {
-        let same = |held: &Held| held.id == lease.id && held.worker == lease.worker;
+        let same = |held: &LeaseRecord| held.id == lease.id && held.worker == lease.worker;
         self.leases.iter().position(same).ok_or(Refusal::Stale)
     }
 
@@ -159,7 +159,7 @@ impl Ledger {
         self.last_lease += 1;
         let valid_us = self.terms.lease_us;
         let id = self.last_lease;
-        self.leases.push(Held { id, worker, first, count, deadline_us: self.clock.us + valid_us, losses });
+        self.leases.push(LeaseRecord { id, worker, first, count, deadline_us: self.clock.us + valid_us, losses });
         self.pace.begin(self.clock.us);
         self.progress.begin();
         let attempt = 1 + self.suspects.get(&first).copied().unwrap_or(0);
@@ -218,7 +218,7 @@ impl Ledger {
         self.workers.retain(|worker, seen| *seen >= since || leases.iter().any(|held| held.worker == *worker));
     }
 
-    fn take_leases(&mut self, which: impl Fn(&Held) -> bool) -> Vec<Held> {
+    fn take_leases(&mut self, which: impl Fn(&LeaseRecord) -> bool) -> Vec<LeaseRecord> {
         let (taken, kept) = std::mem::take(&mut self.leases).into_iter().partition(|held| which(held));
         self.leases = kept;
         taken
@@ -226,7 +226,7 @@ impl Ledger {
 
     /// A worker was lost with these runs, and nobody knows in which. The second time they are cut in halves, until the one
     /// that does it is alone.
-    fn lost(&mut self, held: &Held) {
+    fn lost(&mut self, held: &LeaseRecord) {
         let losses = held.losses + 1;
         if held.count == 1 {
             let kills = losses.max(self.suspects.get(&held.first).map_or(0, |kills| kills + 1));
@@ -244,7 +244,7 @@ impl Ledger {
     }
 
     /// A worker was lost in a run that is known: it waits alone from now on.
-    fn lost_in(&mut self, held: &Held, run: u64, overtime: bool) {
+    fn lost_in(&mut self, held: &LeaseRecord, run: u64, overtime: bool) {
         let kills = 1 + self.suspects.get(&run).copied().unwrap_or(0);
         self.returned.put(held.first, (run - held.first) as u32, 0);
         self.returned.put(run + 1, (held.end() - run - 1) as u32, held.losses);

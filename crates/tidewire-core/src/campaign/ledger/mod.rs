@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 
 use super::precision::{Checkpoints, Verdict};
 use super::state::State;
-use leases::Held;
+use leases::LeaseRecord;
 use progress::Progress;
 use range_sizer::RangeSizer;
 use returned_ranges::ReturnedRanges;
 
-pub use terms::{Clock, Completion, Refusal, RunLost, Stored, Terms, Turn};
+pub use terms::{Clock, Completion, Refusal, RunLost, StateChange, Stored, Terms};
 
 /// The ledger of one campaign. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct Ledger {
     next: u64,
     /// The number of the last lease.
     last_lease: u64,
-    leases: Vec<Held>,
+    leases: Vec<LeaseRecord>,
     returned: ReturnedRanges,
     /// Runs whose worker has died in them, and how often.
     suspects: BTreeMap<u64, u32>,
@@ -63,7 +63,7 @@ pub struct Ledger {
     progress: Progress,
     clock: Clock,
     #[serde(skip)]
-    turns: Vec<Turn>,
+    turns: Vec<StateChange>,
     #[serde(skip)]
     losses: Vec<RunLost>,
 }
@@ -165,7 +165,7 @@ impl Ledger {
     }
 
     /// Changes of state since the last call, for the table of events.
-    pub fn take_turns(&mut self) -> Vec<Turn> {
+    pub fn take_turns(&mut self) -> Vec<StateChange> {
         mem::take(&mut self.turns)
     }
 
@@ -262,7 +262,7 @@ impl Ledger {
     }
 
     fn turn(&mut self, to: State, reason: &str) {
-        self.turns.push(Turn { from: self.state, to, reason: reason.to_owned() });
+        self.turns.push(StateChange { from: self.state, to, reason: reason.to_owned() });
         self.state = to;
         reason.clone_into(&mut self.reason);
         if to.ended() {

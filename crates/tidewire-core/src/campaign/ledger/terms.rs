@@ -107,7 +107,7 @@ impl Stored {
 
 /// A change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct StateChange {
     /// The state before.
     pub from: State,
     /// The state after.

@@ -15,7 +15,7 @@ use crate::tree::SubscriptionId;
 type Rank = (bool, u32, u64, SubscriptionId);
 
 /// A way of a call: its rank, the link, and the id of the subscription there.
-type Way = (Rank, LinkId, u64);
+type CallRoute = (Rank, LinkId, u64);
 
 /// What subjects begin with that only the hub speaks on.
 pub(super) const OF_HUB: &str = "$hub.";
@@ -213,7 +213,7 @@ impl Hub {
 
     /// The subscription that a call goes to: of a queue group, if one matches.
     fn responder(&mut self, at: LinkId, head: &CallHead<'_>) -> Option<(LinkId, u64, SubscriptionId)> {
-        let mut best: Option<Way> = None;
+        let mut best: Option<CallRoute> = None;
         self.for_each_responder(at, head, |way| {
             if best.is_none_or(|other| way.0 < other.0) {
                 best = Some(way);
@@ -223,7 +223,7 @@ impl Hub {
     }
 
     /// All subscriptions that a call can go to; the one with the least rank is preferred. What came over a bridge goes over none again.
-    fn for_each_responder(&mut self, at: LinkId, head: &CallHead<'_>, mut visit: impl FnMut(Way)) {
+    fn for_each_responder(&mut self, at: LinkId, head: &CallHead<'_>, mut visit: impl FnMut(CallRoute)) {
         let (subject, choice, remote) = (head.subject, head.choice, self.is_remote(at));
         let mut draw = next_draw(&mut self.draw);
         // What belongs to one node, service or agent is answered by nobody who subscribes to much.

@@ -46,7 +46,7 @@ use publish::PublishRoute;
 use routes::{ReverseRoute, Route, Subscriber};
 
 pub use node_list::Change;
-pub use options::{HubCounts, HubOptions, Memory};
+pub use options::{HubCounts, HubOptions, MachineMemory};
 pub use remote::SubscriptionInterest;
 
 /// Names one link of one hub. It may be used again once the link was closed.

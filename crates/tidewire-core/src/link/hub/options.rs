@@ -50,11 +50,11 @@ pub struct HubOptions {
     /// Whether it passes on what is compressed, and says so.
     pub compressed: bool,
     /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on in chunks.
-    pub memory: Option<Arc<dyn Memory>>,
+    pub memory: Option<Arc<dyn MachineMemory>>,
 }
 
 /// Tells who shares the memory of this machine.
-pub trait Memory: Send + Sync + fmt::Debug {
+pub trait MachineMemory: Send + Sync + fmt::Debug {
     /// Whether what a node said of its place is true here.
     fn shares(&self, place: &str) -> bool;
 }

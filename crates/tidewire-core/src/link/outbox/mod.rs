@@ -4,7 +4,7 @@
 //! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
 
 mod frames;
-mod lane;
+mod priority_lane;
 mod write_batch;
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{self, Flags, Kind, Place, WireError};
+use tidewire_proto::wire::{self, Flags, Kind, MemoryLocation, WireError};
 
 use super::flush_policy::QueuedBytes;
-use lane::{Lane, QueuedAfter, Transfer};
+use priority_lane::{Lane, QueuedAfter, Transfer};
 pub use write_batch::{FrameSink, WriteBatch};
 
 const LANES: usize = 4;
@@ -70,7 +70,7 @@ pub struct SharedPayload {
     /// Its bytes, of which the pieces are asked for only if a receiver can't read them there. Dropped when nobody reads there any more.
     pub payload: Payload,
     /// Where it lies.
-    pub place: Place,
+    pub place: MemoryLocation,
 }
 
 /// A payload that is to be laid in shared memory.

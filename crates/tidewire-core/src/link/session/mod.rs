@@ -2,7 +2,7 @@
 
 mod drain;
 mod handler_alive;
-mod inflating;
+mod inflate;
 mod receive;
 mod send;
 mod shared_memory;
@@ -25,7 +25,7 @@ use drain::DrainState;
 use handler_alive::HandlerAliveTimer;
 
 pub(in crate::link) use drain::ARRIVAL;
-pub use types::{Event, Fault, Greeting, Joined, Named, Refused, Sending, SharedPayloadArrived};
+pub use types::{Event, Fault, Greeting, Joined, Named, OutgoingPayload, Refused, SharedPayloadArrived};
 
 /// The name of the feature of those that read payloads in shared memory.
 pub(in crate::link) const SHARED_MEMORY: &str = "shm";

@@ -5,7 +5,7 @@ use tidewire_proto::wire::{CallHead, Flags, Kind, PublishHead, SubscribeHead, Wi
 
 use super::super::flow_control::Credit;
 use super::super::outbox::{Payload, PayloadParts};
-use super::{InboundExchange, OutboundExchange, Refused, Sending, Session};
+use super::{InboundExchange, OutboundExchange, OutgoingPayload, Refused, Session};
 
 /// What the caller hears of an answer that it has not taken.
 const UNTAKEN: &[u8] =
@@ -16,7 +16,13 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
-    pub fn call(&mut self, head: &CallHead<'_>, flags: Flags, payload: Sending<'_>, call: C) -> Result<u64, Refused> {
+    pub fn call(
+        &mut self,
+        head: &CallHead<'_>,
+        flags: Flags,
+        payload: OutgoingPayload<'_>,
+        call: C,
+    ) -> Result<u64, Refused> {
         let mine = OutboundExchange::Call(call, flags.lane() as u8, Credit::new(head.credit));
         let payload = payload.readable(self.may_compress());
         self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
@@ -64,10 +70,17 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent, or the hub has said that this node may not publish there.
-    pub fn publish(&mut self, head: &PublishHead<'_>, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn publish(
+        &mut self,
+        head: &PublishHead<'_>,
+        flags: Flags,
+        payload: OutgoingPayload<'_>,
+    ) -> Result<(), Refused> {
         self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
         let payload = payload.readable(self.may_compress());
-        if matches!(payload, Sending::Long(_) | Sending::Lay(_)) || self.out.is_long(payload.sent_bytes()) {
+        if matches!(payload, OutgoingPayload::Long(_) | OutgoingPayload::Lay(_))
+            || self.out.is_long(payload.sent_bytes())
+        {
             return self
                 .open(OutboundExchange::Published, payload, Kind::Publish, flags, |out| head.put(out))
                 .map(drop);
@@ -85,7 +98,7 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent; the call is still open, unless it is that which has ended.
-    pub fn reply(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn reply(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answer(Kind::Reply, id, flags, payload)?;
         self.end_theirs(id);
         Ok(())
@@ -95,10 +108,10 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`Refused::Over`] if the call has ended.
-    pub fn fail(&mut self, id: u64, code: ErrorCode, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn fail(&mut self, id: u64, code: ErrorCode, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let (flags, called) = self.answering(id).ok_or(Refused::Over)?;
         let payload = payload.readable(self.may_compress_answer(id));
-        let flags = flags.with_compressed(matches!(payload, Sending::Packed(_)));
+        let flags = flags.with_compressed(matches!(payload, OutgoingPayload::Packed(_)));
         match self.cut(payload) {
             FramedPayload::Short(text) => self.fail_short(id, flags, code, &text),
             FramedPayload::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
@@ -127,7 +140,7 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
-    pub fn answer_item(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn answer_item(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answer(Kind::Item, id, flags, payload)
     }
 
@@ -160,7 +173,7 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
-    pub fn item(&mut self, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    pub fn item(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let lane = self.my_lane(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
         let payload = payload.readable(self.may_compress());
@@ -198,7 +211,7 @@ impl<C> Session<C> {
     fn open(
         &mut self,
         mine: OutboundExchange<C>,
-        payload: Sending<'_>,
+        payload: OutgoingPayload<'_>,
         kind: Kind,
         flags: Flags,
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
@@ -221,7 +234,7 @@ impl<C> Session<C> {
         Ok(id)
     }
 
-    fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: Sending<'_>) -> Result<(), Refused> {
+    fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let (answers, called) = self.answering(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
         let payload = payload.readable(self.may_compress_answer(id));
@@ -236,9 +249,9 @@ impl<C> Session<C> {
         flags: Flags,
         (id, called): (u64, u32),
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
-        payload: Sending<'_>,
+        payload: OutgoingPayload<'_>,
     ) -> Result<(), Refused> {
-        let flags = flags.with_compressed(flags.compressed() || matches!(payload, Sending::Packed(_)));
+        let flags = flags.with_compressed(flags.compressed() || matches!(payload, OutgoingPayload::Packed(_)));
         self.make_room(payload.sent_bytes(), called);
         let sent = match self.cut(payload) {
             FramedPayload::Short(payload) => self.out.send(kind, flags, id, head, &payload),
@@ -265,15 +278,15 @@ impl<C> Session<C> {
     }
 
     /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.
-    fn cut<'a>(&self, payload: Sending<'a>) -> FramedPayload<'a> {
+    fn cut<'a>(&self, payload: OutgoingPayload<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
-            Sending::Long(payload) => return FramedPayload::Long(payload),
-            Sending::Lay(payload) if self.reading.memory => return FramedPayload::Lay(payload),
-            Sending::Lay(payload) => return FramedPayload::Long(payload),
-            Sending::Short(bytes) => Cow::Borrowed(bytes),
-            Sending::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
-            Sending::Pieces(payload) => return FramedPayload::Pieces(payload),
-            Sending::Packed(packed) => Cow::Owned(packed.into_bytes()),
+            OutgoingPayload::Long(payload) => return FramedPayload::Long(payload),
+            OutgoingPayload::Lay(payload) if self.reading.memory => return FramedPayload::Lay(payload),
+            OutgoingPayload::Lay(payload) => return FramedPayload::Long(payload),
+            OutgoingPayload::Short(bytes) => Cow::Borrowed(bytes),
+            OutgoingPayload::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),
+            OutgoingPayload::Pieces(payload) => return FramedPayload::Pieces(payload),
+            OutgoingPayload::Packed(packed) => Cow::Owned(packed.into_bytes()),
         };
         if self.out.is_long(bytes.len()) {
             FramedPayload::Long(Box::new(bytes.into_owned()))

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use tidewire_proto::generated::limits;
-use tidewire_proto::wire::{FieldsWriter, Place, WireError};
+use tidewire_proto::wire::{FieldsWriter, MemoryLocation, WireError};
 
 use super::super::assembly::Message;
 use super::super::compression::{FEATURE, Packed};
@@ -173,7 +173,7 @@ pub enum Event<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPayloadArrived {
     /// Where.
-    pub place: Place,
+    pub place: MemoryLocation,
     /// Its length.
     pub bytes: usize,
     pub(super) id: u64,
@@ -279,7 +279,7 @@ impl From<Unsent> for Refused {
 }
 
 /// A payload that is sent: borrowed if it is short, else kept until its last chunk has gone.
-pub enum Sending<'a> {
+pub enum OutgoingPayload<'a> {
     /// Copied now.
     Short(&'a [u8]),
     /// Copied now, piece after piece.
@@ -293,7 +293,7 @@ pub enum Sending<'a> {
     Lay(Payload),
 }
 
-impl<'a> From<&'a [u8]> for Sending<'a> {
+impl<'a> From<&'a [u8]> for OutgoingPayload<'a> {
     /// Copies what is long.
     fn from(bytes: &'a [u8]) -> Self {
         if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
@@ -304,7 +304,7 @@ impl<'a> From<&'a [u8]> for Sending<'a> {
     }
 }
 
-impl Sending<'_> {
+impl OutgoingPayload<'_> {
     /// Its bytes, before it was compressed.
     pub fn bytes(&self) -> usize {
         match self {

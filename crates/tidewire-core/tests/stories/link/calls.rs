@@ -1,7 +1,7 @@
 //! Calls between nodes: each ends once, at both sides.
 
 use tidewire_core::link::hub::HubOptions;
-use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
+use tidewire_core::link::session::{Event, Greeting, OutgoingPayload, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, FieldsWriter, Flags, SubscribeHead};
 
@@ -327,7 +327,7 @@ fn a_node_can_call_itself_over_the_hub() {
     world.settle();
     let call = world.called(node);
     assert!(call.payload() == filled(400_000, 3));
-    let payload = Sending::Long(Box::new(filled(400_000, 4)));
+    let payload = OutgoingPayload::Long(Box::new(filled(400_000, 4)));
     world.nodes[node].session.reply(call.id, Flags::NORMAL, payload).unwrap();
     world.settle();
     let events = world.events(node);

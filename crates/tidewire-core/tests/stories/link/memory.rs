@@ -2,7 +2,7 @@
 
 use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
-use tidewire_proto::wire::{self, Flags, Kind, PLACE_BYTES, Place};
+use tidewire_proto::wire::{self, Flags, Kind, MemoryLocation, PLACE_BYTES};
 
 use crate::link::support::shelf::{sharing, sharing_hub};
 use crate::link::support::{KIB, MIB, World, failure, filled, lane, nothing_is_left};
@@ -22,7 +22,7 @@ type Frames = Vec<(Kind, Flags, Vec<u8>)>;
 
 fn placed(bytes: u64) -> Vec<u8> {
     let mut stated = bytes.to_le_bytes().to_vec();
-    Place::default().put(&mut stated);
+    MemoryLocation::default().put(&mut stated);
     stated
 }
 

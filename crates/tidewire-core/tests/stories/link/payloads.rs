@@ -3,7 +3,7 @@
 use tidewire_core::link::assembly::Assemblies;
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::outbox::{Outbox, PayloadParts};
-use tidewire_core::link::session::{Event, Greeting, Refused, Sending};
+use tidewire_core::link::session::{Event, Greeting, OutgoingPayload, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, PublishHead};
@@ -82,7 +82,7 @@ fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
         world.settle();
         let call = world.called(callee);
         let reply = Cut(filled(bytes, 2), 1_000);
-        world.nodes[callee].session.reply(call.id, Flags::NORMAL, Sending::Pieces(&reply)).unwrap();
+        world.nodes[callee].session.reply(call.id, Flags::NORMAL, OutgoingPayload::Pieces(&reply)).unwrap();
         world.settle();
         let events = world.events(caller);
         let [Event::Replied(1, reply)] = &events[..] else { panic!("one reply") };
@@ -99,11 +99,11 @@ fn what_is_compressed_and_what_fails_may_lie_in_pieces() {
     world.settle();
     let call = world.called(callee);
     let why = Cut(vec![7; 3_000], 1_000);
-    let packed = Sending::Pieces(&why).packed();
-    assert!(matches!(packed, Sending::Packed(_)), "all of it is looked at");
+    let packed = OutgoingPayload::Pieces(&why).packed();
+    assert!(matches!(packed, OutgoingPayload::Packed(_)), "all of it is looked at");
     assert_eq!(packed.bytes(), 3_000);
     let code = ErrorCode::RemoteError;
-    world.nodes[callee].session.fail(call.id, code, Sending::Pieces(&why)).unwrap();
+    world.nodes[callee].session.fail(call.id, code, OutgoingPayload::Pieces(&why)).unwrap();
     world.settle();
     let events = world.events(caller);
     let [Event::Failed(1, number, text)] = &events[..] else { panic!("one error") };

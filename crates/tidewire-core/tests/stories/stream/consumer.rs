@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use proptest::prelude::*;
-use tidewire_core::stream::consumer::{Change, Consumer, Options, Settlement, Stale, Taken};
+use tidewire_core::stream::consumer::{Change, Consumer, Delivered, Options, Settlement, Stale};
 
 const SECOND: u64 = 1_000_000;
 
@@ -25,7 +25,7 @@ fn nak(delay_us: Option<u64>) -> Settlement {
 }
 
 /// Takes what is ready: sequences and deliveries.
-fn take_all(consumer: &mut Consumer, now_us: u64) -> Vec<(u64, Taken)> {
+fn take_all(consumer: &mut Consumer, now_us: u64) -> Vec<(u64, Delivered)> {
     consumer.tick(now_us);
     std::iter::from_fn(|| consumer.first_ready().map(|sequence| (sequence, consumer.take(sequence, now_us)))).collect()
 }

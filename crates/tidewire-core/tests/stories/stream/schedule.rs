@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use tidewire_core::stream::recurrence::Timing;
 use tidewire_core::stream::schedule::Schedules;
-use tidewire_core::stream::timing::Timing;
 
 const MINUTE_US: u64 = 60_000_000;
 const DAY_US: u64 = 86_400_000_000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidewire_link::{
     Address, Call, Exchange, Failure, Greeting, Handler, HubHandle, HubOptions, JoinError, Link, Listening, Message,
-    Published, ReplyWaiter, Runtime, Sending, Subscription,
+    OutgoingPayload, Published, ReplyWaiter, Runtime, Subscription,
 };
 use tidewire_proto::subject::Pattern;
 use tidewire_proto::wire::{CallHead, Flags};
@@ -104,7 +104,7 @@ impl Node {
     pub fn call(&self, subject: &str, payload: &[u8], credit: u32, answers: &Arc<Answers>) {
         let head = CallHead { deadline_ms: 30_000, subject, credit, ..CallHead::default() };
         let waiting = Arc::clone(answers) as Arc<dyn ReplyWaiter>;
-        self.link.call(&head, Flags::NORMAL, Sending::from(payload), waiting).expect("there is room");
+        self.link.call(&head, Flags::NORMAL, OutgoingPayload::from(payload), waiting).expect("there is room");
         self.link.flush();
     }
 
@@ -181,7 +181,7 @@ impl Handler for Echo {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         let flusher = call.flusher();
         let payload = call.message.payload().to_vec();
-        call.reply(Sending::Long(Box::new(payload))).expect("there is room");
+        call.reply(OutgoingPayload::Long(Box::new(payload))).expect("there is room");
         flusher.flush();
         None
     }
@@ -195,7 +195,7 @@ pub struct Count;
 impl Handler for Count {
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>> {
         for number in 0..call.head().credit {
-            call.item(Sending::Short(&number.to_le_bytes())).expect("there is credit");
+            call.item(OutgoingPayload::Short(&number.to_le_bytes())).expect("there is credit");
         }
         call.over();
         None

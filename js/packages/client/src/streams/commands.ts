@@ -67,12 +67,12 @@ export interface StartOptions {
 	readonly priority?: Priority;
 }
 
-interface Waiting {
+interface CommandWaiter {
 	/** Ends the wait. The command goes on. */
 	readonly signal?: AbortSignal;
 }
 
-type Told = readonly [revision: number, isOver: boolean, record: Ended];
+type RecordChange = readonly [revision: number, isOver: boolean, record: Ended];
 
 interface Ended {
 	readonly stage: Stage;
@@ -85,7 +85,7 @@ interface Ended {
 /** The calls of the hub, by name. */
 interface Service {
 	start(...args: unknown[]): PromiseLike<string>;
-	state(id: string, after: number, waitUs: number): PromiseLike<Told | null>;
+	state(id: string, after: number, waitUs: number): PromiseLike<RecordChange | null>;
 	progress(id: string): AsyncIterable<readonly [number, string, number, Date]>;
 	info(id: string): PromiseLike<unknown>;
 	commands(service: string | null, command: string | null, stage: string | null): AsyncIterable<unknown>;
@@ -167,9 +167,9 @@ export class CommandRun<T = unknown> {
 	 * @throws NotFound if there is no such command, or not any more; CallCancelled if it was cancelled; WorkerLost if the worker of its last attempt was
 	 * lost; else what its last attempt has raised.
 	 */
-	async result(options: Waiting = {}): Promise<T> {
+	async result(options: CommandWaiter = {}): Promise<T> {
 		const service = this.commands.service(options.signal);
-		let [revision, isOver, record] = (await explained(service.state(this.id, 0, 0))) as Told;
+		let [revision, isOver, record] = (await explained(service.state(this.id, 0, 0))) as RecordChange;
 		while (!isOver) {
 			try {
 				[revision, isOver, record] = (await service.state(this.id, revision, WAIT_US)) ?? [revision, isOver, record];
@@ -196,7 +196,7 @@ export class CommandRun<T = unknown> {
 	}
 
 	/** How far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen. While the hub is away, that waits on. */
-	async *progress(options: Waiting = {}): AsyncGenerator<CommandProgress, undefined, undefined> {
+	async *progress(options: CommandWaiter = {}): AsyncGenerator<CommandProgress, undefined, undefined> {
 		const service = this.commands.service(options.signal);
 		await explained(service.info(this.id));
 		for (let seen = ""; ; ) {

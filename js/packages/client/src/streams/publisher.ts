@@ -19,7 +19,7 @@ export interface Ack {
 	readonly duplicate: boolean;
 }
 
-interface Waiting {
+interface UnackedMessage {
 	readonly message: Tuple;
 	readonly resolve: (ack: Ack) => void;
 	readonly reject: (error: unknown) => void;
@@ -27,7 +27,7 @@ interface Waiting {
 
 /** Messages on their way into one stream, in their order: one batch is stored at a time. */
 export class Publisher {
-	private waiting: Waiting[] = [];
+	private waiting: UnackedMessage[] = [];
 	private underWay = 0;
 	private isRunning = false;
 	private rooms: (() => void)[] = [];
@@ -114,7 +114,7 @@ export class Publisher {
 }
 
 /** How many of the first messages go in one call. */
-function fitting(waiting: readonly Waiting[]): number {
+function fitting(waiting: readonly UnackedMessage[]): number {
 	let bytes = 0;
 	const over = waiting.findIndex(({ message }) => {
 		bytes += (message[1] as Uint8Array).length;

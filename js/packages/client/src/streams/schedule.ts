@@ -45,7 +45,7 @@ export function whenOf(when: string | number): string {
 
 /** What a home says of a schedule. */
 export function scheduleInfo<T>(raw: unknown): Schedule<T> {
-	const said = raw as Said;
+	const said = raw as ScheduleAnswer;
 	const { name, when, subject, change } = said;
 	const message = [subject, said.payload, said.key, null, said.headers, 0, 0, 0, 0];
 	const { value, key, headers } = new StreamEvent<T>(message);
@@ -54,7 +54,7 @@ export function scheduleInfo<T>(raw: unknown): Schedule<T> {
 	return { name, when, timeZone: said.time_zone, subject, value, key, headers, ttl, nextTime, change };
 }
 
-interface Said extends Pick<Schedule, "name" | "when" | "subject" | "change"> {
+interface ScheduleAnswer extends Pick<Schedule, "name" | "when" | "subject" | "change"> {
 	readonly time_zone: string;
 	readonly payload: Uint8Array;
 	readonly key: string | null;

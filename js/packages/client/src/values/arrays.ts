@@ -1,6 +1,6 @@
 /** Arrays of NumPy over typed arrays, and the texts of their dtypes. */
 import { InvalidArgument } from "../generated/errors.js";
-import { dtypeOf, type Out, WRITE } from "./extensions.js";
+import { dtypeOf, type ValueWriter, WRITE } from "./extensions.js";
 
 /** The typed arrays that travel. */
 export type TypedArray =
@@ -55,7 +55,7 @@ export class NdArray<T extends TypedArray = TypedArray> {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.array(this.dtype, this.shape, this.order, this.data);
 	}
 }

@@ -39,11 +39,11 @@ export const WRITE: unique symbol = Symbol("write");
 
 /** A value that writes itself. */
 export interface Writable {
-	[WRITE](out: Out): void;
+	[WRITE](out: ValueWriter): void;
 }
 
 /** What a value writes itself with. */
-export interface Out {
+export interface ValueWriter {
 	/** An extension that is told apart by its length. */
 	short(kind: number, write: () => void): void;
 	/** A moment of UTC. */

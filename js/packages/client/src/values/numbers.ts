@@ -1,7 +1,7 @@
 /** Decimal numbers, UUIDs and complex numbers of Python; each writes itself. */
 import { InvalidArgument } from "../generated/errors.js";
 import { encode } from "../text.js";
-import { Ext, type Out, WRITE } from "./extensions.js";
+import { Ext, type ValueWriter, WRITE } from "./extensions.js";
 
 const DECIMAL = /^[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|s?nan\d*)$/i;
 
@@ -30,7 +30,7 @@ export class Decimal {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.DECIMAL, () => out.copy(encode(this.text)));
 	}
 }
@@ -66,7 +66,7 @@ export class UUID {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.UUID, () => out.copy(this.bytes));
 	}
 }
@@ -79,7 +79,7 @@ export class Complex {
 	) {}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.COMPLEX, () => {
 			out.f64(this.real);
 			out.f64(this.imaginary);

@@ -1,6 +1,6 @@
 /** Moments, dates, times of day and lengths of time of Python that JavaScript has no type of its own for; each writes itself. */
 import { InvalidArgument } from "../generated/errors.js";
-import { Ext, type Out, WRITE } from "./extensions.js";
+import { Ext, type ValueWriter, WRITE } from "./extensions.js";
 
 const DAY_MS = 86_400_000;
 const pad = (value: number, digits = 2): string => String(value).padStart(digits, "0");
@@ -32,7 +32,7 @@ export class DateTime extends Date {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		const { offsetMicros } = this;
 		if (offsetMicros) {
 			out.milliseconds(this);
@@ -58,7 +58,7 @@ export class LocalDateTime {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.LOCAL_TIME, () => out.i64(this.epochMicros));
 	}
 }
@@ -81,7 +81,7 @@ export class LocalDate {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.DATE, () => out.i32(this.days));
 	}
 }
@@ -106,7 +106,7 @@ export class LocalTime {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.TIME_OF_DAY, () => {
 			out.i64(BigInt(this.micros));
 			if (this.offsetMicros !== undefined) {
@@ -142,7 +142,7 @@ export class Duration {
 	}
 
 	/** @internal */
-	[WRITE](out: Out): void {
+	[WRITE](out: ValueWriter): void {
 		out.short(Ext.DURATION, () => {
 			for (const part of [this.days, this.seconds, this.micros]) {
 				out.i32(part);

@@ -3,7 +3,7 @@ import { TidewireError } from "../error.js";
 import { InvalidArgument, PayloadTooLarge } from "../generated/errors.js";
 import { PAYLOAD_BYTES, VALUE_DEPTH, VALUE_INLINE_BYTES } from "../generated/limits.js";
 import { encodeInto, isBroken } from "../text.js";
-import { BLOB, BLOB_HEAD, BLOB_VERSION, dtypeOf, Ext, type Out, WRITE, type Writable } from "./extensions.js";
+import { BLOB, BLOB_HEAD, BLOB_VERSION, dtypeOf, Ext, type ValueWriter, WRITE, type Writable } from "./extensions.js";
 import { describeError } from "./failures.js";
 import { ByteArray, FrozenSet, Tuple, typeOf } from "./kinds.js";
 
@@ -48,7 +48,7 @@ class Unsendable extends TidewireError {
 	}
 }
 
-class Writer implements Out {
+class Writer implements ValueWriter {
 	private bytes: Uint8Array<ArrayBuffer>;
 	private at = 0;
 	private readonly buffers: Uint8Array[] = [];

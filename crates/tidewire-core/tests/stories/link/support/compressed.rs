@@ -1,7 +1,7 @@
 //! Payloads that get shorter, and compressed forms of them.
 
 use tidewire_core::link::compression::Packed;
-use tidewire_core::link::session::{Greeting, Sending};
+use tidewire_core::link::session::{Greeting, OutgoingPayload};
 
 use super::{Random, World};
 
@@ -22,9 +22,9 @@ pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next() as u8).collect()
 }
 
-pub fn packed(payload: &[u8]) -> Sending<'_> {
-    let packed = Sending::from(payload).packed();
-    assert!(matches!(packed, Sending::Packed(_)), "it gets shorter");
+pub fn packed(payload: &[u8]) -> OutgoingPayload<'_> {
+    let packed = OutgoingPayload::from(payload).packed();
+    assert!(matches!(packed, OutgoingPayload::Packed(_)), "it gets shorter");
     packed
 }
 

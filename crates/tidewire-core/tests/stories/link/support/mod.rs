@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use tidewire_core::link::assembly::Message;
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
 use tidewire_core::link::outbox::{PayloadParts, PendingSharedPayload};
-use tidewire_core::link::session::{Event, Fault, Greeting, Sending, Session, SharedPayloadArrived};
+use tidewire_core::link::session::{Event, Fault, Greeting, OutgoingPayload, Session, SharedPayloadArrived};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Frame, PublishHead, SubscribeHead};
 
@@ -182,9 +182,9 @@ impl World {
     }
 
     /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and its hub share that.
-    pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> Sending<'a> {
+    pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> OutgoingPayload<'a> {
         match payload.into() {
-            Sending::Long(payload) if self.nodes[node].session.may_place() => Sending::Lay(payload),
+            OutgoingPayload::Long(payload) if self.nodes[node].session.may_place() => OutgoingPayload::Lay(payload),
             sending => sending,
         }
     }

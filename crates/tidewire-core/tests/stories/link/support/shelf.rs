@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tidewire_core::link::hub::{HubOptions, Memory};
+use tidewire_core::link::hub::{HubOptions, MachineMemory};
 use tidewire_core::link::outbox::{PayloadParts, SharedPayload};
 use tidewire_core::link::session::Greeting;
-use tidewire_proto::wire::Place;
+use tidewire_proto::wire::MemoryLocation;
 
 /// What lies there, by where it lies.
 #[derive(Clone, Default)]
@@ -32,10 +32,10 @@ impl Shelf {
         let at = lying.laid;
         lying.payloads.insert(at, payload.to_vec());
         let payload = Box::new(OnShelf { shelf: self.clone(), at, payload: payload.to_vec() });
-        SharedPayload { payload, place: Place { at, ..Place::default() } }
+        SharedPayload { payload, place: MemoryLocation { at, ..MemoryLocation::default() } }
     }
 
-    pub fn read(&self, place: &Place) -> Option<Vec<u8>> {
+    pub fn read(&self, place: &MemoryLocation) -> Option<Vec<u8>> {
         self.0.lock().unwrap().payloads.get(&place.at).cloned()
     }
 
@@ -66,7 +66,7 @@ impl Drop for OnShelf {
 #[derive(Debug)]
 struct Knows;
 
-impl Memory for Knows {
+impl MachineMemory for Knows {
     fn shares(&self, place: &str) -> bool {
         place == "shelf"
     }

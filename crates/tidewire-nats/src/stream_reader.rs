@@ -11,7 +11,7 @@ use crate::consumers::widest;
 use crate::cursor::{Cursor, From, Selection, last_of};
 use crate::message;
 use crate::names;
-use crate::pulling::{End, Pull, Puller, Wait};
+use crate::pull::{End, Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::streams::find;
 
@@ -71,13 +71,13 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
 }
 
 /// What was read so far, and where it goes on.
-struct Piece {
+struct ReadBatch {
     begin: u64,
     events: Vec<Event>,
     next: u64,
 }
 
-impl Piece {
+impl ReadBatch {
     fn stopped(&self, read: &Read) -> bool {
         read.stop.is_some_and(|stop| self.next > stop)
     }
@@ -99,7 +99,7 @@ async fn piece(
     from: From,
     last: u64,
     replicated: bool,
-) -> HomeResult<Piece> {
+) -> HomeResult<ReadBatch> {
     let connection = &shared.connection;
     let left = match from {
         From::Sequence(sequence) => shared.cursors.take(selection, sequence),
@@ -136,14 +136,14 @@ async fn piece(
         && next > stop
     {
         cursor.close(connection).await;
-        return Ok(Piece { begin, events, next: next.min(stop.saturating_add(1)).max(begin) });
+        return Ok(ReadBatch { begin, events, next: next.min(stop.saturating_add(1)).max(begin) });
     }
     if sure {
         shared.cursors.leave(cursor, next);
     } else {
         cursor.close(connection).await;
     }
-    Ok(Piece { begin, events, next })
+    Ok(ReadBatch { begin, events, next })
 }
 
 /// The newest sequence, and whether there are replicas that may lag.

@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 
 use super::flags::PLACED;
 use super::frame::{FLAGS_AT, LENGTH_BYTES};
-use super::pieces::Pieces;
+use super::head_reader::HeadReader;
 use super::{Frame, Kind, WireError, write};
 
 /// Bytes of a place on the wire.
@@ -13,7 +13,7 @@ const LENGTH_OF_WHOLE: usize = 8;
 
 /// Where a payload lies in the memory that processes of one machine share: section 12 of `spec/wire.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct MemoryLocation {
     /// The process that keeps it.
     pub process: u32,
     /// The number of the file there.
@@ -24,7 +24,7 @@ pub struct Place {
     pub mark: [u8; 16],
 }
 
-impl Place {
+impl MemoryLocation {
     /// Writes it to the end of `out`.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.process.to_le_bytes());
@@ -33,7 +33,7 @@ impl Place {
         out.extend_from_slice(&self.mark);
     }
 
-    pub(super) fn of(pieces: &mut Pieces<'_>) -> Result<Self, WireError> {
+    pub(super) fn of(pieces: &mut HeadReader<'_>) -> Result<Self, WireError> {
         Ok(Self {
             process: pieces.u32("the process of the place")?,
             file: pieces.u32("the file of the place")?,
@@ -47,7 +47,7 @@ impl Place {
 ///
 /// # Panics
 /// If `frame` is shorter than the least of its kind.
-pub fn set_place(frame: &mut Vec<u8>, place: &Place) {
+pub fn set_place(frame: &mut Vec<u8>, place: &MemoryLocation) {
     frame[FLAGS_AT] |= PLACED;
     place.put(frame);
     let length = (frame.len() - LENGTH_BYTES) as u32;
@@ -77,19 +77,19 @@ impl Frame<'_> {
     ///
     /// # Errors
     /// [`WireError`] if the frame does not state that, and nothing else.
-    pub fn stated(&self) -> Result<(u64, Option<Place>), WireError> {
-        let mut pieces = Pieces::new(self.kind.name(), self.payload);
+    pub fn stated(&self) -> Result<(u64, Option<MemoryLocation>), WireError> {
+        let mut pieces = HeadReader::new(self.kind.name(), self.payload);
         let bytes = pieces.u64("the length of the whole")?;
         let place = if self.is_placed() { Some(self.place(&mut pieces)?) } else { None };
         pieces.end()?;
         Ok((bytes, place))
     }
 
-    fn place(&self, pieces: &mut Pieces<'_>) -> Result<Place, WireError> {
+    fn place(&self, pieces: &mut HeadReader<'_>) -> Result<MemoryLocation, WireError> {
         if self.flags.compressed() {
             let mend = "clear this flag: what is PLACED is not compressed";
             return Err(WireError::NotAllowed { kind: self.kind.name(), field: "COMPRESSED", value: 1, mend });
         }
-        Place::of(pieces)
+        MemoryLocation::of(pieces)
     }
 }

@@ -19,7 +19,7 @@ impl Folder {
     /// `NotFound`, `Disk`, `Corrupt`.
     pub fn read(&mut self, name: &str, read: &Read, now_us: u64) -> HomeResult<Page> {
         let Self { disk, streams, .. } = self;
-        let stream = streams.get_mut(name).ok_or_else(|| super::wrong::not_found("stream", name))?;
+        let stream = streams.get_mut(name).ok_or_else(|| super::errors::not_found("stream", name))?;
         let last = stream.files.log.durable();
         let (first, oldest_time_us) = (stream.files.log.first(), stream.files.log.oldest_time_us(now_us));
         let (mut place, from_us) = match read.start {
@@ -57,7 +57,7 @@ impl Folder {
     /// `NotFound`, `Disk`, `Corrupt`.
     pub fn sequence_of(&mut self, name: &str, start: Start) -> HomeResult<u64> {
         let Self { disk, streams, .. } = self;
-        let stream = streams.get_mut(name).ok_or_else(|| super::wrong::not_found("stream", name))?;
+        let stream = streams.get_mut(name).ok_or_else(|| super::errors::not_found("stream", name))?;
         let log = &stream.files.log;
         match start {
             // What is not synced yet is not in the stream yet.

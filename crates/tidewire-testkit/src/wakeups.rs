@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use tidewire_backend::State;
 
-use crate::{Place, join, lease, plan, start, store_all};
+use crate::{EmptyStore, join, lease, plan, start, store_all};
 
 /// Longer than any test may take.
 const LONG_US: u64 = 3_600_000_000;
 
-pub fn what_others_do_ends_a_wait(place: &Place) {
+pub fn what_others_do_ends_a_wait(place: &EmptyStore) {
     let (mut store, mut other) = (place.connect(), place.connect());
     assert!(store.wait(LONG_US).unwrap(), "the first returns at once");
     while store.wait(0).unwrap() {}
@@ -25,7 +25,7 @@ pub fn what_others_do_ends_a_wait(place: &Place) {
     assert!(began.elapsed() >= Duration::from_millis(30), "{:?}", began.elapsed());
 }
 
-pub fn who_waits_is_woken_by_each_change(place: &Place) {
+pub fn who_waits_is_woken_by_each_change(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 1_000_000));
     let gate = Barrier::new(2);
@@ -59,7 +59,7 @@ pub fn who_waits_is_woken_by_each_change(place: &Place) {
     });
 }
 
-pub fn notes_are_events(place: &Place) {
+pub fn notes_are_events(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 1));
     store.note(id, "worker 3 runs other code\0, é").unwrap();

@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use super::pieces::Pieces;
+use super::head_reader::HeadReader;
 use super::{Fields, Frame, Kind, WireError, read_u16};
 
 /// The text that a HELLO begins with.
@@ -26,7 +26,7 @@ impl<'a> Hello<'a> {
     /// # Errors
     /// [`WireError::NotTidewire`] if it is something else, or another [`WireError`] if it is a HELLO that breaks the rules.
     pub fn parse(frame: &Frame<'a>) -> Result<Self, WireError> {
-        let mut pieces = Pieces::new("HELLO", frame.head);
+        let mut pieces = HeadReader::new("HELLO", frame.head);
         if frame.kind != Kind::Hello || pieces.array::<8>("its first 8 bytes").as_ref() != Ok(MAGIC) {
             return Err(WireError::NotTidewire);
         }

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
-from tidewire.pools import watching
+from tidewire.pools import statistics_wait
 from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
-from tidewire.pools.mapping import checked_ahead, map_sync
+from tidewire.pools.map import checked_ahead, map_sync
 from tidewire.pools.thread_workers import current
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Sync(Generic[_P, _R_co]):
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them, as ``pool.until`` does."""
         _may_block(self._pool._core)
-        return watching.wait_blocking(self._pool, condition, timeout)
+        return statistics_wait.wait_blocking(self._pool, condition, timeout)
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""

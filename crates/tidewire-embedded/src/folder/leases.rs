@@ -5,8 +5,8 @@ use tidewire_core::stream::lease::{Granted, Outcome};
 use tidewire_proto::generated::limits;
 
 use super::Folder;
+use super::errors::invalid;
 use super::names::{check_count, check_subject_name};
-use super::wrong::invalid;
 use crate::state::Op;
 
 /// What became of a call that waited for a lease, by its ticket. A grant holds once `commit` has returned.

@@ -10,8 +10,8 @@ import { shown } from "./options.js";
 import type { Presence } from "./presence.js";
 import { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
-import { Host } from "./service_instance.js";
-import { checkLimits, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./serving.js";
+import { checkLimits, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
+import { HandlerLimits } from "./service_instance.js";
 import { randomName } from "./shell.js";
 import { NAME } from "./subjects.js";
 import { type Listener, Subscribed, type SubscribeOptions, Subscriptions } from "./subscriptions.js";
@@ -40,7 +40,7 @@ export class Incoming {
 	}
 
 	/** All that runs handlers. */
-	get hosts(): readonly Host[] {
+	get hosts(): readonly HandlerLimits[] {
 		return [...this.dispatch.hosts, ...[...this.servings].map((serving) => serving.host)];
 	}
 
@@ -72,8 +72,14 @@ export class Incoming {
 		}
 		const info = said(name, instance, methods, options);
 		const open = openOf(methods, options);
-		const serving: Serving = new Serving(name, instance, methods, open, info, new Host(this.runtime, options), () =>
-			this.stopServing(serving),
+		const serving: Serving = new Serving(
+			name,
+			instance,
+			methods,
+			open,
+			info,
+			new HandlerLimits(this.runtime, options),
+			() => this.stopServing(serving),
 		);
 		if ([...this.servings].some((one) => one.name === name && one.instance === instance)) {
 			throw new InvalidArgument(

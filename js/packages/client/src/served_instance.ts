@@ -4,7 +4,7 @@ import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
 import type { Bound, MethodOptions } from "./methods.js";
 import { shown } from "./options.js";
-import type { Host, HostLimits, ServiceStatistics } from "./service_instance.js";
+import type { HandlerLimits, HostLimits, ServiceStatistics } from "./service_instance.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 
@@ -50,7 +50,7 @@ export class Serving implements ServiceHandle {
 		/** Those that may be called over HTTP. */
 		readonly open: ReadonlyMap<string, Bound>,
 		readonly info: string,
-		readonly host: Host,
+		readonly host: HandlerLimits,
 		private readonly ends: () => void,
 	) {}
 

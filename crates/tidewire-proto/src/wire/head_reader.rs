@@ -1,12 +1,12 @@
 use super::WireError;
 
 /// Takes a head apart, from front to back.
-pub(super) struct Pieces<'a> {
+pub(super) struct HeadReader<'a> {
     kind: &'static str,
     rest: &'a [u8],
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> HeadReader<'a> {
     pub(super) fn new(kind: &'static str, head: &'a [u8]) -> Self {
         Self { kind, rest: head }
     }

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidewire.pools.mapping import Map
+    from tidewire.pools.map import Map
 
 
 class Feeder:

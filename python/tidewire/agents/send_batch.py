@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidewire.agents.message import Message
 
 
-class Sends:
+class SendBatch:
     """Several sends; awaiting waits for all of them. One that fails does not affect the others; its error is raised at the end."""
 
     def __init__(self) -> None:

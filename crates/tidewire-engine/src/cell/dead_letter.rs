@@ -1,7 +1,7 @@
 //! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
 use super::ActorCell;
-use crate::dead::{DeadLetter, Kept};
+use crate::dead_letters::{DeadLetter, StoredMessage};
 use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault};
 use crate::reply::AskEnd;
@@ -113,7 +113,7 @@ impl<M: Send + 'static> ActorCell<M> {
     }
 }
 
-fn kept<M: Send + 'static>(message: M) -> Kept {
+fn kept<M: Send + 'static>(message: M) -> StoredMessage {
     Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>)))
 }
 

@@ -1,4 +1,4 @@
-//! `Tenure` of a lease for Python: the machine of its holder, told the time as seconds of `time.monotonic()`.
+//! `LeaseTenure` of a lease for Python: the machine of its holder, told the time as seconds of `time.monotonic()`.
 
 use pyo3::prelude::*;
 
@@ -6,12 +6,12 @@ use tidewire_core::stream::lease_holder::LeaseHolder as Machine;
 
 /// The lease of one holder.
 #[pyclass(module = "tidewire._tidewire")]
-pub struct Tenure {
+pub struct LeaseTenure {
     machine: Machine,
 }
 
 #[pymethods]
-impl Tenure {
+impl LeaseTenure {
     #[new]
     fn new(ttl_us: u64) -> Self {
         Self { machine: Machine::new(ttl_us) }

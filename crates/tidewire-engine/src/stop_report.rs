@@ -105,7 +105,7 @@ impl Stop {
 }
 
 /// The place where the end of an actor is reported.
-pub(crate) struct Ending<M> {
+pub(crate) struct EndReporter<M> {
     state: Mutex<State<M>>,
 }
 
@@ -115,7 +115,7 @@ struct State<M> {
     wakers: Vec<Waker>,
 }
 
-impl<M> Ending<M> {
+impl<M> EndReporter<M> {
     pub fn new(report: Option<Report>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State { report, returned: Vec::new(), wakers: Vec::new() }) })
     }
@@ -150,7 +150,7 @@ impl<M> Ending<M> {
 /// A stop under way. Await it or [`wait`](Stopping::wait) for it; dropping it leaves the stop, and its timeout, in force.
 pub struct Stopping<M> {
     cell: Arc<ActorCell<M>>,
-    ending: Arc<Ending<M>>,
+    ending: Arc<EndReporter<M>>,
     timer: Option<TimerKey>,
 }
 

@@ -11,8 +11,8 @@ use tidewire_core::stream::record::put_headers;
 use tidewire_core::stream::schedule::Schedule;
 use tidewire_proto::generated::limits;
 
+use super::errors::invalid;
 use super::names::{check_count, check_name};
-use super::wrong::invalid;
 use super::{Folder, Stream};
 use crate::state::Op;
 

@@ -10,24 +10,24 @@ use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement
 
 /// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what comes later its home gives back.
 #[must_use = "what it brings goes back when it is dropped"]
-pub struct Asked<T> {
+pub struct PendingAnswer<T> {
     answer: Answer<T>,
     back: Option<Box<dyn FnOnce(T) + Send>>,
 }
 
 /// Fetches from a consumer.
-pub fn fetch(home: &Arc<dyn Home>, stream: &str, consumer: &str, fetch: Fetch) -> Asked<Vec<Delivery>> {
+pub fn fetch(home: &Arc<dyn Home>, stream: &str, consumer: &str, fetch: Fetch) -> PendingAnswer<Vec<Delivery>> {
     let answer = home.fetch(stream, consumer, fetch);
     let (home, stream, consumer) = (Arc::clone(home), stream.to_owned(), consumer.to_owned());
     let back = move |deliveries: Vec<Delivery>| release(&*home, &stream, &consumer, deliveries, || {});
-    Asked { answer, back: Some(Box::new(back)) }
+    PendingAnswer { answer, back: Some(Box::new(back)) }
 }
 
 /// Asks for a lease.
-pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Asked<Grant> {
+pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> PendingAnswer<Grant> {
     let answer = home.acquire(name, holder, ttl_us, wait_us);
     let (home, name) = (Arc::clone(home), name.to_owned());
-    Asked { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
+    PendingAnswer { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
 }
 
 /// Gives deliveries back that nobody has begun with, and says when they are. What does not get there comes again after its ack wait.
@@ -45,14 +45,14 @@ pub fn release(
     }
 }
 
-impl<T> From<Answer<T>> for Asked<T> {
+impl<T> From<Answer<T>> for PendingAnswer<T> {
     /// One of which nothing need go back.
     fn from(answer: Answer<T>) -> Self {
         Self { answer, back: None }
     }
 }
 
-impl<T> Future for Asked<T> {
+impl<T> Future for PendingAnswer<T> {
     type Output = HomeResult<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -65,9 +65,9 @@ impl<T> Future for Asked<T> {
 }
 
 // A result is moved out whole, never pinned.
-impl<T> Unpin for Asked<T> {}
+impl<T> Unpin for PendingAnswer<T> {}
 
-impl<T> Drop for Asked<T> {
+impl<T> Drop for PendingAnswer<T> {
     fn drop(&mut self) {
         let Some(back) = self.back.take() else { return };
         if let Some(Ok(come)) = self.answer.give_up() {
@@ -76,7 +76,7 @@ impl<T> Drop for Asked<T> {
     }
 }
 
-impl<T> fmt::Debug for Asked<T> {
+impl<T> fmt::Debug for PendingAnswer<T> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Asked")
     }

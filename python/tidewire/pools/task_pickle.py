@@ -7,7 +7,7 @@ from typing import Any
 from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument, PayloadTooLarge
 from tidewire.pools.options import Options
-from tidewire.pools.pickling import Dumps, dumps_of
+from tidewire.pools.pickler import Dumps, dumps_of
 from tidewire.pools.task import Task
 from tidewire.pools.wire import pack_arguments, unpicklable
 

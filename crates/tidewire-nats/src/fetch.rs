@@ -10,7 +10,7 @@ use crate::clock;
 use crate::consumers;
 use crate::message::{self, AckSubject};
 use crate::names;
-use crate::pulling::{End, Pull, Puller, Wait};
+use crate::pull::{End, Pull, Puller, Wait};
 use crate::settle::{OutstandingDelivery, how};
 use crate::shared::Shared;
 

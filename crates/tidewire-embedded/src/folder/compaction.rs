@@ -10,8 +10,8 @@ use tidewire_core::stream::log::SegmentInfo;
 use tidewire_core::stream::record::{Event, GROUP_BYTES, Group, Kind, SEGMENT_BYTES, Segment, put};
 
 use super::Folder;
+use super::errors::{disk_error, sync_error};
 use super::files::{SegmentCursor, StreamFiles, log_name};
-use super::wrong::{disk_error, sync_error};
 use crate::disk::{Disk, File};
 
 /// Events that are looked at in one step, and bytes that one writes, so that calls get their turn.

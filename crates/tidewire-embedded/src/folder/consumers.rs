@@ -5,12 +5,12 @@ use tidewire_backend::home::{
     Order, Settle, Settlement, Start,
 };
 use tidewire_core::stream::consumer::Settlement as How;
-use tidewire_core::stream::consumer::{Consumer, Options, Taken};
+use tidewire_core::stream::consumer::{Consumer, Delivered, Options};
 use tidewire_proto::generated::limits;
 
 use super::files::SegmentCursor;
 use super::names::{check_consumer, check_count, clipped};
-use super::reading::{Subjects, is_shown, selects, taken};
+use super::read::{Subjects, is_shown, selects, taken};
 use super::streams::{same, spelled_us};
 use super::{Cursor, Folder};
 use crate::state::Op;
@@ -62,8 +62,8 @@ impl Folder {
     /// `NotFound`, `Disk`, `Corrupt`.
     pub fn consumer_info(&mut self, stream: &str, consumer: &str) -> HomeResult<ConsumerInfo> {
         let Self { disk, streams, .. } = self;
-        let known = streams.get_mut(stream).ok_or_else(|| super::wrong::not_found("stream", stream))?;
-        let cursor = known.cursors.get(consumer).ok_or_else(|| super::wrong::not_found("consumer", consumer))?;
+        let known = streams.get_mut(stream).ok_or_else(|| super::errors::not_found("stream", stream))?;
+        let cursor = known.cursors.get(consumer).ok_or_else(|| super::errors::not_found("consumer", consumer))?;
         let (machine, settings) = (&cursor.machine, cursor.settings.clone());
         let last = known.files.log.durable();
         let mut info = ConsumerInfo {
@@ -117,10 +117,10 @@ impl Folder {
     /// `NotFound`, `Disk`, `Corrupt`.
     pub fn fetch(&mut self, stream: &str, consumer: &str, fetch: Fetch, now_us: u64) -> HomeResult<Fetched> {
         let Self { disk, streams, journal, .. } = self;
-        let known = streams.get_mut(stream).ok_or_else(|| super::wrong::not_found("stream", stream))?;
+        let known = streams.get_mut(stream).ok_or_else(|| super::errors::not_found("stream", stream))?;
         let number = known.number;
         let Some(mut cursor) = known.cursors.remove(consumer) else {
-            return Err(super::wrong::not_found("consumer", consumer));
+            return Err(super::errors::not_found("consumer", consumer));
         };
         cursor.used_us = now_us;
         cursor.machine.tick(now_us);
@@ -350,7 +350,7 @@ impl Fetching {
     }
 
     fn deliver(&mut self, machine: &mut Consumer, event: Event) {
-        let Taken { delivery, ticket } = machine.take(event.sequence, self.now_us);
+        let Delivered { delivery, ticket } = machine.take(event.sequence, self.now_us);
         self.bytes += event.payload.len();
         self.deliveries.push(Delivery { event, delivery, ticket });
     }

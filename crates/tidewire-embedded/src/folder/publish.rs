@@ -5,9 +5,9 @@ use tidewire_core::stream::log::{Full, New};
 use tidewire_core::stream::record::put_headers;
 use tidewire_proto::generated::limits;
 
+use super::errors::invalid;
 use super::files::SegmentCursor;
 use super::streams::full;
-use super::wrong::invalid;
 use super::{Folder, Stream};
 
 impl Folder {
@@ -25,7 +25,7 @@ impl Folder {
     ) -> HomeResult<Vec<HomeResult<Ack>>> {
         let id = self.draw();
         let Self { disk, streams, touched, delayed, .. } = self;
-        let stream = streams.get_mut(name).ok_or_else(|| super::wrong::not_found("stream", name))?;
+        let stream = streams.get_mut(name).ok_or_else(|| super::errors::not_found("stream", name))?;
         if whole && let Some(refused) = messages.iter().find_map(|message| stream.refuses(message).err()) {
             return Ok(messages.iter().map(|_| Err(refused.clone())).collect());
         }
@@ -77,7 +77,7 @@ impl Folder {
                     false
                 })?;
                 let Some(Some((_, payload, copied))) = found else {
-                    return Err(super::wrong::corrupt(name, &format!("delayed message {origin} is not there")));
+                    return Err(super::errors::corrupt(name, &format!("delayed message {origin} is not there")));
                 };
                 let new = New { payload: &payload, origin: Some(origin), ..copied.message() };
                 stream.files.log.append(&new, now_us).map_err(|_full| invalid("what is due is never refused"))?;

@@ -63,7 +63,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundNode:
     """A node that can be looked at. One that is stopped or very busy has no name, only its key.
 
     Attributes:
@@ -79,17 +79,17 @@ class Found:
     pid: int | None = None
 
     @contextmanager
-    def watched(self) -> Iterator[Watched]:
-        """Join where it can be looked at, for several looks. For the errors see ``Watched.look``."""
+    def watched(self) -> Iterator[WatchedNode]:
+        """Join where it can be looked at, for several looks. For the errors see ``WatchedNode.look``."""
         with ExitStack() as opened:
             try:
                 node = opened.enter_context(self.endpoint.joined())
             except LinkLost as error:
                 raise _silent(self.key) if _is_there(self.endpoint) else _gone(self.key) from error
-            yield Watched(node, self.key)
+            yield WatchedNode(node, self.key)
 
 
-class Watched:
+class WatchedNode:
     """A node that is looked at."""
 
     def __init__(self, node: tw.Node, key: str) -> None:
@@ -122,7 +122,7 @@ class Watched:
         return answer
 
 
-def choose(endpoint: Endpoint | None, wanted: str | None) -> Found:
+def choose(endpoint: Endpoint | None, wanted: str | None) -> FoundNode:
     """Return the node with a name, process id or key, of a hub or of this user; without one, the only node there is.
 
     Raises:
@@ -138,7 +138,7 @@ def choose(endpoint: Endpoint | None, wanted: str | None) -> Found:
     raise NoSuchTarget(_none(wanted, found) if not fits else _several(wanted, fits))
 
 
-def find() -> Iterator[Found]:
+def find() -> Iterator[FoundNode]:
     """Find the nodes of this user, and remove the sockets of processes that have died.
 
     Raises:
@@ -157,10 +157,10 @@ def find() -> Iterator[Found]:
             raise
         except TidewireError:
             if _is_there(endpoint):
-                yield Found(endpoint, path.stem)
+                yield FoundNode(endpoint, path.stem)
 
 
-def find_at(endpoint: Endpoint) -> Iterator[Found]:
+def find_at(endpoint: Endpoint) -> Iterator[FoundNode]:
     """Find the nodes of a hub.
 
     Raises:
@@ -169,9 +169,9 @@ def find_at(endpoint: Endpoint) -> Iterator[Found]:
     with endpoint.joined() as node:
         keys = [key for info in known(node) if info.name == SERVICE for key in info.instances]
         for key in keys:
-            one = Found(endpoint, key)
+            one = FoundNode(endpoint, key)
             try:
-                about = Watched(node, key).about()
+                about = WatchedNode(node, key).about()
                 yield replace(one, name=str(about.get("node")), pid=_whole(about.get("pid")))
             except AskTimeout:
                 yield one
@@ -215,19 +215,19 @@ def _gone(key: str) -> NodeStopped:
     return NodeStopped(f"{key} is gone: the node has stopped, or its process has ended")
 
 
-def _none(wanted: str | None, found: list[Found]) -> str:
+def _none(wanted: str | None, found: list[FoundNode]) -> str:
     if wanted is not None and found:
         return f"node: {wanted!r} is not among the nodes that can be looked at:\n{_listed(found)}"
     which = f"node: {wanted!r} can't be looked at" if wanted is not None else "no node can be looked at"
     return f"{which}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
 
 
-def _several(wanted: str | None, fits: list[Found]) -> str:
+def _several(wanted: str | None, fits: list[FoundNode]) -> str:
     which = f"node: {len(fits)} nodes are called {wanted!r}" if wanted is not None else f"{len(fits)} nodes run"
     return f"{which}: choose one with --node and the text in front:\n{_listed(fits)}"
 
 
-def _listed(found: list[Found]) -> str:
+def _listed(found: list[FoundNode]) -> str:
     return "\n".join(
         f"  {one.key}   {f'{one.name!r}, process {one.pid}' if one.name is not None else 'does not answer'}"
         for one in found

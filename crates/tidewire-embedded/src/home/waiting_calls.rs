@@ -8,13 +8,13 @@ use tidewire_backend::home::{
 };
 
 use super::home_thread::{CallContext, Shared};
-use super::parked::{Parked, ParkedCall};
+use super::wait_queue::{Parked, ParkedCall};
 use crate::folder::Leased;
 
 type Consumer = (String, String);
 
 /// Who waits for what.
-pub struct Waiting {
+pub struct WaitingCalls {
     fetches: Parked<Consumer, Fetch, Vec<Delivery>>,
     reads: Parked<String, Read, Page>,
     watches: Parked<String, Watch, Changes>,
@@ -23,7 +23,7 @@ pub struct Waiting {
     shared: Arc<Shared>,
 }
 
-impl Waiting {
+impl WaitingCalls {
     pub fn new(shared: Arc<Shared>) -> Self {
         let (fetches, reads, watches) = (Parked::new(), Parked::new(), Parked::new());
         Self { fetches, reads, watches, leases: BTreeMap::new(), next_ticket: 1, shared }

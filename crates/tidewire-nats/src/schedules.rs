@@ -6,7 +6,7 @@ use tidewire_backend::home::{
     Capabilities, Capability, Change, HomeErrorKind, HomeResult, NewMessage, SCHEDULE_HEADER, ScheduleInfo,
     ScheduleSettings,
 };
-use tidewire_core::stream::timing::Timing;
+use tidewire_core::stream::recurrence::Timing;
 use tidewire_proto::generated::limits::SCHEDULES;
 use tidewire_proto::subject::Subject;
 

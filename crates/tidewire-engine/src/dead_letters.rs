@@ -14,7 +14,7 @@ use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
 
 /// The place of a kept message: empty once it has been requeued.
-pub type Kept = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
+pub type StoredMessage = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// A message that was given up.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ pub struct DeadLetter {
     pub at: SystemTime,
     /// The message, where its type allows keeping one. Of an actor that was abandoned its thread has those that it had in hand: they are
     /// here once that comes back, but for the one that its handler was at work on.
-    pub message: Option<Kept>,
+    pub message: Option<StoredMessage>,
     /// Weak: the letters of an engine must not keep it.
     pub(crate) cell: Option<Weak<dyn AnyCell>>,
 }
@@ -201,7 +201,7 @@ impl DeadLetters {
     pub(crate) fn complete(
         &self,
         number: u64,
-        message: Option<Kept>,
+        message: Option<StoredMessage>,
         error: Option<Arc<str>>,
         detail: Option<Arc<str>>,
     ) {

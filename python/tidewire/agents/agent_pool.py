@@ -16,7 +16,7 @@ from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
 from tidewire.agents.agent_state import AgentState
 from tidewire.agents.in_worker import Maker, fields, probe, title_of
-from tidewire.agents.registering import describe, enter, stopped_hook
+from tidewire.agents.registration import describe, enter, stopped_hook
 from tidewire.agents.retry import Retry
 from tidewire.errors import (
     InvalidArgument,
@@ -26,7 +26,7 @@ from tidewire.errors import (
     TaskQuarantined,
 )
 from tidewire.pools.answers import Blocked
-from tidewire.pools.blocking import STOP_TIMEOUT_S
+from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 from tidewire.pools.options import whole
 from tidewire.pools.pool import Pool
 from tidewire.pools.task import FROM_AGENT

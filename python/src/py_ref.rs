@@ -19,7 +19,7 @@ static SOME_LEFT: AtomicBool = AtomicBool::new(false);
 pub struct DroppedAttached<T: Send + 'static>(Option<T>);
 
 /// A reference to a Python object.
-pub type Held<T> = DroppedAttached<Py<T>>;
+pub type PyRef<T> = DroppedAttached<Py<T>>;
 
 impl<T: Send> DroppedAttached<T> {
     pub fn new(value: T) -> Self {
@@ -27,7 +27,7 @@ impl<T: Send> DroppedAttached<T> {
     }
 }
 
-impl<T> Held<T> {
+impl<T> PyRef<T> {
     /// No reference: there is nothing to be looked at.
     pub fn nothing() -> Self {
         Self(None)
@@ -46,21 +46,21 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> From<Py<T>> for Held<T> {
+impl<T> From<Py<T>> for PyRef<T> {
     #[inline]
     fn from(object: Py<T>) -> Self {
         Self(Some(object))
     }
 }
 
-impl<T> From<Bound<'_, T>> for Held<T> {
+impl<T> From<Bound<'_, T>> for PyRef<T> {
     #[inline]
     fn from(object: Bound<'_, T>) -> Self {
         Self(Some(object.unbind()))
     }
 }
 
-impl<'py, T> IntoPyObject<'py> for Held<T> {
+impl<'py, T> IntoPyObject<'py> for PyRef<T> {
     type Target = T;
     type Output = Bound<'py, T>;
     type Error = std::convert::Infallible;

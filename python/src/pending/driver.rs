@@ -32,7 +32,7 @@ pub(super) enum State {
 }
 
 /// As much of a state as whoever looks at it wants.
-pub(super) enum Seen {
+pub(super) enum StateView {
     UnderWay,
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
     Cancelled(Option<Py<PyAny>>),
@@ -130,19 +130,19 @@ impl Pending {
 
     pub fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.seen(py) {
-            Seen::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
-            Seen::Cancelled(why) => Err(cancelled(py, why.as_ref())),
-            Seen::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
+            StateView::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
+            StateView::Cancelled(why) => Err(cancelled(py, why.as_ref())),
+            StateView::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
         }
     }
 
     /// What it has come to. Errors are made of it without the lock, as that runs Python.
-    pub(super) fn seen(&self, py: Python<'_>) -> Seen {
+    pub(super) fn seen(&self, py: Python<'_>) -> StateView {
         match &*self.state.lock() {
-            State::Done(Ok(value)) => Seen::Done(Ok(value.clone_ref(py))),
-            State::Done(Err(error)) => Seen::Done(Err(error.clone_ref(py))),
-            State::Cancelled(why) => Seen::Cancelled(why.as_ref().map(|why| why.clone_ref(py))),
-            State::Running { .. } | State::Busy => Seen::UnderWay,
+            State::Done(Ok(value)) => StateView::Done(Ok(value.clone_ref(py))),
+            State::Done(Err(error)) => StateView::Done(Err(error.clone_ref(py))),
+            State::Cancelled(why) => StateView::Cancelled(why.as_ref().map(|why| why.clone_ref(py))),
+            State::Running { .. } | State::Busy => StateView::UnderWay,
         }
     }
 

@@ -172,7 +172,7 @@ async def _next_result(flow: Map, loop: Any) -> None:
 
 
 async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncIterator[Any]:
-    from tidewire.pools.feeding import Feeder
+    from tidewire.pools.async_items import Feeder
 
     feeder = Feeder(flow, items)
     try:
