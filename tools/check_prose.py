@@ -34,7 +34,7 @@ DECLARATIONS = {
 RUST_COMMENT = re.compile(r"^\s*(//[/!]?)(?: (.*))?$")
 SENTENCE = re.compile(r"(?:^|(?<=[.!?:]) )([A-Z][\w']*)\b([^.!?]*[.!?]?)")
 CODE_SPAN = re.compile(r"`+[^`]*`+")
-ABBREVIATION = re.compile(r"\b[A-Z][A-Z0-9]{1,5}\b")
+ABBREVIATION = re.compile(r"\b(?!P\d)[A-Z][A-Z0-9]{1,5}\b")
 
 
 @dataclass(frozen=True)

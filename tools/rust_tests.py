@@ -73,7 +73,7 @@ def main() -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for program in pool.map(lambda program: run(program, arguments), programs):
             report(program)
-    libraries = ["cargo", "test", "--quiet", "--doc", *packages, *features, "--", *arguments]
+    libraries = ["cargo", "test", "--quiet", "--no-fail-fast", "--doc", *packages, *features, "--", *arguments]
     documents = run(Program("documentation tests", "", ROOT), [], libraries)
     report(documents)
     ran = [*programs, documents]

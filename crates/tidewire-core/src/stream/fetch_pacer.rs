@@ -10,9 +10,9 @@ const GROWTH: u32 = 4;
 /// The size of the next batch.
 ///
 /// ```
-/// use tidewire_core::stream::pace::Pace;
+/// use tidewire_core::stream::fetch_pacer::FetchPacer;
 ///
-/// let mut pace = Pace::new(10);
+/// let mut pace = FetchPacer::new(10);
 /// assert_eq!((pace.next(0), pace.next(10)), (4, 10), "each was handled at once");
 /// pace.fetched(10, 20);
 /// assert_eq!(pace.next(1_000_000), 2, "that took a second");
