@@ -1,4 +1,4 @@
-# Each target does one thing; `make test` and `make lint` are what CI calls.
+# Each target does one thing. CI calls `make lint test test-short`.
 # A second run does only what has changed: finished steps leave a mark in .make/.
 
 SHELL := /bin/bash
@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 5
 
 # A mark whose result was removed by hand no longer counts.
 $(if $(wildcard $(BIN)/python),,$(shell rm -rf .make))
-$(if $(wildcard python/tidewire/_tidewire*.so),,$(shell rm -f .make/extension))
+$(if $(wildcard python/tidewire/_tidewire*.so),,$(shell rm -f .make/extension .make/release))
 
 say = @printf '\033[1m== %(%T)T %s\033[0m\n' -1 "$(1)"
 
@@ -44,8 +44,19 @@ live: .make/extension .make/flights .make/js ## Build, and serve a page that sho
 	@$(BIN)/python examples/live/main.py
 
 .PHONY: test
-test: test-rust test-loom test-python test-js test-attack test-demo test-fuzz ## Build, and pass all tests
+test: test-python test-rust test-js ## Build, and pass the tests of all languages (10 minutes)
 	$(call say,all tests passed)
+
+.PHONY: test-short
+test-short: test-loom test-fuzz test-attack test-demo test-wheel ## A short form of each part of test-all that `make test` lacks
+	@$(MAKE) --no-print-directory power POWER_CUTS=300
+	$(call say,short forms of the long suites passed)
+
+.PHONY: test-all
+test-all: test test-loom fuzz attack demo wheel-check histories random ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+	@$(MAKE) --no-print-directory power
+	@$(MAKE) --no-print-directory crashtest
+	$(call say,all suites passed)
 
 .PHONY: lint
 lint: .make/venv .make/extension .make/js ## Check format, lints, types, generated files and the import table
@@ -74,23 +85,23 @@ lint: .make/venv .make/extension .make/js ## Check format, lints, types, generat
 	@$(BIN)/python tools/check_imports.py
 
 .PHONY: bench
-bench: .make/extension ## Measure beside peers, short (under 5 minutes once built and installed)
+bench: .make/release ## Measure beside peers, short (under 5 minutes once built and installed)
 	$(call say,measuring beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --out out
 	@$(BIN)/python -m tidewire bench agents --out out
 
 .PHONY: bench-rpc
-bench-rpc: .make/extension ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
+bench-rpc: .make/release ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
 	$(call say,measuring calls between processes beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench rpc --out out
 
 .PHONY: bench-campaigns
-bench-campaigns: .make/extension ## Measure campaigns beside peers (half an hour, and the installation of peers and servers)
+bench-campaigns: .make/release ## Measure campaigns beside peers (half an hour, and the installation of peers and servers)
 	$(call say,measuring campaigns beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench campaigns --out out
 
 .PHONY: bench-full
-bench-full: .make/extension ## Measure beside peers, at the sizes of the workloads page
+bench-full: .make/release ## Measure beside peers, at the sizes of the workloads page
 	$(call say,measuring beside peers at full size; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --full --out out
 	@$(BIN)/python -m tidewire bench agents --full --out out
@@ -98,9 +109,9 @@ bench-full: .make/extension ## Measure beside peers, at the sizes of the workloa
 	@$(BIN)/python -m tidewire bench campaigns --full --out out
 
 .PHONY: test-rust
-test-rust: .make/venv .make/extension ## Rust unit, integration and documentation tests
+test-rust: .make/venv .make/extension ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
 	$(call say,Rust tests)
-	@cargo test --no-fail-fast --workspace --exclude tidewire-python --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing
+	@$(BIN)/python tools/rust_tests.py $(if $(CRATE),--package $(CRATE)) $(K)
 
 .PHONY: test-loom
 test-loom: ## Models of the concurrent parts, in all interleavings
@@ -110,6 +121,7 @@ test-loom: ## Models of the concurrent parts, in all interleavings
 			cargo test -p tidewire-engine --release --test 'loom_*'; \
 	fi
 
+WORKERS ?= 4
 RANDOM_PROGRAMS ?= 1-300
 
 .PHONY: random
@@ -118,9 +130,14 @@ random: .make/extension ## Random programs of one node beside an oracle: RANDOM_
 	@$(BIN)/python python/tests/random_programs.py $(RANDOM_PROGRAMS) --dev
 
 .PHONY: test-python
-test-python: .make/extension .make/flights ## Python tests
+test-python: .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/test_x.py for a part of them
 	$(call say,Python tests)
-	@cd python && ../$(BIN)/python -m pytest --durations=20 --durations-min=5
+	@cd python && ../$(BIN)/python -m pytest -n $(WORKERS) $(if $(K),-k '$(K)') $(FILES)
+
+.PHONY: flaky
+flaky: .make/extension ## Repeat a selection of Python tests N times (20) beside a busy processor: K=expression, FILES=...
+	$(call say,$(or $(N),20) runs beside a busy processor)
+	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: test-js
 test-js: .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
@@ -151,6 +168,9 @@ attack-memory: .make/extension ## The memory of a hub that clients fill, beside 
 	$(call say,filling the memory of a hub)
 	@cd python/tests && ../../$(BIN)/python -m attacks --memory
 
+.PHONY: release
+release: .make/release ## Build the extension for measurements (profile release)
+
 .PHONY: test-attack
 test-attack: .make/extension ## The same, less than half a second for each attack
 	$(call say,attacking a hub, half a second each)
@@ -177,6 +197,11 @@ fuzz: .make/js ## Fuzz for a minute each, and the TypeScript client with FUZZ_IN
 .PHONY: soak-js
 soak-js: .make/extension .make/js ## A million messages of the TypeScript client (MESSAGES), and what its heap has grown by
 	@cd js && npm run --silent build && npm run --silent soak
+
+.PHONY: test-wheel
+test-wheel: .make/extension ## Build a wheel of this interpreter from the build of the tests, and try it in an empty environment
+	$(call say,a wheel in an empty environment)
+	@$(BIN)/python tools/wheel_check.py --short
 
 .PHONY: wheel-check
 wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)
@@ -245,8 +270,14 @@ clean: ## Remove what was built
 
 .make/extension: .make/venv $(RUST_SOURCES) python/pyproject.toml
 	$(call say,building the extension with maturin)
+	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --profile fast --quiet
+	@rm -f .make/release && touch $@
+
+# What benchmarks measure: they refuse the build for tests. The next `make test` builds that again.
+.make/release: .make/venv $(RUST_SOURCES) python/pyproject.toml
+	$(call say,building the extension for measurements, with link-time optimization: some minutes)
 	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
-	@touch $@
+	@rm -f .make/extension && touch $@
 
 # Both are built here, which takes some minutes. The version that reads what rustdoc says goes with that of the compiler.
 .make/cargo-deny: | .make

@@ -109,5 +109,6 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(actor::send_blocking, module)?)?;
     module.add_function(wrap_pyfunction!(values::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(values::decode_value, module)?)?;
+    module.add("BUILD", if cfg!(debug_assertions) { "fast" } else { "release" })?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

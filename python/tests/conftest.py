@@ -20,6 +20,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
+from file_durations import (  # noqa: F401  (hooks of pytest)
+    pytest_configure,
+    pytest_runtest_logreport,
+    pytest_runtest_makereport,
+    pytest_sessionfinish,
+)
 from link_certificates import certificates as make_certificates
 from link_processes import Programs, programs
 

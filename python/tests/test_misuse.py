@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
@@ -213,7 +214,7 @@ ARGUMENTS: list[tuple[Callable[[Any, Any, Any], Any], str, list[object]]] = [
     (lambda node, ref, x: tw.Supervision(on_failure=x), "supervision.on_failure", ["explode", ["stop"], None]),
 ]
 NAMED = [
-    pytest.param(call, field, x, id=f"{n}-{field}-{x!a}"[:60])
+    pytest.param(call, field, x, id=re.sub(" at 0x[0-9a-f]+", "", f"{n}-{field}-{x!a}")[:60])
     for n, (call, field, values) in enumerate(ARGUMENTS)
     for x in values
 ]

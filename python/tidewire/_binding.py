@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidewire._tidewire import (
+    BUILD,
     ActorRef,
     Admission,
     AgentInbox,
@@ -63,6 +64,7 @@ from tidewire._tidewire import (
 )
 
 __all__ = [
+    "BUILD",
     "ActorRef",
     "Admission",
     "AgentInbox",

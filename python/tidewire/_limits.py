@@ -19,40 +19,40 @@ class Limit(NamedTuple):
 
 
 MAILBOX_CAPACITY: Final = Limit("mailbox_capacity", "messages", 10_000, 1, 1_000_000)
-"""Messages that wait in one mailbox, over all lanes."""
+"""Waiting messages of one mailbox, over all lanes."""
 
 LANE_BURST: Final = Limit("lane_burst", "messages", 16, 1, 255)
-"""Messages of higher lanes that are handled in a row while a lower lane waits."""
+"""Messages of higher lanes handled in a row while a lower lane waits."""
 
 DISPATCHERS: Final = Limit("dispatchers", "dispatchers", 64, 1, 64)
-"""Dispatchers of one node, `default` included."""
+"""Dispatchers of one node, including `default`."""
 
 THREADS: Final = Limit("threads", "threads", 0, 0, 1024)
 """Threads of one dispatcher; 0 means one per core."""
 
 SPARE_THREADS: Final = Limit("spare_threads", "threads", 64, 0, 1024)
-"""Threads of one dispatcher that may take over for threads whose handler blocks."""
+"""Threads of one dispatcher that may replace threads whose handler blocks."""
 
 THROUGHPUT: Final = Limit("throughput", "messages", 128, 1, 1_000_000)
 """Messages that one actor handles in one turn while other actors wait."""
 
 STALL_US: Final = Limit("stall_us", "us", 1000, 100, 1_000_000)
-"""How long a handler may keep others of its dispatcher waiting before another thread takes over."""
+"""How long a handler may delay others of its dispatcher before another thread takes over."""
 
 SPIN_US: Final = Limit("spin_us", "us", 50, 0, 1000)
-"""How long a thread that found nothing to do looks again before it sleeps."""
+"""How long a thread without work polls before it sleeps."""
 
 DEAD_LETTERS: Final = Limit("dead_letters", "messages", 10_000, 0, 10_000_000)
-"""Dead letters that are kept."""
+"""Stored dead letters of one engine."""
 
 ACTORS: Final = Limit("actors", "actors", 16_000_000, 1, 16_000_000)
-"""Actors that are alive in one engine."""
+"""Live actors of one engine."""
 
 SUBSCRIPTIONS: Final = Limit("subscriptions", "subscriptions", 1_000_000, 1, 1_000_000)
 """Subscriptions of one engine."""
 
 SUBSCRIPTION_CAPACITY: Final = Limit("subscription_capacity", "messages", 1000, 1, 1_000_000)
-"""Messages that wait in one subscription that is read in a loop."""
+"""Waiting messages of one subscription that is read in a loop."""
 
 NAME_BYTES: Final = Limit("name_bytes", "bytes", 255, 1, 255)
 """Length of the name of an actor or a dispatcher, in UTF-8."""
@@ -64,10 +64,10 @@ SUBJECT_TOKENS: Final = Limit("subject_tokens", "tokens", 32, 1, 32)
 """Tokens of a subject or a pattern."""
 
 CONCURRENCY: Final = Limit("concurrency", "messages", 1, 1, 10_000)
-"""Messages that one actor with a coroutine as its handler handles at the same time."""
+"""Messages that one actor with a coroutine handler handles at the same time."""
 
 MAX_DELIVERIES: Final = Limit("max_deliveries", "deliveries", 1, 1, 1000)
-"""How often one message is handed to a handler that fails on it."""
+"""Deliveries of one message to a handler that fails on it."""
 
 MAX_RESTARTS: Final = Limit("max_restarts", "restarts", 10, 0, 1_000_000)
 """Restarts of one actor within the window."""
@@ -76,37 +76,37 @@ RESTART_WINDOW_MS: Final = Limit("restart_window_ms", "ms", 60_000, 1, 86_400_00
 """The window in which restarts are counted."""
 
 RESTART_BACKOFF_MS: Final = Limit("restart_backoff_ms", "ms", 100, 0, 86_400_000)
-"""Wait before the first restart; each further one in the window waits twice as long, less a random part."""
+"""Wait before the first restart; each further restart in the window waits twice as long, minus a random part."""
 
 RESTART_BACKOFF_MAX_MS: Final = Limit("restart_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
 """Longest wait before a restart."""
 
 ASK_TIMEOUT_MS: Final = Limit("ask_timeout_ms", "ms", 30_000, 1, 86_400_000)
-"""How long an ask waits for its reply when the call says nothing."""
+"""Default time that an ask waits for its reply."""
 
 STOP_TIMEOUT_MS: Final = Limit("stop_timeout_ms", "ms", 30_000, 0, 86_400_000)
-"""How long a stop or a shutdown waits for what was accepted when the call says nothing."""
+"""Default time that a stop or a shutdown waits for accepted work."""
 
 ABORT_TIMEOUT_MS: Final = Limit("abort_timeout_ms", "ms", 1000, 0, 86_400_000)
-"""How long a node, or a pool, whose block was left by an exception waits for handlers that can't be cancelled."""
+"""How long a node or pool whose block was left by an exception waits for handlers that cannot be cancelled."""
 
 AGENT_MAILBOX: Final = Limit("agent_mailbox", "messages", 10_000, 1, 1_000_000)
-"""Messages that wait for one agent, over all lanes."""
+"""Waiting messages of one agent, over all lanes."""
 
 AGENT_CONCURRENCY: Final = Limit("agent_concurrency", "messages", 1, 1, 10_000)
-"""Messages that an agent with coroutines handles at once when the call says nothing."""
+"""Default number of messages that an agent with coroutines handles at once."""
 
 QUEUE_WARNING: Final = Limit("queue_warning", "messages", 8000, 1, 10_000_000)
-"""Messages that wait for one agent, or tasks for one pool, at which a warning is logged."""
+"""Waiting messages of one agent, or tasks of one pool, at which a warning is logged."""
 
 RETRY_LIMIT: Final = Limit("retry_limit", "retries", 0, 0, 1000)
-"""Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise."""
+"""Default number of further attempts at a message whose handler failed."""
 
 RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
-"""Wait before the second attempt; each further one waits twice as long, less a random part of up to a half."""
+"""Wait before the second attempt; each further attempt waits twice as long, minus a random part of up to a half."""
 
 POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
-"""How long one call of a pool's function may take, where a limit is given; else it may take for ever."""
+"""Longest call of a pool's function, where a limit is given; otherwise there is none."""
 
 RETRY_BACKOFF_MAX_MS: Final = Limit("retry_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
 """Longest wait between two attempts."""
@@ -115,10 +115,10 @@ POOL_WORKERS: Final = Limit("pool_workers", "workers", 4, 1, 1024)
 """Workers of one pool: threads or processes."""
 
 POOL_CAPACITY: Final = Limit("pool_capacity", "tasks", 10_000, 1, 10_000_000)
-"""Tasks of one pool that were accepted and wait for a worker."""
+"""Accepted tasks of one pool that wait for a worker."""
 
 POOL_BATCH_SIZE: Final = Limit("pool_batch_size", "tasks", 100, 1, 100_000)
-"""Tasks that a function which takes batches gets in one call."""
+"""Tasks in one call of a function that takes batches."""
 
 POOL_BATCH_BUDGET_MS: Final = Limit("pool_batch_budget_ms", "ms", 5, 0, 60_000)
 """How long the oldest task waits for its batch to fill while other workers are busy."""
@@ -136,22 +136,22 @@ POOL_STUCK_THREADS: Final = Limit("pool_stuck_threads", "threads", 64, 64, 64)
 """Threads of one pool that were abandoned after task_timeout and still run."""
 
 POOL_MAP_AHEAD: Final = Limit("pool_map_ahead", "tasks", 4096, 1, 1_000_000)
-"""Tasks of one map that were submitted and whose results were not taken yet."""
+"""Submitted tasks of one map whose results were not consumed yet."""
 
 CAPABILITIES: Final = Limit("capabilities", "capabilities", 0, 0, 1000)
 """Capabilities of one agent."""
 
 POOL_HEARTBEAT_MS: Final = Limit("pool_heartbeat_ms", "ms", 30_000, 100, 86_400_000)
-"""How long a worker process that has a task may give no sign of life."""
+"""How long a worker process with a task may send no heartbeat."""
 
 POOL_MAX_DELIVERIES: Final = Limit("pool_max_deliveries", "deliveries", 2, 1, 1000)
-"""How often one task is handed to a worker that ends over it."""
+"""Deliveries of one task whose worker ends during the run."""
 
 POOL_RESTARTS: Final = Limit("pool_restarts", "restarts", 10, 0, 1_000_000)
-"""Workers within the window that end without having finished a task."""
+"""Workers within the window that end without a finished task."""
 
 POOL_BACKOFF_MS: Final = Limit("pool_backoff_ms", "ms", 50, 0, 60_000)
-"""Wait before the second such worker is replaced; each further one waits twice as long, less a random part."""
+"""Wait before the second such worker is replaced; each further one waits twice as long, minus a random part."""
 
 POOL_BACKOFF_MAX_MS: Final = Limit("pool_backoff_max_ms", "ms", 1000, 0, 86_400_000)
 """Longest wait before a worker is replaced."""
@@ -160,16 +160,16 @@ POOL_RESULT_BYTES: Final = Limit("pool_result_bytes", "bytes", 67_108_864, 1024,
 """One pickled result of a worker process."""
 
 LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
-"""After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is dead."""
+"""A link sends a ping after half of this time without a frame, and is dead after twice this time without input."""
 
 LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
-"""How long a new link may take to say who it is."""
+"""How long a new link may take for its greeting."""
 
 LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 524_288, 65_536, 67_108_864)
-"""Bytes of one payload that are under way before the receiver has asked for more."""
+"""Bytes of one payload in transfer before the receiver has requested more."""
 
 LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_072)
-"""Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included."""
+"""Length of HELLO, and half of all bytes of a connection before it has joined, including WebSocket and TLS."""
 
 LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
 """Connections to one hub that have not joined yet."""
@@ -178,13 +178,13 @@ LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
 """Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
 
 LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
-"""Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent."""
+"""Longest payload that is compressed, before compression: all of it is compressed before the first byte is sent."""
 
 LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 1000, 1, 3_600_000)
 """Longest wait between two attempts to join a lost hub again."""
 
 LINK_PLACED_BYTES: Final = Limit("link_placed_bytes", "bytes", 8_388_608, 65_536, 8_388_608)
-"""Longest payload that is laid in shared memory: it is read in one go, while its link waits."""
+"""Longest payload placed in shared memory: it is read in one go, while its link waits."""
 
 LINK_FIELDS: Final = Limit("link_fields", "fields", 64, 1, 255)
 """Fields (headers) of one message or greeting."""
@@ -193,37 +193,37 @@ LINK_HEAD_BYTES: Final = Limit("link_head_bytes", "bytes", 16_384, 1024, 65_535)
 """Longest head of a frame: subject and fields."""
 
 LINK_QUEUE_BYTES: Final = Limit("link_queue_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
-"""Bytes that wait to be written to one link."""
+"""Bytes in the send queue of one link."""
 
 LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072, 16_777_216)
-"""Longest frame that a link accepts, apart from its length field."""
+"""Longest frame that a link accepts, without its length field."""
 
 LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
-"""Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least link_frame_bytes."""
+"""Longest payload in one frame; longer ones are split. With the longest head it fits the least link_frame_bytes."""
 
 LINK_INTAKE_BYTES: Final = Limit("link_intake_bytes", "bytes", 16_777_216, 65_536, 4_294_967_296)
-"""Bytes of messages and calls that have come in and that the event loop of a node has not taken yet."""
+"""Bytes of inbound messages and calls that the event loop of a node has not taken yet."""
 
 PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_967_296)
 """Longest payload of one message on a link."""
 
 LINK_COMPRESS_BYTES: Final = Limit("link_compress_bytes", "bytes", 16_384, 0, 67_108_864)
-"""Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive them can read them; 0: none."""
+"""Shortest payload compressed on a link to another host, if it gets shorter and all receivers can read it; 0: none."""
 
 LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 0, 67_108_864)
 """As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
 
 LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
-"""Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their machine, while they wait to be read; 0: none."""
+"""Shared memory of a process's nodes for long payloads to other processes of the machine, until they are read; 0: none."""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
-"""Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a socket in one write."""
+"""Bytes of payloads that gather in one round of the event loop before they are written; also the size of one socket write."""
 
 LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
 """Frames that gather in one round of the event loop, or within link_linger_us, before they are written."""
 
 LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
-"""How long a frame may wait for others, so that they go in one write; urgent ones don't wait."""
+"""How long a frame may wait for others, to share one write; urgent frames do not wait."""
 
 LINK_IN_FLIGHT: Final = Limit("link_in_flight", "exchanges", 65_536, 16, 1_048_576)
 """Calls, streams, subscriptions and long messages that one side has open on a link."""
@@ -232,52 +232,52 @@ LINK_SUBSCRIPTIONS: Final = Limit("link_subscriptions", "subscriptions", 10_000,
 """Subscriptions of one joined node."""
 
 LINK_RESENDS: Final = Limit("link_resends", "calls", 5, 0, 1000)
-"""How often a call of an idempotent method whose link was lost is made again, within its deadline."""
+"""Retries of an idempotent call whose link was lost, within its deadline."""
 
 HUB_LINKS: Final = Limit("hub_links", "links", 10_000, 1, 1_000_000)
-"""Nodes that are joined to one hub at once; of a token, those that joined with it."""
+"""Nodes joined to one hub at once; of a token, the nodes that joined with it."""
 
 HUB_QUEUE_BYTES: Final = Limit("hub_queue_bytes", "bytes", 268_435_456, 1_048_576, 17_179_869_184)
-"""Bytes that wait to be written to all links of a hub: each may fill as much as is left."""
+"""Bytes in the send queues of all links of a hub: each link may use the rest."""
 
 HUB_HEARTBEAT_MS: Final = Limit("hub_heartbeat_ms", "ms", 1000, 50, 3_600_000)
-"""Shortest heartbeat of a node for which its hub sends signs of life by itself; a node that wants to hear something more often sends PING."""
+"""Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one sends PING."""
 
 HUB_NAME_MS: Final = Limit("hub_name_ms", "ms", 60_000, 0, 86_400_000)
-"""How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names of one token at once."""
+"""How long a hub reserves the name of a node with a lost link for that node and its token; at most 1,000 names of one token."""
 
 LINK_SAID_BYTES: Final = Limit("link_said_bytes", "bytes", 4_194_304, 16_384, 268_435_456)
-"""What one joined node says of all its services and agents, for the list that others ask the hub for; and what it may announce in four seconds, as others follow that."""
+"""Descriptions of all services and agents of one joined node, and as many announced bytes in four seconds."""
 
 STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
-"""Items of a stream that are under way before the reader has asked for more."""
+"""Items of a stream in transfer before the reader has requested more."""
 
 VALUE_DEPTH: Final = Limit("value_depth", "levels", 64, 64, 64)
 """Containers within each other in a value that leaves the process."""
 
 VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 4096)
-"""Longest bytes, byte array or array that is written into the head of a value; longer ones are buffers beside it."""
+"""Longest bytes, byte array or array in the head of a value; longer ones are buffers beside it."""
 
 SUBSCRIPTION_BYTES: Final = Limit("subscription_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
-"""Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait."""
+"""Bytes of messages from other nodes that wait for one subscriber with a full mailbox and policy `wait`."""
 
 REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 1, 1_000_000)
-"""Functions, objects and streams that a node has given to others, or holds of others, at once."""
+"""Functions, objects and streams that a node exports, and that it imports, at once."""
 
 REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)
-"""How long a function or object that was given to another node lives without being used, unless `remote` says otherwise."""
+"""How long an export lives without use, unless `remote` sets another time."""
 
 REMOTE_CLAIM_MS: Final = Limit("remote_claim_ms", "ms", 5000, 5000, 5000)
-"""How long a function or object that was given in a call which is over waits for the word that the other node has got it."""
+"""How long an export of a finished call waits for the confirmation that the other node has received it."""
 
 SERVICE_CONCURRENCY: Final = Limit("service_concurrency", "calls", 1024, 1, 10_000)
-"""Calls that one instance of a service handles at once, whoever makes them."""
+"""Calls that one instance of a service handles at once, from all callers."""
 
 SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 1, 10_000)
-"""Calls that wait for one instance of a service, of coroutines, of plain functions and of streams each."""
+"""Waiting calls of one instance of a service: of coroutines, of plain functions and of streams each."""
 
 SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
-"""Streams that one instance of a service writes at once, whoever reads them."""
+"""Streams that one instance of a service writes at once, to all readers."""
 
 STREAMS: Final = Limit("streams", "streams", 500, 500, 500)
 """Streams of one data folder."""
@@ -301,64 +301,64 @@ SCHEDULES: Final = Limit("schedules", "schedules", 1000, 1000, 1000)
 """Schedules of one stream."""
 
 SCHEDULE_BYTES: Final = Limit("schedule_bytes", "bytes", 65_536, 65_536, 65_536)
-"""The value of a schedule and its headers, which a home keeps in memory."""
+"""The value of a schedule and its headers, which a storage backend keeps in memory."""
 
 COMPACT_NAMES: Final = Limit("compact_names", "keys or subjects", 10_000_000, 10_000_000, 10_000_000)
 """Keys or subjects of a compacted stream of a data folder, which are held in memory."""
 
 CONSUMER_IN_FLIGHT: Final = Limit("consumer_in_flight", "deliveries", 1000, 1, 65_536)
-"""Deliveries of one consumer that are not settled."""
+"""Unsettled deliveries of one consumer."""
 
 CONSUMER_PARKED: Final = Limit("consumer_parked", "events", 100_000, 100_000, 100_000)
-"""Events of a consumer that wait for earlier ones of their keys, and gaps between events that are done."""
+"""Events of a consumer that wait for earlier events of their keys, and gaps between finished events."""
 
 CONSUMER_DEAD_LETTERS: Final = Limit("consumer_dead_letters", "dead letters", 10_000, 10_000, 10_000)
 """Dead letters of one consumer."""
 
 AGENT_INBOX: Final = Limit("agent_inbox", "messages", 100_000, 100_000, 100_000)
-"""Messages in the inbox of one durable agent, with those that are over and not yet removed."""
+"""Messages in the inbox of one durable agent, including finished messages that are not yet removed."""
 
 AGENT_HISTORY: Final = Limit("agent_history", "messages", 1000, 1000, 1000)
-"""Messages that are over and stay in the inbox of a durable agent, for people to look at."""
+"""Finished messages that stay in the inbox of a durable agent, for inspection."""
 
 AGENT_OPEN: Final = Limit("agent_open", "messages", 1000, 1000, 1000)
 """Messages of one durable agent that wait for another attempt."""
 
 AGENT_OUTBOX: Final = Limit("agent_outbox", "messages", 1000, 1000, 1000)
-"""Messages that handlers of one durable agent have sent, and that are not yet in the inboxes of their recipients."""
+"""Sends of one durable agent's handlers that are not yet in the inboxes of their recipients."""
 
 AGENT_STATE_BYTES: Final = Limit("agent_state_bytes", "bytes", 524_288, 524_288, 524_288)
-"""The state of a durable agent, and what its handlers have sent and is not yet in the inboxes of the recipients, each."""
+"""The state of a durable agent, and the sends of its handlers that are not yet delivered to inboxes, each."""
 
 AGENT_LOST_ATTEMPTS: Final = Limit("agent_lost_attempts", "attempts", 5, 5, 5)
-"""Attempts at a durable message whose process ended meanwhile, those since its agent was last lost."""
+"""Attempts at a durable message whose process ended during them, since its agent was last lost."""
 
 AGENT_SENDERS: Final = Limit("agent_senders", "agents", 1000, 1000, 1000)
-"""Senders whose newest number a durable agent remembers, so that what they send again is left out."""
+"""Senders whose newest number a durable agent remembers, to skip copies of their messages."""
 
 AGENT_DEAD_LETTERS: Final = Limit("agent_dead_letters", "dead letters", 1000, 1000, 1000)
 """Dead letters of one durable agent."""
 
 COMMAND_CONCURRENCY: Final = Limit("command_concurrency", "commands", 1, 1, 1000)
-"""Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`."""
+"""Concurrent runs of one command at one instance of its service: `concurrency=` of `@tw.command`."""
 
 COMMAND_PARKED: Final = Limit("command_parked", "commands", 64, 64, 64)
 """Commands of one kind that one instance holds while they wait for their key."""
 
 COMMAND_ARGUMENT_BYTES: Final = Limit("command_argument_bytes", "bytes", 524_288, 524_288, 524_288)
-"""Arguments of a command, encoded. Its result may have 1 MiB with the rest of its record."""
+"""Encoded arguments of a command. Its result may have 1 MiB with the rest of its record."""
 
 COMMANDS_QUEUED: Final = Limit("commands_queued", "commands", 1_000_000, 1_000_000, 1_000_000)
-"""Commands of a home that wait, or have ended and are not tidied away; and what their records may take is 64 MiB."""
+"""Commands of a storage backend that wait, or have ended and are not removed. Their records may take 64 MiB."""
 
 COMMAND_LEASE_MS: Final = Limit("command_lease_ms", "ms", 5000, 5000, 5000)
-"""How long a command stays with a worker that is not heard of. It renews that every third of the time."""
+"""How long a command stays with a worker without a heartbeat. The worker renews the lease after each third of the time."""
 
 FAULT_BYTES: Final = Limit("fault_bytes", "bytes", 16_384, 16_384, 16_384)
 """The error, the traceback and the reason of a dead letter, each."""
 
 HOME_INTAKE_BYTES: Final = Limit("home_intake_bytes", "bytes", 67_108_864, 67_108_864, 67_108_864)
-"""What waits to be stored in one data folder."""
+"""Bytes that wait to be stored in one data folder."""
 
 BUCKET_VALUE_BYTES: Final = Limit("bucket_value_bytes", "bytes", 1_048_576, 1_048_576, 1_048_576)
 """One value of a key-value bucket."""
@@ -367,13 +367,13 @@ BUCKET_BYTES: Final = Limit("bucket_bytes", "bytes", 67_108_864, 1, 1_073_741_82
 """Keys and values of one bucket of a data folder, history included; they are held in memory."""
 
 BUCKET_DELETED: Final = Limit("bucket_deleted", "keys", 10_000, 10_000, 10_000)
-"""Deleted keys of a bucket that are remembered for those who watch it."""
+"""Deleted keys of a bucket that are remembered for its watchers."""
 
 LEASES: Final = Limit("leases", "leases", 10_000, 10_000, 10_000)
 """Names of leases in one data folder."""
 
 SEGMENT_BYTES: Final = Limit("segment_bytes", "bytes", 67_108_864, 4096, 1_073_741_824)
-"""A file of a stream; a stream with max_bytes has smaller ones, of an eighth of it."""
+"""A file of a stream; a stream with max_bytes has smaller ones, of an eighth of max_bytes."""
 
 SERVICE_METADATA_BYTES: Final = Limit("service_metadata_bytes", "bytes", 4096, 4096, 4096)
 """Metadata of one instance of a service: names and values together."""
@@ -382,10 +382,10 @@ SERVICE_METHODS: Final = Limit("service_methods", "methods", 1000, 1000, 1000)
 """Methods and event handlers of one service."""
 
 STREAM_AHEAD: Final = Limit("stream_ahead", "items", 32, 1, 65_536)
-"""Items of a stream that were written and not yet read, within the process that writes it."""
+"""Written and unread items of a stream, within the writing process."""
 
 CALL_HEADERS: Final = Limit("call_headers", "headers", 56, 56, 56)
-"""Headers of one call. The rest of link_fields is for what a call says of itself."""
+"""Headers of one call. The rest of link_fields is for fields of the protocol."""
 
 HTTP_CONNECTIONS: Final = Limit("http_connections", "connections", 4096, 1, 1_000_000)
 """Connections to one HTTP gateway."""
@@ -409,13 +409,13 @@ HTTP_READ_MS: Final = Limit("http_read_ms", "ms", 30_000, 1, 3_600_000)
 """How long the head of a request over HTTP may take, and its body."""
 
 HTTP_IDLE_MS: Final = Limit("http_idle_ms", "ms", 75_000, 1, 86_400_000)
-"""How long a connection over HTTP is kept without a request, and an answer whose reader takes none of it."""
+"""How long a connection over HTTP stays open without a request, or with an answer that its client does not read."""
 
 HTTP_STREAMS: Final = Limit("http_streams", "streams", 1024, 1, 1_000_000)
-"""Answers of an HTTP gateway that are streams: of services, and of subscriptions."""
+"""Stream answers of an HTTP gateway: of services, and of subscriptions."""
 
 HTTP_REQUESTS: Final = Limit("http_requests", "requests", 100, 1, 65_536)
-"""Requests at once on one connection of HTTP/2."""
+"""Concurrent requests on one connection of HTTP/2."""
 
 NATS_CONNECT_TIMEOUT_MS: Final = Limit("nats_connect_timeout_ms", "ms", 5000, 10, 600_000)
 """How long a connection to one NATS server may take, with TLS and login (`connect_timeout_ms`)."""
@@ -430,19 +430,19 @@ NATS_PING_INTERVAL_MS: Final = Limit("nats_ping_interval_ms", "ms", 2000, 50, 60
 """Pause between two pings; a server that leaves three unanswered is lost (`ping_interval_ms`)."""
 
 NATS_RECONNECT_WAIT_MAX_MS: Final = Limit("nats_reconnect_wait_max_ms", "ms", 1000, 1, 600_000)
-"""Longest pause between two attempts to connect again (`reconnect_wait_max_ms`)."""
+"""Longest pause between two attempts to reconnect (`reconnect_wait_max_ms`)."""
 
 NATS_IN_FLIGHT: Final = Limit("nats_in_flight", "messages", 4096, 1, 4096)
-"""Messages that one connection to NATS has sent and that have no ack yet; a server buffers 10,000 of a stream."""
+"""Messages of one NATS connection without an ack; a server buffers 10,000 of a stream."""
 
 NATS_REQUESTS: Final = Limit("nats_requests", "requests", 4096, 1, 4096)
-"""Requests of plain clients of NATS at once to the public services of one hub."""
+"""Concurrent requests of plain NATS clients to the public services of one hub."""
 
 NATS_WAITING_MESSAGES: Final = Limit("nats_waiting_messages", "messages", 262_144, 1, 262_144)
-"""Messages that wait at this client for their turn to be sent to NATS."""
+"""Messages that wait in this client to be sent to NATS."""
 
 NATS_WAITING_BYTES: Final = Limit("nats_waiting_bytes", "bytes", 268_435_456, 1, 268_435_456)
-"""Payload that waits at this client for its turn to be sent to NATS."""
+"""Payload bytes that wait in this client to be sent to NATS."""
 
 NATS_DEAD_LETTERS: Final = Limit("nats_dead_letters", "dead letters", 100_000, 1, 100_000)
-"""Dead letters that NATS keeps of one stream."""
+"""Dead letters of one stream that NATS stores."""

@@ -17,6 +17,7 @@ from tidewire.services.methods import Bound
 from tidewire.supervision import Supervision
 
 __all__ = [
+    "BUILD",
     "ActorRef",
     "Admission",
     "AgentInbox",
@@ -80,6 +81,7 @@ _M_contra = TypeVar("_M_contra", contravariant=True, default=Any)
 _R_co = TypeVar("_R_co", covariant=True, default=Any)
 
 __version__: str
+BUILD: Literal["fast", "release"]
 
 @disjoint_base
 class Pending(Coroutine[Any, Any, _R_co]):

@@ -131,9 +131,9 @@ class RemoteTraceback(Exception):
 
 
 class MailboxFull(TidewireError):
-    """The mailbox of the actor is full, and its overflow policy accepts nothing more.
+    """The mailbox of the actor is full, and its overflow policy refuses the message.
 
-    Wait for room with `send`, or give the actor a larger mailbox or another overflow policy.
+    Wait for capacity with `send`, or give the actor a larger mailbox or another overflow policy.
     """
 
     code = "mailbox_full"
@@ -143,7 +143,7 @@ class MailboxFull(TidewireError):
 class ActorStopped(TidewireError):
     """The actor is stopping or has stopped, and takes no more messages.
 
-    Send to another actor, or watch the actor to learn when it stops.
+    Send to another actor, or watch the actor to learn of its stop.
     """
 
     code = "actor_stopped"
@@ -153,7 +153,7 @@ class ActorStopped(TidewireError):
 class AskTimeout(TidewireError, TimeoutError):
     """No reply came before the deadline.
 
-    Allow more time, or look at the queueing time in the statistics of the asked actor.
+    Allow more time, or read the queueing time in the statistics of the asked actor.
 
     ``blocked_ms``: 0 if a call over a link was at work at last, more if its event loop was blocked; None if nothing is known.
     """
@@ -169,7 +169,7 @@ class AskTimeout(TidewireError, TimeoutError):
 class AskCycle(TidewireError):
     """Waiting would close a ring of actors that wait for each other.
 
-    Reply before asking, or tell instead of ask in one of the actors.
+    Reply before the ask, or use tell instead of ask in one of the actors.
 
     ``path``: The actors of the ring in order, first and last the same.
     """
@@ -183,9 +183,9 @@ class AskCycle(TidewireError):
 
 
 class NoReply(TidewireError):
-    """The handler ended without a reply and kept no place for one.
+    """The handler ended without a reply and passed the reply slot to nobody.
 
-    Reply in the handler, or tell instead of ask.
+    Reply in the handler, or use tell instead of ask.
     """
 
     code = "no_reply"
@@ -193,7 +193,7 @@ class NoReply(TidewireError):
 
 
 class NameTaken(TidewireError):
-    """A live actor has this name already.
+    """A live actor already has this name.
 
     Choose another name, or stop the other actor first.
     """
@@ -229,7 +229,7 @@ class UnknownDispatcher(TidewireError, LookupError):
 
 
 class InvalidArgument(TidewireError, ValueError):
-    """An argument is not what is allowed; the message names it, its value and what is allowed.
+    """An argument is not allowed; the message names it, its value and the allowed values.
 
     Correct the argument.
     """
@@ -241,7 +241,7 @@ class InvalidArgument(TidewireError, ValueError):
 class InvalidSubject(InvalidArgument):
     """A subject or a pattern breaks the rules; the message names the token.
 
-    Write tokens divided by single dots, without blanks; `*` and `>` only in patterns.
+    Separate tokens by single dots, without blanks; use `*` and `>` only in patterns.
     """
 
     code = "invalid_subject"
@@ -251,7 +251,7 @@ class InvalidSubject(InvalidArgument):
 class ConfigError(TidewireError, ValueError):
     """The configuration is wrong; all its problems are listed at once.
 
-    Correct every key that is listed.
+    Correct every listed key.
 
     ``problems``: One text per problem: key, value, what is allowed, where it came from.
     """
@@ -265,9 +265,9 @@ class ConfigError(TidewireError, ValueError):
 
 
 class AlreadyStarted(TidewireError):
-    """The node has been started already.
+    """The node was already started.
 
-    Start it once, or make a new node.
+    Start it once, or create a new node.
     """
 
     code = "already_started"
@@ -277,7 +277,7 @@ class AlreadyStarted(TidewireError):
 class NodeStopped(TidewireError):
     """The node is shutting down or has shut down.
 
-    Make a new node.
+    Create a new node.
     """
 
     code = "node_stopped"
@@ -285,9 +285,9 @@ class NodeStopped(TidewireError):
 
 
 class LimitExceeded(TidewireError):
-    """A limit of the node has been reached; the message names it.
+    """A limit of the node was reached; the message names it.
 
-    Free some of what is counted, or raise the limit where it can be set.
+    Free some of the counted items, or raise the limit if it can be set.
     """
 
     code = "limit_exceeded"
@@ -295,7 +295,7 @@ class LimitExceeded(TidewireError):
 
 
 class RemoteError(TidewireError):
-    """A handler elsewhere failed with an error that has no class here.
+    """A handler on another node failed with an error that has no class here.
 
     Read the type, the message and the traceback of the other side.
 
@@ -320,7 +320,7 @@ class RemoteError(TidewireError):
 class LinkLost(TidewireError):
     """The link to the other node was lost before an answer came.
 
-    Try again; the other side may have handled the message, so use an idempotency key where that matters.
+    Retry; the other side may have handled the message, so use an idempotency key where that matters.
     """
 
     code = "link_lost"
@@ -328,7 +328,7 @@ class LinkLost(TidewireError):
 
 
 class NoResponders(TidewireError):
-    """Nobody answers requests on this subject now.
+    """No subscriber answers requests on this subject now.
 
     Start the service, or check the spelling of the subject.
     """
@@ -340,7 +340,7 @@ class NoResponders(TidewireError):
 class PayloadTooLarge(TidewireError):
     """The payload has more bytes than the link carries.
 
-    Send less at once, or use a stream.
+    Send less in one message, or use a stream.
     """
 
     code = "payload_too_large"
@@ -358,9 +358,9 @@ class Unauthorized(TidewireError):
 
 
 class WorkerLost(TidewireError):
-    """The worker process ended while it was at this task, and the task is not handed out again.
+    """The worker process ended during this task, and the task is not delivered again.
 
-    Submit it again if the function may run twice; the message says how the worker ended.
+    Submit the task again if the function may run twice; the message says how the worker ended.
     """
 
     code = "worker_lost"
@@ -368,9 +368,9 @@ class WorkerLost(TidewireError):
 
 
 class TaskQuarantined(TidewireError):
-    """This task was in progress each time a worker process ended, as often as the pool allows.
+    """A worker process ended during this task, as often as the pool allows.
 
-    Look at the arguments for what ends the process, such as too much memory or a crash in C.
+    Check the arguments for the cause, such as too much memory or a crash in C.
     """
 
     code = "task_quarantined"
@@ -380,7 +380,7 @@ class TaskQuarantined(TidewireError):
 class TaskTimeout(TidewireError, TimeoutError):
     """The function ran longer than the pool's task_timeout; its worker was replaced.
 
-    Allow more time with task_timeout, or find out what the function waits for.
+    Allow more time with task_timeout, or find the wait in the function.
     """
 
     code = "task_timeout"
@@ -388,9 +388,9 @@ class TaskTimeout(TidewireError, TimeoutError):
 
 
 class PoolFailed(TidewireError):
-    """The pool gave up: its workers can't start, or end again and again without finishing a task.
+    """The pool failed: its workers cannot start, or end repeatedly without a finished task.
 
-    Read the cause, mend the function or its imports, and make a new pool.
+    Read the cause, fix the function or its imports, and create a new pool.
     """
 
     code = "pool_failed"
@@ -400,7 +400,7 @@ class PoolFailed(TidewireError):
 class PoolStopped(TidewireError):
     """The pool is stopping or has stopped, and takes no more tasks.
 
-    Make a new pool.
+    Create a new pool.
     """
 
     code = "pool_stopped"
@@ -410,7 +410,7 @@ class PoolStopped(TidewireError):
 class MessageExpired(TidewireError):
     """The time to live of the message was over before its handler began.
 
-    Allow more time, or look at the queueing time in the statistics of the recipient.
+    Allow more time, or read the queueing time in the statistics of the recipient.
     """
 
     code = "message_expired"
@@ -418,7 +418,7 @@ class MessageExpired(TidewireError):
 
 
 class Unhandled(TidewireError):
-    """No handler of the agent takes a message like this one.
+    """No handler of the agent accepts this message.
 
     Mark a method with `@tw.handle`, or define `receive` or `unhandled`.
     """
@@ -430,7 +430,7 @@ class Unhandled(TidewireError):
 class WireError(TidewireError):
     """Bytes from the other side break a rule of the protocol or of values; the message says which.
 
-    Run versions on both sides that fit; if they do, report the message.
+    Run compatible versions on both sides; if they are, report the message.
     """
 
     code = "wire_error"
@@ -448,9 +448,9 @@ class VersionMismatch(TidewireError):
 
 
 class CallCancelled(TidewireError):
-    """The caller cancelled, or has gone.
+    """The caller cancelled or has left.
 
-    Nothing: nobody waits for the answer.
+    Nothing: no caller waits for the answer.
     """
 
     code = "cancelled"
@@ -458,9 +458,9 @@ class CallCancelled(TidewireError):
 
 
 class RemoteGone(TidewireError):
-    """Its owner or its holder let it go, the link of one of them ended, or its lease did.
+    """The object was released, or the link of its owner or holder ended, or its lease did.
 
-    Ask for it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
+    Request it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
     """
 
     code = "remote_gone"
@@ -468,9 +468,9 @@ class RemoteGone(TidewireError):
 
 
 class CampaignError(TidewireError):
-    """A campaign can't go on, or its store refuses; the message says why, and what to do.
+    """A campaign cannot continue, or its store refuses; the message says why, and what to do.
 
-    Do what the message says.
+    Follow the message.
 
     ``kind``: What went wrong, for programs: `read_only`, `full`, `foreign`, `newer`, `stale`, `workers`, ...
     """
@@ -484,9 +484,9 @@ class CampaignError(TidewireError):
 
 
 class StoreUnavailable(CampaignError):
-    """The store of a campaign is away, or somebody else has held it for too long.
+    """The store of a campaign is unavailable, or another process has held it for too long.
 
-    Start the server, or try again: what was stored stays.
+    Start the server, or retry: stored results stay.
     """
 
     code = "store_unavailable"
@@ -496,7 +496,7 @@ class StoreUnavailable(CampaignError):
 class NoSuchCampaign(CampaignError, LookupError):
     """No campaign of the store has this name or number.
 
-    Look at `tw.campaigns(store)`, or check the URL of the store.
+    List them with `tw.campaigns(store)`, or check the URL of the store.
     """
 
     code = "no_such_campaign"
@@ -504,9 +504,9 @@ class NoSuchCampaign(CampaignError, LookupError):
 
 
 class CodeChanged(CampaignError):
-    """The code that is here is not that with which the campaign began; the message says what differs.
+    """The code differs from that at the start of the campaign; the message says where.
 
-    Run the code that it began with, begin a new campaign, or allow the change with `accept_code`.
+    Run the original code, start a new campaign, or allow the change with `accept_code`.
     """
 
     code = "code_changed"
@@ -514,9 +514,9 @@ class CodeChanged(CampaignError):
 
 
 class HomeError(TidewireError):
-    """A home of streams, buckets and leases can't do it; the message names the value and the mend.
+    """A storage backend refuses the operation; the message names the value and the fix.
 
-    Do what the message says.
+    Follow the message.
 
     ``kind``: What went wrong, for programs: `disk`, `foreign`, `closed`, ...
     """
@@ -530,9 +530,9 @@ class HomeError(TidewireError):
 
 
 class NotFound(HomeError, LookupError):
-    """There is no stream, consumer or bucket of this name, or it was deleted.
+    """No stream, consumer or bucket has this name, or it was deleted.
 
-    Make it first, or look at what there is with `tidewire stream ls`.
+    Create it first, or list the existing ones with `tidewire stream ls`.
     """
 
     code = "not_found"
@@ -540,9 +540,9 @@ class NotFound(HomeError, LookupError):
 
 
 class SettingsDiffer(HomeError):
-    """What has this name has other settings; the message names the first that differs.
+    """The existing object has other settings; the message names the first difference.
 
-    Ask for it with the settings that it has, or delete it first.
+    Pass the existing settings, or delete the object first.
     """
 
     code = "settings_differ"
@@ -550,9 +550,9 @@ class SettingsDiffer(HomeError):
 
 
 class StreamFull(HomeError):
-    """The stream or bucket is at its limit, and refuses more.
+    """The stream or bucket is at its limit and refuses more.
 
-    Purge it, or make it with a larger limit or with full="drop_old".
+    Purge it, or create it with a larger limit or with full="drop_old".
     """
 
     code = "stream_full"
@@ -560,7 +560,7 @@ class StreamFull(HomeError):
 
 
 class StaleDelivery(HomeError):
-    """The delivery was settled before, or its event was given to another since.
+    """The delivery was already settled, or its event was delivered to another consumer since.
 
     Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer a longer ack_wait.
     """
@@ -570,9 +570,9 @@ class StaleDelivery(HomeError):
 
 
 class RevisionConflict(HomeError):
-    """The key has another revision than was expected.
+    """The key has another revision than expected.
 
-    Read the key again, decide anew, and write with the revision that was read.
+    Read the key again, decide again, and write with the new revision.
     """
 
     code = "revision_conflict"
@@ -580,9 +580,9 @@ class RevisionConflict(HomeError):
 
 
 class LeaseLost(HomeError):
-    """The time of the lease was over, or somebody else holds it.
+    """The lease expired, or another process holds it.
 
-    Stop what the lease protects, and acquire it anew.
+    Stop the protected work, and acquire the lease again.
     """
 
     code = "lease_lost"
@@ -590,9 +590,9 @@ class LeaseLost(HomeError):
 
 
 class LeaseHeld(HomeError, TimeoutError):
-    """Somebody else held the lease for as long as was waited.
+    """Another process held the lease for the whole wait.
 
-    Wait longer, or try again after a pause.
+    Wait longer, or retry after a pause.
     """
 
     code = "lease_held"
@@ -600,9 +600,9 @@ class LeaseHeld(HomeError, TimeoutError):
 
 
 class HomeBusy(HomeError):
-    """Too much waits to be stored; nothing of the call was looked at.
+    """Too many bytes wait to be stored; the call had no effect.
 
-    Try again after a pause, or publish through `stream.publisher`, which waits for room.
+    Retry after a pause, or publish through `stream.publisher`, which waits for capacity.
     """
 
     code = "home_busy"
@@ -620,9 +620,9 @@ class DataInUse(HomeError):
 
 
 class DataCorrupt(HomeError):
-    """What is stored contradicts its checksums; the message names the file and the place.
+    """Stored data contradicts its checksums; the message names the file and the position.
 
-    Look at it with `tidewire log check DIR`, and rescue what is whole with `tidewire log salvage`.
+    Inspect it with `tidewire log check DIR`, and rescue intact data with `tidewire log salvage`.
     """
 
     code = "data_corrupt"
@@ -630,9 +630,9 @@ class DataCorrupt(HomeError):
 
 
 class Unsupported(HomeError):
-    """This home can't do it; the message says why.
+    """This storage backend does not support it; the message says why.
 
-    Do without it, or use a home that can: the guide of streams has a table.
+    Use another way, or a backend that supports it: the guide of streams has a table.
     """
 
     code = "unsupported"
@@ -640,9 +640,9 @@ class Unsupported(HomeError):
 
 
 class HomeUnavailable(HomeError):
-    """There is no connection to the servers of the home, or they don't answer.
+    """The servers of the storage backend are not connected or do not answer.
 
-    Start them, or try again: publish with an `id`, so that what was stored is stored once.
+    Start them, or retry: publish with an `id`, so that a stored message is stored once.
     """
 
     code = "home_unavailable"
@@ -650,9 +650,9 @@ class HomeUnavailable(HomeError):
 
 
 class PublishFailed(HomeError):
-    """Messages of a publisher were not stored, or it is not known whether they were.
+    """Messages of a publisher were not stored, or their storage is unknown.
 
-    Look at `failures`, and publish those again, with the same ids.
+    Read `failures`, and publish those messages again, with the same ids.
 
     ``failures``: One line each: the number of the message in its publisher, from 0, its id, its error.
     """

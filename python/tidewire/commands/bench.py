@@ -1,4 +1,4 @@
-"""Runs a benchmark of the repository. The package does not carry them: they need their peers, and compilers."""
+"""Benchmarks of the repository: they need their peers and compilers, so the package does not contain them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from pathlib import Path
 
 import typer
 
+from tidewire._binding import BUILD
+
 NOT_HERE = (
     "tidewire bench: benchmarks are a part of the repository, not of the installed package: run this in a checkout of it, "
     "or name its folder bench in TIDEWIRE_BENCH"
+)
+WRONG_BUILD = (
+    "tidewire bench {name}: the extension is the build for tests (profile `fast`, with assertions), and its figures would be "
+    "wrong. Build it for measurements with `make release`, or pass --smoke."
 )
 
 
 def bench(name: str, arguments: Sequence[str]) -> int:
     """Run ``bench/tidewire_bench/NAME.py`` of the checkout around the working directory, or around this package."""
+    if BUILD != "release" and not {"--smoke", "--help", "-h"} & set(arguments):
+        typer.echo(WRONG_BUILD.format(name=name), err=True)
+        return 2
     folder = _folder()
     if folder is None:
         typer.echo(NOT_HERE, err=True)

@@ -8,16 +8,16 @@
 pub enum Capability {
     /// Messages that are delivered later: `delay=` and `at=` of `publish`.
     Delay,
-    /// Messages that the home publishes by itself, again and again: `schedule` of a stream.
+    /// Messages that the storage backend publishes repeatedly by itself: `schedule` of a stream.
     Schedule,
     /// Schedules of a stream with limits that drops its oldest events: `max_messages=` or `max_bytes=` with
     /// `full="drop_old"`.
     ScheduleLimits,
-    /// Beats of a schedule that passed while the home was down come when it is back, all of them as one.
+    /// Beats of a schedule that passed while the backend was down arrive as one when it is back.
     LateBeats,
     /// Messages with a time to live of their own: `ttl=` of `publish`.
     MessageTtl,
-    /// A key that waits or fails holds back its own later events only: `order="key"` of a consumer.
+    /// A key that waits or fails delays only its own later events: `order="key"` of a consumer.
     KeyOrder,
     /// Batches that are stored whole or not at all.
     Batch,
@@ -25,16 +25,15 @@ pub enum Capability {
     PurgeFilter,
     /// Consumers that are paused and resumed.
     Pause,
-    /// Consumers whose place is moved.
+    /// Consumers whose position can be moved.
     Seek,
-    /// Deliveries that are given back do not count: those that nobody has begun with when a consumer is closed.
+    /// Returned deliveries do not count: those that were not begun when a consumer is closed.
     Release,
     /// Storage on several servers: `replicas=` above 1, and acks that say "replicated".
     Replicas,
     /// Entries of a bucket with a time to live of their own: `ttl=` of `put`.
     EntryTtl,
-    /// Streams that keep the newest event of each key: `compact="key"`. The newest of each subject every home keeps:
-    /// `compact="subject"`.
+    /// Streams that keep the newest event of each key: `compact="key"`. Every backend supports `compact="subject"`.
     CompactKey,
     /// Limits of a compacted stream: `compact=` with `max_messages=` or `max_bytes=`.
     CompactLimits,

@@ -8,7 +8,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The mailbox of the actor is full, and its overflow policy accepts nothing more.
+    /// The mailbox of the actor is full, and its overflow policy refuses the message.
     MailboxFull,
     /// The actor is stopping or has stopped, and takes no more messages.
     ActorStopped,
@@ -16,93 +16,93 @@ pub enum ErrorCode {
     AskTimeout,
     /// Waiting would close a ring of actors that wait for each other.
     AskCycle,
-    /// The handler ended without a reply and kept no place for one.
+    /// The handler ended without a reply and passed the reply slot to nobody.
     NoReply,
-    /// A live actor has this name already.
+    /// A live actor already has this name.
     NameTaken,
     /// No actor with this name or id is alive.
     NoSuchTarget,
     /// No dispatcher has this name.
     UnknownDispatcher,
-    /// An argument is not what is allowed; the message names it, its value and what is allowed.
+    /// An argument is not allowed; the message names it, its value and the allowed values.
     InvalidArgument,
     /// A subject or a pattern breaks the rules; the message names the token.
     InvalidSubject,
     /// The configuration is wrong; all its problems are listed at once.
     ConfigError,
-    /// The node has been started already.
+    /// The node was already started.
     AlreadyStarted,
     /// The node is shutting down or has shut down.
     NodeStopped,
-    /// A limit of the node has been reached; the message names it.
+    /// A limit of the node was reached; the message names it.
     LimitExceeded,
-    /// A handler elsewhere failed with an error that has no class here.
+    /// A handler on another node failed with an error that has no class here.
     RemoteError,
     /// The link to the other node was lost before an answer came.
     LinkLost,
-    /// Nobody answers requests on this subject now.
+    /// No subscriber answers requests on this subject now.
     NoResponders,
     /// The payload has more bytes than the link carries.
     PayloadTooLarge,
     /// The other side does not accept this token, or does not allow this operation with it.
     Unauthorized,
-    /// The worker process ended while it was at this task, and the task is not handed out again.
+    /// The worker process ended during this task, and the task is not delivered again.
     WorkerLost,
-    /// This task was in progress each time a worker process ended, as often as the pool allows.
+    /// A worker process ended during this task, as often as the pool allows.
     TaskQuarantined,
     /// The function ran longer than the pool's task_timeout; its worker was replaced.
     TaskTimeout,
-    /// The pool gave up: its workers can't start, or end again and again without finishing a task.
+    /// The pool failed: its workers cannot start, or end repeatedly without a finished task.
     PoolFailed,
     /// The pool is stopping or has stopped, and takes no more tasks.
     PoolStopped,
     /// The time to live of the message was over before its handler began.
     MessageExpired,
-    /// No handler of the agent takes a message like this one.
+    /// No handler of the agent accepts this message.
     Unhandled,
     /// Bytes from the other side break a rule of the protocol or of values; the message says which.
     WireError,
     /// The sides of a link speak no common version; the message says which side is older.
     VersionMismatch,
-    /// The caller cancelled, or has gone.
+    /// The caller cancelled or has left.
     CallCancelled,
-    /// Its owner or its holder let it go, the link of one of them ended, or its lease did.
+    /// The object was released, or the link of its owner or holder ended, or its lease did.
     RemoteGone,
-    /// A campaign can't go on, or its store refuses; the message says why, and what to do.
+    /// A campaign cannot continue, or its store refuses; the message says why, and what to do.
     CampaignError,
-    /// The store of a campaign is away, or somebody else has held it for too long.
+    /// The store of a campaign is unavailable, or another process has held it for too long.
     StoreUnavailable,
     /// No campaign of the store has this name or number.
     NoSuchCampaign,
-    /// The code that is here is not that with which the campaign began; the message says what differs.
+    /// The code differs from that at the start of the campaign; the message says where.
     CodeChanged,
-    /// A home of streams, buckets and leases can't do it; the message names the value and the mend.
+    /// A storage backend refuses the operation; the message names the value and the fix.
     HomeError,
-    /// There is no stream, consumer or bucket of this name, or it was deleted.
+    /// No stream, consumer or bucket has this name, or it was deleted.
     NotFound,
-    /// What has this name has other settings; the message names the first that differs.
+    /// The existing object has other settings; the message names the first difference.
     SettingsDiffer,
-    /// The stream or bucket is at its limit, and refuses more.
+    /// The stream or bucket is at its limit and refuses more.
     StreamFull,
-    /// The delivery was settled before, or its event was given to another since.
+    /// The delivery was already settled, or its event was delivered to another consumer since.
     StaleDelivery,
-    /// The key has another revision than was expected.
+    /// The key has another revision than expected.
     RevisionConflict,
-    /// The time of the lease was over, or somebody else holds it.
+    /// The lease expired, or another process holds it.
     LeaseLost,
-    /// Somebody else held the lease for as long as was waited.
+    /// Another process held the lease for the whole wait.
     LeaseHeld,
-    /// Too much waits to be stored; nothing of the call was looked at.
+    /// Too many bytes wait to be stored; the call had no effect.
     HomeBusy,
     /// Another process has the data folder open; one process writes it at a time.
     DataInUse,
-    /// What is stored contradicts its checksums; the message names the file and the place.
+    /// Stored data contradicts its checksums; the message names the file and the position.
     DataCorrupt,
-    /// This home can't do it; the message says why.
+    /// This storage backend does not support it; the message says why.
     Unsupported,
-    /// There is no connection to the servers of the home, or they don't answer.
+    /// The servers of the storage backend are not connected or do not answer.
     HomeUnavailable,
-    /// Messages of a publisher were not stored, or it is not known whether they were.
+    /// Messages of a publisher were not stored, or their storage is unknown.
     PublishFailed,
 }
 
@@ -385,74 +385,68 @@ impl ErrorCode {
     /// What has happened, in one sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::MailboxFull => "The mailbox of the actor is full, and its overflow policy accepts nothing more.",
+            Self::MailboxFull => "The mailbox of the actor is full, and its overflow policy refuses the message.",
             Self::ActorStopped => "The actor is stopping or has stopped, and takes no more messages.",
             Self::AskTimeout => "No reply came before the deadline.",
             Self::AskCycle => "Waiting would close a ring of actors that wait for each other.",
-            Self::NoReply => "The handler ended without a reply and kept no place for one.",
-            Self::NameTaken => "A live actor has this name already.",
+            Self::NoReply => "The handler ended without a reply and passed the reply slot to nobody.",
+            Self::NameTaken => "A live actor already has this name.",
             Self::NoSuchTarget => "No actor with this name or id is alive.",
             Self::UnknownDispatcher => "No dispatcher has this name.",
             Self::InvalidArgument => {
-                "An argument is not what is allowed; the message names it, its value and what is allowed."
+                "An argument is not allowed; the message names it, its value and the allowed values."
             }
             Self::InvalidSubject => "A subject or a pattern breaks the rules; the message names the token.",
             Self::ConfigError => "The configuration is wrong; all its problems are listed at once.",
-            Self::AlreadyStarted => "The node has been started already.",
+            Self::AlreadyStarted => "The node was already started.",
             Self::NodeStopped => "The node is shutting down or has shut down.",
-            Self::LimitExceeded => "A limit of the node has been reached; the message names it.",
-            Self::RemoteError => "A handler elsewhere failed with an error that has no class here.",
+            Self::LimitExceeded => "A limit of the node was reached; the message names it.",
+            Self::RemoteError => "A handler on another node failed with an error that has no class here.",
             Self::LinkLost => "The link to the other node was lost before an answer came.",
-            Self::NoResponders => "Nobody answers requests on this subject now.",
+            Self::NoResponders => "No subscriber answers requests on this subject now.",
             Self::PayloadTooLarge => "The payload has more bytes than the link carries.",
             Self::Unauthorized => {
                 "The other side does not accept this token, or does not allow this operation with it."
             }
-            Self::WorkerLost => {
-                "The worker process ended while it was at this task, and the task is not handed out again."
-            }
-            Self::TaskQuarantined => {
-                "This task was in progress each time a worker process ended, as often as the pool allows."
-            }
+            Self::WorkerLost => "The worker process ended during this task, and the task is not delivered again.",
+            Self::TaskQuarantined => "A worker process ended during this task, as often as the pool allows.",
             Self::TaskTimeout => "The function ran longer than the pool's task_timeout; its worker was replaced.",
-            Self::PoolFailed => {
-                "The pool gave up: its workers can't start, or end again and again without finishing a task."
-            }
+            Self::PoolFailed => "The pool failed: its workers cannot start, or end repeatedly without a finished task.",
             Self::PoolStopped => "The pool is stopping or has stopped, and takes no more tasks.",
             Self::MessageExpired => "The time to live of the message was over before its handler began.",
-            Self::Unhandled => "No handler of the agent takes a message like this one.",
+            Self::Unhandled => "No handler of the agent accepts this message.",
             Self::WireError => {
                 "Bytes from the other side break a rule of the protocol or of values; the message says which."
             }
             Self::VersionMismatch => {
                 "The sides of a link speak no common version; the message says which side is older."
             }
-            Self::CallCancelled => "The caller cancelled, or has gone.",
-            Self::RemoteGone => "Its owner or its holder let it go, the link of one of them ended, or its lease did.",
+            Self::CallCancelled => "The caller cancelled or has left.",
+            Self::RemoteGone => "The object was released, or the link of its owner or holder ended, or its lease did.",
             Self::CampaignError => {
-                "A campaign can't go on, or its store refuses; the message says why, and what to do."
+                "A campaign cannot continue, or its store refuses; the message says why, and what to do."
             }
-            Self::StoreUnavailable => "The store of a campaign is away, or somebody else has held it for too long.",
+            Self::StoreUnavailable => {
+                "The store of a campaign is unavailable, or another process has held it for too long."
+            }
             Self::NoSuchCampaign => "No campaign of the store has this name or number.",
-            Self::CodeChanged => {
-                "The code that is here is not that with which the campaign began; the message says what differs."
+            Self::CodeChanged => "The code differs from that at the start of the campaign; the message says where.",
+            Self::HomeError => "A storage backend refuses the operation; the message names the value and the fix.",
+            Self::NotFound => "No stream, consumer or bucket has this name, or it was deleted.",
+            Self::SettingsDiffer => "The existing object has other settings; the message names the first difference.",
+            Self::StreamFull => "The stream or bucket is at its limit and refuses more.",
+            Self::StaleDelivery => {
+                "The delivery was already settled, or its event was delivered to another consumer since."
             }
-            Self::HomeError => {
-                "A home of streams, buckets and leases can't do it; the message names the value and the mend."
-            }
-            Self::NotFound => "There is no stream, consumer or bucket of this name, or it was deleted.",
-            Self::SettingsDiffer => "What has this name has other settings; the message names the first that differs.",
-            Self::StreamFull => "The stream or bucket is at its limit, and refuses more.",
-            Self::StaleDelivery => "The delivery was settled before, or its event was given to another since.",
-            Self::RevisionConflict => "The key has another revision than was expected.",
-            Self::LeaseLost => "The time of the lease was over, or somebody else holds it.",
-            Self::LeaseHeld => "Somebody else held the lease for as long as was waited.",
-            Self::HomeBusy => "Too much waits to be stored; nothing of the call was looked at.",
+            Self::RevisionConflict => "The key has another revision than expected.",
+            Self::LeaseLost => "The lease expired, or another process holds it.",
+            Self::LeaseHeld => "Another process held the lease for the whole wait.",
+            Self::HomeBusy => "Too many bytes wait to be stored; the call had no effect.",
             Self::DataInUse => "Another process has the data folder open; one process writes it at a time.",
-            Self::DataCorrupt => "What is stored contradicts its checksums; the message names the file and the place.",
-            Self::Unsupported => "This home can't do it; the message says why.",
-            Self::HomeUnavailable => "There is no connection to the servers of the home, or they don't answer.",
-            Self::PublishFailed => "Messages of a publisher were not stored, or it is not known whether they were.",
+            Self::DataCorrupt => "Stored data contradicts its checksums; the message names the file and the position.",
+            Self::Unsupported => "This storage backend does not support it; the message says why.",
+            Self::HomeUnavailable => "The servers of the storage backend are not connected or do not answer.",
+            Self::PublishFailed => "Messages of a publisher were not stored, or their storage is unknown.",
         }
     }
 

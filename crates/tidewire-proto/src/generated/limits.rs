@@ -24,18 +24,18 @@ impl Limit {
     }
 }
 
-/// Messages that wait in one mailbox, over all lanes.
+/// Waiting messages of one mailbox, over all lanes.
 ///
 /// At the limit: The actor's overflow policy decides: wait, fail, drop_new or drop_old.
 pub const MAILBOX_CAPACITY: Limit =
     Limit { name: "mailbox_capacity", unit: "messages", default: 10_000, min: 1, max: 1_000_000 };
 
-/// Messages of higher lanes that are handled in a row while a lower lane waits.
+/// Messages of higher lanes handled in a row while a lower lane waits.
 ///
-/// At the limit: One message of the lower lane is handled, and the count starts anew.
+/// At the limit: One message of the lower lane is handled, and the count starts again.
 pub const LANE_BURST: Limit = Limit { name: "lane_burst", unit: "messages", default: 16, min: 1, max: 255 };
 
-/// Dispatchers of one node, `default` included.
+/// Dispatchers of one node, including `default`.
 ///
 /// At the limit: The configuration is refused (ConfigError).
 pub const DISPATCHERS: Limit = Limit { name: "dispatchers", unit: "dispatchers", default: 64, min: 1, max: 64 };
@@ -45,9 +45,9 @@ pub const DISPATCHERS: Limit = Limit { name: "dispatchers", unit: "dispatchers",
 /// At the limit: Ready actors wait for their turn.
 pub const THREADS: Limit = Limit { name: "threads", unit: "threads", default: 0, min: 0, max: 1024 };
 
-/// Threads of one dispatcher that may take over for threads whose handler blocks.
+/// Threads of one dispatcher that may replace threads whose handler blocks.
 ///
-/// At the limit: Ready actors of that dispatcher wait until a handler goes on.
+/// At the limit: Ready actors of that dispatcher wait until a handler continues.
 pub const SPARE_THREADS: Limit = Limit { name: "spare_threads", unit: "threads", default: 64, min: 0, max: 1024 };
 
 /// Messages that one actor handles in one turn while other actors wait.
@@ -55,23 +55,23 @@ pub const SPARE_THREADS: Limit = Limit { name: "spare_threads", unit: "threads",
 /// At the limit: The actor goes to the end of the queue of ready actors.
 pub const THROUGHPUT: Limit = Limit { name: "throughput", unit: "messages", default: 128, min: 1, max: 1_000_000 };
 
-/// How long a handler may keep others of its dispatcher waiting before another thread takes over.
+/// How long a handler may delay others of its dispatcher before another thread takes over.
 ///
 /// At the limit: A spare thread is woken, as long as one is left.
 pub const STALL_US: Limit = Limit { name: "stall_us", unit: "us", default: 1000, min: 100, max: 1_000_000 };
 
-/// How long a thread that found nothing to do looks again before it sleeps.
+/// How long a thread without work polls before it sleeps.
 ///
 /// At the limit: The thread sleeps until it is woken.
 pub const SPIN_US: Limit = Limit { name: "spin_us", unit: "us", default: 50, min: 0, max: 1000 };
 
-/// Dead letters that are kept.
+/// Stored dead letters of one engine.
 ///
-/// At the limit: The oldest is let go, and counted.
+/// At the limit: The oldest is discarded and counted.
 pub const DEAD_LETTERS: Limit =
     Limit { name: "dead_letters", unit: "messages", default: 10_000, min: 0, max: 10_000_000 };
 
-/// Actors that are alive in one engine.
+/// Live actors of one engine.
 ///
 /// At the limit: Spawning is refused (LimitExceeded).
 pub const ACTORS: Limit = Limit { name: "actors", unit: "actors", default: 16_000_000, min: 1, max: 16_000_000 };
@@ -82,9 +82,9 @@ pub const ACTORS: Limit = Limit { name: "actors", unit: "actors", default: 16_00
 pub const SUBSCRIPTIONS: Limit =
     Limit { name: "subscriptions", unit: "subscriptions", default: 1_000_000, min: 1, max: 1_000_000 };
 
-/// Messages that wait in one subscription that is read in a loop.
+/// Waiting messages of one subscription that is read in a loop.
 ///
-/// At the limit: Publishing passes the subscription over, and counts the refusal.
+/// At the limit: A publish skips the subscription and counts the refusal.
 pub const SUBSCRIPTION_CAPACITY: Limit =
     Limit { name: "subscription_capacity", unit: "messages", default: 1000, min: 1, max: 1_000_000 };
 
@@ -103,12 +103,12 @@ pub const SUBJECT_BYTES: Limit = Limit { name: "subject_bytes", unit: "bytes", d
 /// At the limit: The subject is refused (InvalidSubject).
 pub const SUBJECT_TOKENS: Limit = Limit { name: "subject_tokens", unit: "tokens", default: 32, min: 1, max: 32 };
 
-/// Messages that one actor with a coroutine as its handler handles at the same time.
+/// Messages that one actor with a coroutine handler handles at the same time.
 ///
 /// At the limit: The next message waits in the mailbox.
 pub const CONCURRENCY: Limit = Limit { name: "concurrency", unit: "messages", default: 1, min: 1, max: 10_000 };
 
-/// How often one message is handed to a handler that fails on it.
+/// Deliveries of one message to a handler that fails on it.
 ///
 /// At the limit: The message is dead-lettered as `failed`, with its error.
 pub const MAX_DELIVERIES: Limit = Limit { name: "max_deliveries", unit: "deliveries", default: 1, min: 1, max: 1000 };
@@ -120,11 +120,11 @@ pub const MAX_RESTARTS: Limit = Limit { name: "max_restarts", unit: "restarts", 
 
 /// The window in which restarts are counted.
 ///
-/// At the limit: Older restarts are forgotten.
+/// At the limit: Older restarts no longer count.
 pub const RESTART_WINDOW_MS: Limit =
     Limit { name: "restart_window_ms", unit: "ms", default: 60_000, min: 1, max: 86_400_000 };
 
-/// Wait before the first restart; each further one in the window waits twice as long, less a random part.
+/// Wait before the first restart; each further restart in the window waits twice as long, minus a random part.
 ///
 /// At the limit: The wait stops growing at restart_backoff_max_ms.
 pub const RESTART_BACKOFF_MS: Limit =
@@ -132,58 +132,58 @@ pub const RESTART_BACKOFF_MS: Limit =
 
 /// Longest wait before a restart.
 ///
-/// At the limit: Further restarts wait as long as this.
+/// At the limit: Further restarts wait for this time.
 pub const RESTART_BACKOFF_MAX_MS: Limit =
     Limit { name: "restart_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
 
-/// How long an ask waits for its reply when the call says nothing.
+/// Default time that an ask waits for its reply.
 ///
-/// At the limit: The ask fails (AskTimeout), and the message is not handled if it still waits.
+/// At the limit: The ask fails (AskTimeout); a message that still waits is not handled.
 pub const ASK_TIMEOUT_MS: Limit =
     Limit { name: "ask_timeout_ms", unit: "ms", default: 30_000, min: 1, max: 86_400_000 };
 
-/// How long a stop or a shutdown waits for what was accepted when the call says nothing.
+/// Default time that a stop or a shutdown waits for accepted work.
 ///
-/// At the limit: What is stuck is abandoned, counted and named in the report.
+/// At the limit: Stuck handlers are abandoned, counted and named in the report.
 pub const STOP_TIMEOUT_MS: Limit =
     Limit { name: "stop_timeout_ms", unit: "ms", default: 30_000, min: 0, max: 86_400_000 };
 
-/// How long a node, or a pool, whose block was left by an exception waits for handlers that can't be cancelled.
+/// How long a node or pool whose block was left by an exception waits for handlers that cannot be cancelled.
 ///
-/// At the limit: What is stuck is abandoned, counted and named in the report.
+/// At the limit: Stuck handlers are abandoned, counted and named in the report.
 pub const ABORT_TIMEOUT_MS: Limit =
     Limit { name: "abort_timeout_ms", unit: "ms", default: 1000, min: 0, max: 86_400_000 };
 
-/// Messages that wait for one agent, over all lanes.
+/// Waiting messages of one agent, over all lanes.
 ///
 /// At the limit: The agent's overflow policy decides: wait, fail, drop_new or drop_old.
 pub const AGENT_MAILBOX: Limit =
     Limit { name: "agent_mailbox", unit: "messages", default: 10_000, min: 1, max: 1_000_000 };
 
-/// Messages that an agent with coroutines handles at once when the call says nothing.
+/// Default number of messages that an agent with coroutines handles at once.
 ///
 /// At the limit: Further messages wait.
 pub const AGENT_CONCURRENCY: Limit =
     Limit { name: "agent_concurrency", unit: "messages", default: 1, min: 1, max: 10_000 };
 
-/// Messages that wait for one agent, or tasks for one pool, at which a warning is logged.
+/// Waiting messages of one agent, or tasks of one pool, at which a warning is logged.
 ///
-/// At the limit: One warning is logged; the next one only after the queue was down to half of this.
+/// At the limit: One warning is logged; the next one only after the queue has fallen to half of this number.
 pub const QUEUE_WARNING: Limit =
     Limit { name: "queue_warning", unit: "messages", default: 8000, min: 1, max: 10_000_000 };
 
-/// Further attempts at a message whose handler failed, where neither the agent nor the message says otherwise.
+/// Default number of further attempts at a message whose handler failed.
 ///
 /// At the limit: The message becomes a dead letter.
 pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", default: 0, min: 0, max: 1000 };
 
-/// Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
+/// Wait before the second attempt; each further attempt waits twice as long, minus a random part of up to a half.
 ///
 /// At the limit: The wait stops growing at retry_backoff_max_ms.
 pub const RETRY_BACKOFF_MS: Limit =
     Limit { name: "retry_backoff_ms", unit: "ms", default: 100, min: 0, max: 86_400_000 };
 
-/// How long one call of a pool's function may take, where a limit is given; else it may take for ever.
+/// Longest call of a pool's function, where a limit is given; otherwise there is none.
 ///
 /// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the worker replaced.
 pub const POOL_TASK_TIMEOUT_MS: Limit =
@@ -191,7 +191,7 @@ pub const POOL_TASK_TIMEOUT_MS: Limit =
 
 /// Longest wait between two attempts.
 ///
-/// At the limit: Further attempts wait as long as this.
+/// At the limit: Further attempts wait for this time.
 pub const RETRY_BACKOFF_MAX_MS: Limit =
     Limit { name: "retry_backoff_max_ms", unit: "ms", default: 10_000, min: 0, max: 86_400_000 };
 
@@ -200,20 +200,20 @@ pub const RETRY_BACKOFF_MAX_MS: Limit =
 /// At the limit: Tasks wait for a worker.
 pub const POOL_WORKERS: Limit = Limit { name: "pool_workers", unit: "workers", default: 4, min: 1, max: 1024 };
 
-/// Tasks of one pool that were accepted and wait for a worker.
+/// Accepted tasks of one pool that wait for a worker.
 ///
-/// At the limit: The submit waits for room, or is refused (LimitExceeded) with overflow="fail".
+/// At the limit: The submit waits for capacity, or is refused (LimitExceeded) with overflow="fail".
 pub const POOL_CAPACITY: Limit =
     Limit { name: "pool_capacity", unit: "tasks", default: 10_000, min: 1, max: 10_000_000 };
 
-/// Tasks that a function which takes batches gets in one call.
+/// Tasks in one call of a function that takes batches.
 ///
 /// At the limit: The rest waits for the next call.
 pub const POOL_BATCH_SIZE: Limit = Limit { name: "pool_batch_size", unit: "tasks", default: 100, min: 1, max: 100_000 };
 
 /// How long the oldest task waits for its batch to fill while other workers are busy.
 ///
-/// At the limit: The batch is handed over as it is.
+/// At the limit: The batch is sent as it is.
 pub const POOL_BATCH_BUDGET_MS: Limit =
     Limit { name: "pool_batch_budget_ms", unit: "ms", default: 5, min: 0, max: 60_000 };
 
@@ -231,7 +231,7 @@ pub const POOL_TASK_BYTES: Limit =
 
 /// How long a worker process may take until it has imported the function.
 ///
-/// At the limit: It is killed and replaced, and counted under pool_restarts.
+/// At the limit: The process is killed and replaced, and counted under pool_restarts.
 pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", default: 60_000, min: 60_000, max: 60_000 };
 
 /// Threads of one pool that were abandoned after task_timeout and still run.
@@ -240,9 +240,9 @@ pub const POOL_START_MS: Limit = Limit { name: "pool_start_ms", unit: "ms", defa
 pub const POOL_STUCK_THREADS: Limit =
     Limit { name: "pool_stuck_threads", unit: "threads", default: 64, min: 64, max: 64 };
 
-/// Tasks of one map that were submitted and whose results were not taken yet.
+/// Submitted tasks of one map whose results were not consumed yet.
 ///
-/// At the limit: The next item is not read until a result is taken.
+/// At the limit: The next item is not read until a result is consumed.
 pub const POOL_MAP_AHEAD: Limit =
     Limit { name: "pool_map_ahead", unit: "tasks", default: 4096, min: 1, max: 1_000_000 };
 
@@ -251,31 +251,31 @@ pub const POOL_MAP_AHEAD: Limit =
 /// At the limit: The registration is refused (InvalidArgument).
 pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilities", default: 0, min: 0, max: 1000 };
 
-/// How long a worker process that has a task may give no sign of life.
+/// How long a worker process with a task may send no heartbeat.
 ///
-/// At the limit: It is killed and replaced; the task that it was at counts a delivery, as with a worker that died.
+/// At the limit: The process is killed and replaced; its current task counts a delivery, as with a worker that died.
 pub const POOL_HEARTBEAT_MS: Limit =
     Limit { name: "pool_heartbeat_ms", unit: "ms", default: 30_000, min: 100, max: 86_400_000 };
 
-/// How often one task is handed to a worker that ends over it.
+/// Deliveries of one task whose worker ends during the run.
 ///
 /// At the limit: The task is quarantined (TaskQuarantined); with 1 delivery it fails (WorkerLost).
 pub const POOL_MAX_DELIVERIES: Limit =
     Limit { name: "pool_max_deliveries", unit: "deliveries", default: 2, min: 1, max: 1000 };
 
-/// Workers within the window that end without having finished a task.
+/// Workers within the window that end without a finished task.
 ///
 /// At the limit: The pool fails (PoolFailed).
 pub const POOL_RESTARTS: Limit = Limit { name: "pool_restarts", unit: "restarts", default: 10, min: 0, max: 1_000_000 };
 
-/// Wait before the second such worker is replaced; each further one waits twice as long, less a random part.
+/// Wait before the second such worker is replaced; each further one waits twice as long, minus a random part.
 ///
 /// At the limit: The wait stops growing at pool_backoff_max_ms.
 pub const POOL_BACKOFF_MS: Limit = Limit { name: "pool_backoff_ms", unit: "ms", default: 50, min: 0, max: 60_000 };
 
 /// Longest wait before a worker is replaced.
 ///
-/// At the limit: Further replacements wait as long as this.
+/// At the limit: Further replacements wait for this time.
 pub const POOL_BACKOFF_MAX_MS: Limit =
     Limit { name: "pool_backoff_max_ms", unit: "ms", default: 1000, min: 0, max: 86_400_000 };
 
@@ -285,26 +285,25 @@ pub const POOL_BACKOFF_MAX_MS: Limit =
 pub const POOL_RESULT_BYTES: Limit =
     Limit { name: "pool_result_bytes", unit: "bytes", default: 67_108_864, min: 1024, max: 1_073_741_824 };
 
-/// After half of this time without a frame a link sends a ping; after twice this time without hearing anything it is
-/// dead.
+/// A link sends a ping after half of this time without a frame, and is dead after twice this time without input.
 ///
-/// At the limit: The link is closed, and what was in flight fails with LinkLost.
+/// At the limit: The link is closed, and calls in flight fail with LinkLost.
 pub const LINK_HEARTBEAT_MS: Limit =
     Limit { name: "link_heartbeat_ms", unit: "ms", default: 5000, min: 50, max: 3_600_000 };
 
-/// How long a new link may take to say who it is.
+/// How long a new link may take for its greeting.
 ///
 /// At the limit: The link is closed.
 pub const LINK_GREETING_MS: Limit =
     Limit { name: "link_greeting_ms", unit: "ms", default: 5000, min: 50, max: 600_000 };
 
-/// Bytes of one payload that are under way before the receiver has asked for more.
+/// Bytes of one payload in transfer before the receiver has requested more.
 ///
-/// At the limit: The sender waits with its next chunk.
+/// At the limit: The sender delays its next chunk.
 pub const LINK_WINDOW_BYTES: Limit =
     Limit { name: "link_window_bytes", unit: "bytes", default: 524_288, min: 65_536, max: 67_108_864 };
 
-/// Length of HELLO, and half of all that a connection may send before it has joined, WebSocket and TLS included.
+/// Length of HELLO, and half of all bytes of a connection before it has joined, including WebSocket and TLS.
 ///
 /// At the limit: The connection is closed with limit_exceeded.
 pub const LINK_HELLO_BYTES: Limit =
@@ -312,7 +311,7 @@ pub const LINK_HELLO_BYTES: Limit =
 
 /// Connections to one hub that have not joined yet.
 ///
-/// At the limit: The one that came first of those from the address that most come from is closed.
+/// At the limit: The oldest of these connections from the address with the most of them is closed.
 pub const LINK_GREETINGS: Limit =
     Limit { name: "link_greetings", unit: "connections", default: 1000, min: 1, max: 1_000_000 };
 
@@ -321,21 +320,21 @@ pub const LINK_GREETINGS: Limit =
 /// At the limit: The wait stops growing at link_backoff_max_ms.
 pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", default: 50, min: 1, max: 60_000 };
 
-/// Longest payload that is compressed, before it is: all of it is compressed before the first byte is sent.
+/// Longest payload that is compressed, before compression: all of it is compressed before the first byte is sent.
 ///
-/// At the limit: Longer ones are sent as they are; on the wire the call fails with wire_error.
+/// At the limit: Longer payloads are sent uncompressed; on the wire the call fails with wire_error.
 pub const LINK_COMPRESSED_BYTES: Limit =
     Limit { name: "link_compressed_bytes", unit: "bytes", default: 67_108_864, min: 65_536, max: 67_108_864 };
 
 /// Longest wait between two attempts to join a lost hub again.
 ///
-/// At the limit: Further attempts wait as long as this.
+/// At the limit: Further attempts wait for this time.
 pub const LINK_BACKOFF_MAX_MS: Limit =
     Limit { name: "link_backoff_max_ms", unit: "ms", default: 1000, min: 1, max: 3_600_000 };
 
-/// Longest payload that is laid in shared memory: it is read in one go, while its link waits.
+/// Longest payload placed in shared memory: it is read in one go, while its link waits.
 ///
-/// At the limit: Longer ones are sent in chunks; on the wire the link is closed (LimitExceeded).
+/// At the limit: Longer payloads are sent in chunks; on the wire the link is closed (LimitExceeded).
 pub const LINK_PLACED_BYTES: Limit =
     Limit { name: "link_placed_bytes", unit: "bytes", default: 8_388_608, min: 65_536, max: 8_388_608 };
 
@@ -350,29 +349,28 @@ pub const LINK_FIELDS: Limit = Limit { name: "link_fields", unit: "fields", defa
 pub const LINK_HEAD_BYTES: Limit =
     Limit { name: "link_head_bytes", unit: "bytes", default: 16_384, min: 1024, max: 65_535 };
 
-/// Bytes that wait to be written to one link.
+/// Bytes in the send queue of one link.
 ///
-/// At the limit: Long answers fail that wait for the caller which takes fewest of them; else calls fail with
-/// LimitExceeded, and published messages are dropped and counted.
+/// At the limit: Queued long answers of the slowest reader fail; otherwise calls fail with LimitExceeded, and publishes
+/// are dropped and counted.
 pub const LINK_QUEUE_BYTES: Limit =
     Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
-/// Longest frame that a link accepts, apart from its length field.
+/// Longest frame that a link accepts, without its length field.
 ///
 /// At the limit: The link is closed with limit_exceeded.
 pub const LINK_FRAME_BYTES: Limit =
     Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 131_072, max: 16_777_216 };
 
-/// Longest payload that is sent in one frame; longer ones are cut. With the longest head it fits the least
-/// link_frame_bytes.
+/// Longest payload in one frame; longer ones are split. With the longest head it fits the least link_frame_bytes.
 ///
 /// At the limit: The payload is sent in chunks.
 pub const LINK_CHUNK_BYTES: Limit =
     Limit { name: "link_chunk_bytes", unit: "bytes", default: 65_536, min: 1024, max: 98_304 };
 
-/// Bytes of messages and calls that have come in and that the event loop of a node has not taken yet.
+/// Bytes of inbound messages and calls that the event loop of a node has not taken yet.
 ///
-/// At the limit: The node reads no further until its loop has taken them; the hub holds up to link_queue_bytes for it
+/// At the limit: The node stops reading until its loop has taken them; the hub holds up to link_queue_bytes for it
 /// meanwhile.
 pub const LINK_INTAKE_BYTES: Limit =
     Limit { name: "link_intake_bytes", unit: "bytes", default: 16_777_216, min: 65_536, max: 4_294_967_296 };
@@ -383,43 +381,42 @@ pub const LINK_INTAKE_BYTES: Limit =
 pub const PAYLOAD_BYTES: Limit =
     Limit { name: "payload_bytes", unit: "bytes", default: 268_435_456, min: 1024, max: 4_294_967_296 };
 
-/// Payloads from this length on are compressed on a link to another host, if they get shorter and all who may receive
-/// them can read them; 0: none.
+/// Shortest payload compressed on a link to another host, if it gets shorter and all receivers can read it; 0: none.
 ///
-/// At the limit: Shorter payloads are sent as they are.
+/// At the limit: Shorter payloads are sent uncompressed.
 pub const LINK_COMPRESS_BYTES: Limit =
     Limit { name: "link_compress_bytes", unit: "bytes", default: 16_384, min: 0, max: 67_108_864 };
 
 /// As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0:
 /// none.
 ///
-/// At the limit: Shorter payloads are sent as they are.
+/// At the limit: Shorter payloads are sent uncompressed.
 pub const LINK_COMPRESS_NEAR_BYTES: Limit =
     Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
 
-/// Shared memory in which the nodes of a process with this setting lay long payloads for other processes of their
-/// machine, while they wait to be read; 0: none.
+/// Shared memory of a process's nodes for long payloads to other processes of the machine, until they are read; 0:
+/// none.
 ///
 /// At the limit: Further payloads are sent in chunks.
 pub const LINK_SHARED_BYTES: Limit =
     Limit { name: "link_shared_bytes", unit: "bytes", default: 67_108_864, min: 0, max: 1_073_741_824 };
 
-/// Bytes of payloads that gather in one round of the event loop before they are written; about so many are given to a
-/// socket in one write.
+/// Bytes of payloads that gather in one round of the event loop before they are written; also the size of one socket
+/// write.
 ///
-/// At the limit: They are written, and the count starts anew.
+/// At the limit: The payloads are written, and the count starts again.
 pub const LINK_BATCH_BYTES: Limit =
     Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
 
 /// Frames that gather in one round of the event loop, or within link_linger_us, before they are written.
 ///
-/// At the limit: They are written, and the count starts anew.
+/// At the limit: The frames are written, and the count starts again.
 pub const LINK_BATCH_FRAMES: Limit =
     Limit { name: "link_batch_frames", unit: "frames", default: 64, min: 1, max: 65_536 };
 
-/// How long a frame may wait for others, so that they go in one write; urgent ones don't wait.
+/// How long a frame may wait for others, to share one write; urgent frames do not wait.
 ///
-/// At the limit: What has gathered is written.
+/// At the limit: The gathered frames are written.
 pub const LINK_LINGER_US: Limit = Limit { name: "link_linger_us", unit: "us", default: 0, min: 0, max: 100_000 };
 
 /// Calls, streams, subscriptions and long messages that one side has open on a link.
@@ -434,45 +431,43 @@ pub const LINK_IN_FLIGHT: Limit =
 pub const LINK_SUBSCRIPTIONS: Limit =
     Limit { name: "link_subscriptions", unit: "subscriptions", default: 10_000, min: 1, max: 1_000_000 };
 
-/// How often a call of an idempotent method whose link was lost is made again, within its deadline.
+/// Retries of an idempotent call whose link was lost, within its deadline.
 ///
 /// At the limit: The call fails with LinkLost.
 pub const LINK_RESENDS: Limit = Limit { name: "link_resends", unit: "calls", default: 5, min: 0, max: 1000 };
 
-/// Nodes that are joined to one hub at once; of a token, those that joined with it.
+/// Nodes joined to one hub at once; of a token, the nodes that joined with it.
 ///
-/// At the limit: A further one is refused with LimitExceeded.
+/// At the limit: A further node is refused with LimitExceeded.
 pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 10_000, min: 1, max: 1_000_000 };
 
-/// Bytes that wait to be written to all links of a hub: each may fill as much as is left.
+/// Bytes in the send queues of all links of a hub: each link may use the rest.
 ///
-/// At the limit: As for link_queue_bytes; a link for which more than 1 MiB waits and that asks for further answers is
+/// At the limit: As for link_queue_bytes; a link with more than 1 MiB in its queue that requests further answers is
 /// closed.
 pub const HUB_QUEUE_BYTES: Limit =
     Limit { name: "hub_queue_bytes", unit: "bytes", default: 268_435_456, min: 1_048_576, max: 17_179_869_184 };
 
-/// Shortest heartbeat of a node for which its hub sends signs of life by itself; a node that wants to hear something
-/// more often sends PING.
+/// Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one sends PING.
 ///
-/// At the limit: The hub says something as often as this.
+/// At the limit: The hub sends a frame at this interval.
 pub const HUB_HEARTBEAT_MS: Limit =
     Limit { name: "hub_heartbeat_ms", unit: "ms", default: 1000, min: 50, max: 3_600_000 };
 
-/// How long a hub keeps the name of a node whose link was lost for that node and for others of its token; 1,000 names
-/// of one token at once.
+/// How long a hub reserves the name of a node with a lost link for that node and its token; at most 1,000 names of one
+/// token.
 ///
-/// At the limit: The name is free for everybody.
+/// At the limit: The name is free for every node.
 pub const HUB_NAME_MS: Limit = Limit { name: "hub_name_ms", unit: "ms", default: 60_000, min: 0, max: 86_400_000 };
 
-/// What one joined node says of all its services and agents, for the list that others ask the hub for; and what it may
-/// announce in four seconds, as others follow that.
+/// Descriptions of all services and agents of one joined node, and as many announced bytes in four seconds.
 ///
-/// At the limit: The subscription is refused with LimitExceeded; the link stays. What is announced too often waits, and
-/// what comes after it on that link.
+/// At the limit: The subscription is refused with LimitExceeded; the link stays. Excess announcements wait, and later
+/// frames of that link, too.
 pub const LINK_SAID_BYTES: Limit =
     Limit { name: "link_said_bytes", unit: "bytes", default: 4_194_304, min: 16_384, max: 268_435_456 };
 
-/// Items of a stream that are under way before the reader has asked for more.
+/// Items of a stream in transfer before the reader has requested more.
 ///
 /// At the limit: The writer waits.
 pub const STREAM_CREDIT: Limit = Limit { name: "stream_credit", unit: "items", default: 64, min: 1, max: 65_536 };
@@ -482,50 +477,48 @@ pub const STREAM_CREDIT: Limit = Limit { name: "stream_credit", unit: "items", d
 /// At the limit: The sender gets InvalidArgument with the path; a reader answers with WireError.
 pub const VALUE_DEPTH: Limit = Limit { name: "value_depth", unit: "levels", default: 64, min: 64, max: 64 };
 
-/// Longest bytes, byte array or array that is written into the head of a value; longer ones are buffers beside it.
+/// Longest bytes, byte array or array in the head of a value; longer ones are buffers beside it.
 ///
-/// At the limit: It becomes a buffer.
+/// At the limit: The value becomes a buffer.
 pub const VALUE_INLINE_BYTES: Limit =
     Limit { name: "value_inline_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
 
-/// Bytes of messages from other nodes that wait for one subscriber whose mailbox is full, and lets senders wait.
+/// Bytes of messages from other nodes that wait for one subscriber with a full mailbox and policy `wait`.
 ///
 /// At the limit: Further messages become dead letters with the reason mailbox_full.
 pub const SUBSCRIPTION_BYTES: Limit =
     Limit { name: "subscription_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
-/// Functions, objects and streams that a node has given to others, or holds of others, at once.
+/// Functions, objects and streams that a node exports, and that it imports, at once.
 ///
-/// At the limit: One more fails with LimitExceeded.
+/// At the limit: A further one fails with LimitExceeded.
 pub const REMOTE_OBJECTS: Limit =
     Limit { name: "remote_objects", unit: "objects", default: 10_000, min: 1, max: 1_000_000 };
 
-/// How long a function or object that was given to another node lives without being used, unless `remote` says
-/// otherwise.
+/// How long an export lives without use, unless `remote` sets another time.
 ///
-/// At the limit: It is gone, and a call of it fails with RemoteGone.
+/// At the limit: The export is gone, and a call of it fails with RemoteGone.
 pub const REMOTE_LEASE_MS: Limit =
     Limit { name: "remote_lease_ms", unit: "ms", default: 600_000, min: 1, max: 604_800_000 };
 
-/// How long a function or object that was given in a call which is over waits for the word that the other node has got
-/// it.
+/// How long an export of a finished call waits for the confirmation that the other node has received it.
 ///
-/// At the limit: It is let go; a call of it fails with RemoteGone.
+/// At the limit: The export is released; a call of it fails with RemoteGone.
 pub const REMOTE_CLAIM_MS: Limit = Limit { name: "remote_claim_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
 
-/// Calls that one instance of a service handles at once, whoever makes them.
+/// Calls that one instance of a service handles at once, from all callers.
 ///
 /// At the limit: Further calls wait.
 pub const SERVICE_CONCURRENCY: Limit =
     Limit { name: "service_concurrency", unit: "calls", default: 1024, min: 1, max: 10_000 };
 
-/// Calls that wait for one instance of a service, of coroutines, of plain functions and of streams each.
+/// Waiting calls of one instance of a service: of coroutines, of plain functions and of streams each.
 ///
-/// At the limit: One more fails with MailboxFull; one of another node, or at a node of Rust, with LimitExceeded.
+/// At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust, with LimitExceeded.
 pub const SERVICE_WAITING: Limit =
     Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 1, max: 10_000 };
 
-/// Streams that one instance of a service writes at once, whoever reads them.
+/// Streams that one instance of a service writes at once, to all readers.
 ///
 /// At the limit: Further streams wait for their first item.
 pub const SERVICE_STREAMS: Limit =
@@ -533,12 +526,12 @@ pub const SERVICE_STREAMS: Limit =
 
 /// Streams of one data folder.
 ///
-/// At the limit: Making another fails with LimitExceeded.
+/// At the limit: Creating another fails with LimitExceeded.
 pub const STREAMS: Limit = Limit { name: "streams", unit: "streams", default: 500, min: 500, max: 500 };
 
 /// Consumers of one stream of a data folder.
 ///
-/// At the limit: Making another fails with LimitExceeded.
+/// At the limit: Creating another fails with LimitExceeded.
 pub const STREAM_CONSUMERS: Limit =
     Limit { name: "stream_consumers", unit: "consumers", default: 10_000, min: 10_000, max: 10_000 };
 
@@ -567,12 +560,12 @@ pub const DEDUPE_IDS: Limit =
 
 /// Schedules of one stream.
 ///
-/// At the limit: Making a further one fails with LimitExceeded.
+/// At the limit: Creating a further one fails with LimitExceeded.
 pub const SCHEDULES: Limit = Limit { name: "schedules", unit: "schedules", default: 1000, min: 1000, max: 1000 };
 
-/// The value of a schedule and its headers, which a home keeps in memory.
+/// The value of a schedule and its headers, which a storage backend keeps in memory.
 ///
-/// At the limit: Making it fails with InvalidArgument.
+/// At the limit: Creating the schedule fails with InvalidArgument.
 pub const SCHEDULE_BYTES: Limit =
     Limit { name: "schedule_bytes", unit: "bytes", default: 65_536, min: 65_536, max: 65_536 };
 
@@ -582,15 +575,15 @@ pub const SCHEDULE_BYTES: Limit =
 pub const COMPACT_NAMES: Limit =
     Limit { name: "compact_names", unit: "keys or subjects", default: 10_000_000, min: 10_000_000, max: 10_000_000 };
 
-/// Deliveries of one consumer that are not settled.
+/// Unsettled deliveries of one consumer.
 ///
 /// At the limit: Further events stay in the stream.
 pub const CONSUMER_IN_FLIGHT: Limit =
     Limit { name: "consumer_in_flight", unit: "deliveries", default: 1000, min: 1, max: 65_536 };
 
-/// Events of a consumer that wait for earlier ones of their keys, and gaps between events that are done.
+/// Events of a consumer that wait for earlier events of their keys, and gaps between finished events.
 ///
-/// At the limit: Nothing more is read for it until there are fewer.
+/// At the limit: The consumer reads nothing more until there are fewer.
 pub const CONSUMER_PARKED: Limit =
     Limit { name: "consumer_parked", unit: "events", default: 100_000, min: 100_000, max: 100_000 };
 
@@ -600,43 +593,43 @@ pub const CONSUMER_PARKED: Limit =
 pub const CONSUMER_DEAD_LETTERS: Limit =
     Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
 
-/// Messages in the inbox of one durable agent, with those that are over and not yet removed.
+/// Messages in the inbox of one durable agent, including finished messages that are not yet removed.
 ///
-/// At the limit: Sending one more fails with StreamFull; what a durable agent's handler has sent waits until there is
-/// room.
+/// At the limit: A further send fails with StreamFull; sends of a durable agent's handler wait for capacity.
 pub const AGENT_INBOX: Limit =
     Limit { name: "agent_inbox", unit: "messages", default: 100_000, min: 100_000, max: 100_000 };
 
-/// Messages that are over and stay in the inbox of a durable agent, for people to look at.
+/// Finished messages that stay in the inbox of a durable agent, for inspection.
 ///
 /// At the limit: The oldest are removed.
 pub const AGENT_HISTORY: Limit = Limit { name: "agent_history", unit: "messages", default: 1000, min: 1000, max: 1000 };
 
 /// Messages of one durable agent that wait for another attempt.
 ///
-/// At the limit: It begins no new message until there are fewer.
+/// At the limit: The agent begins no new message until there are fewer.
 pub const AGENT_OPEN: Limit = Limit { name: "agent_open", unit: "messages", default: 1000, min: 1000, max: 1000 };
 
-/// Messages that handlers of one durable agent have sent, and that are not yet in the inboxes of their recipients.
+/// Sends of one durable agent's handlers that are not yet in the inboxes of their recipients.
 ///
-/// At the limit: It begins no new message until there are fewer; a handler that sends more fails with LimitExceeded.
+/// At the limit: The agent begins no new message until there are fewer; a handler that sends more fails with
+/// LimitExceeded.
 pub const AGENT_OUTBOX: Limit = Limit { name: "agent_outbox", unit: "messages", default: 1000, min: 1000, max: 1000 };
 
-/// The state of a durable agent, and what its handlers have sent and is not yet in the inboxes of the recipients, each.
+/// The state of a durable agent, and the sends of its handlers that are not yet delivered to inboxes, each.
 ///
-/// At the limit: The handler fails with PayloadTooLarge, and the state is as before it.
+/// At the limit: The handler fails with PayloadTooLarge, and the state stays as before.
 pub const AGENT_STATE_BYTES: Limit =
     Limit { name: "agent_state_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
 
-/// Attempts at a durable message whose process ended meanwhile, those since its agent was last lost.
+/// Attempts at a durable message whose process ended during them, since its agent was last lost.
 ///
 /// At the limit: The message is a dead letter.
 pub const AGENT_LOST_ATTEMPTS: Limit =
     Limit { name: "agent_lost_attempts", unit: "attempts", default: 5, min: 5, max: 5 };
 
-/// Senders whose newest number a durable agent remembers, so that what they send again is left out.
+/// Senders whose newest number a durable agent remembers, to skip copies of their messages.
 ///
-/// At the limit: The one that was not heard of for longest is forgotten.
+/// At the limit: The sender with the oldest message is forgotten.
 pub const AGENT_SENDERS: Limit = Limit { name: "agent_senders", unit: "agents", default: 1000, min: 1000, max: 1000 };
 
 /// Dead letters of one durable agent.
@@ -645,40 +638,41 @@ pub const AGENT_SENDERS: Limit = Limit { name: "agent_senders", unit: "agents", 
 pub const AGENT_DEAD_LETTERS: Limit =
     Limit { name: "agent_dead_letters", unit: "dead letters", default: 1000, min: 1000, max: 1000 };
 
-/// Runs of one command that one instance of its service is at: `concurrency=` of `@tw.command`.
+/// Concurrent runs of one command at one instance of its service: `concurrency=` of `@tw.command`.
 ///
-/// At the limit: Further ones stay in the queue, for this instance or another.
+/// At the limit: Further commands stay in the queue, for this instance or another.
 pub const COMMAND_CONCURRENCY: Limit =
     Limit { name: "command_concurrency", unit: "commands", default: 1, min: 1, max: 1000 };
 
 /// Commands of one kind that one instance holds while they wait for their key.
 ///
-/// At the limit: Further ones go back to the queue for a second.
+/// At the limit: Further commands return to the queue for a second.
 pub const COMMAND_PARKED: Limit = Limit { name: "command_parked", unit: "commands", default: 64, min: 64, max: 64 };
 
-/// Arguments of a command, encoded. Its result may have 1 MiB with the rest of its record.
+/// Encoded arguments of a command. Its result may have 1 MiB with the rest of its record.
 ///
-/// At the limit: It is not started: `PayloadTooLarge`.
+/// At the limit: The command is not started: `PayloadTooLarge`.
 pub const COMMAND_ARGUMENT_BYTES: Limit =
     Limit { name: "command_argument_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
 
-/// Commands of a home that wait, or have ended and are not tidied away; and what their records may take is 64 MiB.
+/// Commands of a storage backend that wait, or have ended and are not removed. Their records may take 64 MiB.
 ///
-/// At the limit: No further one is started: `StreamFull`.
+/// At the limit: A further command is not started: `StreamFull`.
 pub const COMMANDS_QUEUED: Limit =
     Limit { name: "commands_queued", unit: "commands", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
 
-/// How long a command stays with a worker that is not heard of. It renews that every third of the time.
+/// How long a command stays with a worker without a heartbeat. The worker renews the lease after each third of the
+/// time.
 ///
 /// At the limit: The command goes to another worker, as its next attempt.
 pub const COMMAND_LEASE_MS: Limit = Limit { name: "command_lease_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
 
 /// The error, the traceback and the reason of a dead letter, each.
 ///
-/// At the limit: It is cut off.
+/// At the limit: The text is cut off.
 pub const FAULT_BYTES: Limit = Limit { name: "fault_bytes", unit: "bytes", default: 16_384, min: 16_384, max: 16_384 };
 
-/// What waits to be stored in one data folder.
+/// Bytes that wait to be stored in one data folder.
 ///
 /// At the limit: The call fails with HomeBusy.
 pub const HOME_INTAKE_BYTES: Limit =
@@ -696,7 +690,7 @@ pub const BUCKET_VALUE_BYTES: Limit =
 pub const BUCKET_BYTES: Limit =
     Limit { name: "bucket_bytes", unit: "bytes", default: 67_108_864, min: 1, max: 1_073_741_824 };
 
-/// Deleted keys of a bucket that are remembered for those who watch it.
+/// Deleted keys of a bucket that are remembered for its watchers.
 ///
 /// At the limit: The oldest is forgotten.
 pub const BUCKET_DELETED: Limit =
@@ -707,15 +701,15 @@ pub const BUCKET_DELETED: Limit =
 /// At the limit: Acquiring another fails with LimitExceeded.
 pub const LEASES: Limit = Limit { name: "leases", unit: "leases", default: 10_000, min: 10_000, max: 10_000 };
 
-/// A file of a stream; a stream with max_bytes has smaller ones, of an eighth of it.
+/// A file of a stream; a stream with max_bytes has smaller ones, of an eighth of max_bytes.
 ///
-/// At the limit: A new file is begun.
+/// At the limit: A new file begins.
 pub const SEGMENT_BYTES: Limit =
     Limit { name: "segment_bytes", unit: "bytes", default: 67_108_864, min: 4096, max: 1_073_741_824 };
 
 /// Metadata of one instance of a service: names and values together.
 ///
-/// At the limit: Serving it fails with InvalidArgument; a hub refuses such a description.
+/// At the limit: Serving the instance fails with InvalidArgument; a hub refuses such a description.
 pub const SERVICE_METADATA_BYTES: Limit =
     Limit { name: "service_metadata_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
 
@@ -725,86 +719,86 @@ pub const SERVICE_METADATA_BYTES: Limit =
 pub const SERVICE_METHODS: Limit =
     Limit { name: "service_methods", unit: "methods", default: 1000, min: 1000, max: 1000 };
 
-/// Items of a stream that were written and not yet read, within the process that writes it.
+/// Written and unread items of a stream, within the writing process.
 ///
 /// At the limit: The writer waits.
 pub const STREAM_AHEAD: Limit = Limit { name: "stream_ahead", unit: "items", default: 32, min: 1, max: 65_536 };
 
-/// Headers of one call. The rest of link_fields is for what a call says of itself.
+/// Headers of one call. The rest of link_fields is for fields of the protocol.
 ///
 /// At the limit: The call fails with InvalidArgument.
 pub const CALL_HEADERS: Limit = Limit { name: "call_headers", unit: "headers", default: 56, min: 56, max: 56 };
 
 /// Connections to one HTTP gateway.
 ///
-/// At the limit: The one that has been idle the longest is closed; if none is, the new one.
+/// At the limit: The connection with the longest idle time is closed; if none is idle, the new one.
 pub const HTTP_CONNECTIONS: Limit =
     Limit { name: "http_connections", unit: "connections", default: 4096, min: 1, max: 1_000_000 };
 
 /// Request line and headers of one request over HTTP.
 ///
-/// At the limit: It is answered with status 431, and its connection is closed.
+/// At the limit: The request is answered with status 431, and its connection is closed.
 pub const HTTP_HEAD_BYTES: Limit =
     Limit { name: "http_head_bytes", unit: "bytes", default: 32_768, min: 8192, max: 1_048_576 };
 
 /// Headers of one request over HTTP.
 ///
-/// At the limit: It is answered with status 431, and its connection is closed.
+/// At the limit: The request is answered with status 431, and its connection is closed.
 pub const HTTP_HEADERS: Limit = Limit { name: "http_headers", unit: "headers", default: 100, min: 100, max: 100 };
 
 /// The body of one request over HTTP.
 ///
-/// At the limit: It is answered with status 413, and its connection is closed.
+/// At the limit: The request is answered with status 413, and its connection is closed.
 pub const HTTP_BODY_BYTES: Limit =
     Limit { name: "http_body_bytes", unit: "bytes", default: 16_777_216, min: 1, max: 1_073_741_824 };
 
 /// Bodies of requests that an HTTP gateway holds at once.
 ///
-/// At the limit: One more is answered with status 503, and may be sent again.
+/// At the limit: A further request is answered with status 503, and may be retried.
 pub const HTTP_BODIES_BYTES: Limit =
     Limit { name: "http_bodies_bytes", unit: "bytes", default: 268_435_456, min: 1, max: 17_179_869_184 };
 
 /// Static files that an HTTP gateway holds, with their names.
 ///
-/// At the limit: The gateway does not begin to listen: InvalidArgument names the file.
+/// At the limit: The gateway does not start to listen: InvalidArgument names the file.
 pub const HTTP_FILES_BYTES: Limit =
     Limit { name: "http_files_bytes", unit: "bytes", default: 67_108_864, min: 1, max: 1_073_741_824 };
 
 /// How long the head of a request over HTTP may take, and its body.
 ///
-/// At the limit: The connection is closed; a body that is late is answered with status 408 before.
+/// At the limit: The connection is closed; a late body is answered with status 408 before.
 pub const HTTP_READ_MS: Limit = Limit { name: "http_read_ms", unit: "ms", default: 30_000, min: 1, max: 3_600_000 };
 
-/// How long a connection over HTTP is kept without a request, and an answer whose reader takes none of it.
+/// How long a connection over HTTP stays open without a request, or with an answer that its client does not read.
 ///
-/// At the limit: The connection is closed; what the request had under way is cancelled.
+/// At the limit: The connection is closed; the request in progress is cancelled.
 pub const HTTP_IDLE_MS: Limit = Limit { name: "http_idle_ms", unit: "ms", default: 75_000, min: 1, max: 86_400_000 };
 
-/// Answers of an HTTP gateway that are streams: of services, and of subscriptions.
+/// Stream answers of an HTTP gateway: of services, and of subscriptions.
 ///
-/// At the limit: One more is answered with status 503, and may be asked for again.
+/// At the limit: A further one is answered with status 503, and may be retried.
 pub const HTTP_STREAMS: Limit = Limit { name: "http_streams", unit: "streams", default: 1024, min: 1, max: 1_000_000 };
 
-/// Requests at once on one connection of HTTP/2.
+/// Concurrent requests on one connection of HTTP/2.
 ///
-/// At the limit: The client waits, as it is told of the number.
+/// At the limit: The client waits, because HTTP/2 announces the number.
 pub const HTTP_REQUESTS: Limit = Limit { name: "http_requests", unit: "requests", default: 100, min: 1, max: 65_536 };
 
 /// How long a connection to one NATS server may take, with TLS and login (`connect_timeout_ms`).
 ///
-/// At the limit: The next server of the URL is tried; after the last the home is Unreachable.
+/// At the limit: The next server of the URL is tried; after the last, the backend is Unreachable.
 pub const NATS_CONNECT_TIMEOUT_MS: Limit =
     Limit { name: "nats_connect_timeout_ms", unit: "ms", default: 5000, min: 10, max: 600_000 };
 
 /// How long NATS may take to answer a request, or to ack a message (`request_timeout_ms`).
 ///
-/// At the limit: The call fails with Unreachable; what it asked for may have happened.
+/// At the limit: The call fails with Unreachable; its request may have happened.
 pub const NATS_REQUEST_TIMEOUT_MS: Limit =
     Limit { name: "nats_request_timeout_ms", unit: "ms", default: 5000, min: 10, max: 600_000 };
 
 /// How long a message may wait for its ack while servers are away or change (`publish_timeout_ms`).
 ///
-/// At the limit: Its publishing fails with Unreachable.
+/// At the limit: The publish fails with Unreachable.
 pub const NATS_PUBLISH_TIMEOUT_MS: Limit =
     Limit { name: "nats_publish_timeout_ms", unit: "ms", default: 30_000, min: 10, max: 3_600_000 };
 
@@ -814,37 +808,37 @@ pub const NATS_PUBLISH_TIMEOUT_MS: Limit =
 pub const NATS_PING_INTERVAL_MS: Limit =
     Limit { name: "nats_ping_interval_ms", unit: "ms", default: 2000, min: 50, max: 600_000 };
 
-/// Longest pause between two attempts to connect again (`reconnect_wait_max_ms`).
+/// Longest pause between two attempts to reconnect (`reconnect_wait_max_ms`).
 ///
-/// At the limit: Further attempts wait as long as this.
+/// At the limit: Further attempts wait for this time.
 pub const NATS_RECONNECT_WAIT_MAX_MS: Limit =
     Limit { name: "nats_reconnect_wait_max_ms", unit: "ms", default: 1000, min: 1, max: 600_000 };
 
-/// Messages that one connection to NATS has sent and that have no ack yet; a server buffers 10,000 of a stream.
+/// Messages of one NATS connection without an ack; a server buffers 10,000 of a stream.
 ///
-/// At the limit: Further messages wait for their turn at this client.
+/// At the limit: Further messages wait in this client.
 pub const NATS_IN_FLIGHT: Limit = Limit { name: "nats_in_flight", unit: "messages", default: 4096, min: 1, max: 4096 };
 
-/// Requests of plain clients of NATS at once to the public services of one hub.
+/// Concurrent requests of plain NATS clients to the public services of one hub.
 ///
-/// At the limit: A further one is answered with 503 and `limit_exceeded`.
+/// At the limit: A further request is answered with 503 and `limit_exceeded`.
 pub const NATS_REQUESTS: Limit = Limit { name: "nats_requests", unit: "requests", default: 4096, min: 1, max: 4096 };
 
-/// Messages that wait at this client for their turn to be sent to NATS.
+/// Messages that wait in this client to be sent to NATS.
 ///
 /// At the limit: Publishing fails with Busy.
 pub const NATS_WAITING_MESSAGES: Limit =
     Limit { name: "nats_waiting_messages", unit: "messages", default: 262_144, min: 1, max: 262_144 };
 
-/// Payload that waits at this client for its turn to be sent to NATS.
+/// Payload bytes that wait in this client to be sent to NATS.
 ///
 /// At the limit: Publishing fails with Busy.
 pub const NATS_WAITING_BYTES: Limit =
     Limit { name: "nats_waiting_bytes", unit: "bytes", default: 268_435_456, min: 1, max: 268_435_456 };
 
-/// Dead letters that NATS keeps of one stream.
+/// Dead letters of one stream that NATS stores.
 ///
-/// At the limit: The oldest goes.
+/// At the limit: The oldest is removed.
 pub const NATS_DEAD_LETTERS: Limit =
     Limit { name: "nats_dead_letters", unit: "dead letters", default: 100_000, min: 1, max: 100_000 };
 

@@ -2,8 +2,8 @@
 import { TidewireError } from "../error.js";
 
 /**
- * The mailbox of the actor is full, and its overflow policy accepts nothing more.
- * Wait for room with `send`, or give the actor a larger mailbox or another overflow policy.
+ * The mailbox of the actor is full, and its overflow policy refuses the message.
+ * Wait for capacity with `send`, or give the actor a larger mailbox or another overflow policy.
  */
 export class MailboxFull extends TidewireError {
 	override readonly name: string = "MailboxFull";
@@ -13,7 +13,7 @@ export class MailboxFull extends TidewireError {
 
 /**
  * The actor is stopping or has stopped, and takes no more messages.
- * Send to another actor, or watch the actor to learn when it stops.
+ * Send to another actor, or watch the actor to learn of its stop.
  */
 export class ActorStopped extends TidewireError {
 	override readonly name: string = "ActorStopped";
@@ -22,7 +22,7 @@ export class ActorStopped extends TidewireError {
 
 /**
  * No reply came before the deadline.
- * Allow more time, or look at the queueing time in the statistics of the asked actor.
+ * Allow more time, or read the queueing time in the statistics of the asked actor.
  */
 export class AskTimeout extends TidewireError {
 	override readonly name: string = "AskTimeout";
@@ -34,7 +34,7 @@ export class AskTimeout extends TidewireError {
 
 /**
  * Waiting would close a ring of actors that wait for each other.
- * Reply before asking, or tell instead of ask in one of the actors.
+ * Reply before the ask, or use tell instead of ask in one of the actors.
  */
 export class AskCycle extends TidewireError {
 	override readonly name: string = "AskCycle";
@@ -44,8 +44,8 @@ export class AskCycle extends TidewireError {
 }
 
 /**
- * The handler ended without a reply and kept no place for one.
- * Reply in the handler, or tell instead of ask.
+ * The handler ended without a reply and passed the reply slot to nobody.
+ * Reply in the handler, or use tell instead of ask.
  */
 export class NoReply extends TidewireError {
 	override readonly name: string = "NoReply";
@@ -53,7 +53,7 @@ export class NoReply extends TidewireError {
 }
 
 /**
- * A live actor has this name already.
+ * A live actor already has this name.
  * Choose another name, or stop the other actor first.
  */
 export class NameTaken extends TidewireError {
@@ -82,7 +82,7 @@ export class UnknownDispatcher extends TidewireError {
 }
 
 /**
- * An argument is not what is allowed; the message names it, its value and what is allowed.
+ * An argument is not allowed; the message names it, its value and the allowed values.
  * Correct the argument.
  */
 export class InvalidArgument extends TidewireError {
@@ -92,7 +92,7 @@ export class InvalidArgument extends TidewireError {
 
 /**
  * A subject or a pattern breaks the rules; the message names the token.
- * Write tokens divided by single dots, without blanks; `*` and `>` only in patterns.
+ * Separate tokens by single dots, without blanks; use `*` and `>` only in patterns.
  */
 export class InvalidSubject extends InvalidArgument {
 	override readonly name: string = "InvalidSubject";
@@ -101,7 +101,7 @@ export class InvalidSubject extends InvalidArgument {
 
 /**
  * The configuration is wrong; all its problems are listed at once.
- * Correct every key that is listed.
+ * Correct every listed key.
  */
 export class ConfigError extends TidewireError {
 	override readonly name: string = "ConfigError";
@@ -111,8 +111,8 @@ export class ConfigError extends TidewireError {
 }
 
 /**
- * The node has been started already.
- * Start it once, or make a new node.
+ * The node was already started.
+ * Start it once, or create a new node.
  */
 export class AlreadyStarted extends TidewireError {
 	override readonly name: string = "AlreadyStarted";
@@ -121,7 +121,7 @@ export class AlreadyStarted extends TidewireError {
 
 /**
  * The node is shutting down or has shut down.
- * Make a new node.
+ * Create a new node.
  */
 export class NodeStopped extends TidewireError {
 	override readonly name: string = "NodeStopped";
@@ -129,8 +129,8 @@ export class NodeStopped extends TidewireError {
 }
 
 /**
- * A limit of the node has been reached; the message names it.
- * Free some of what is counted, or raise the limit where it can be set.
+ * A limit of the node was reached; the message names it.
+ * Free some of the counted items, or raise the limit if it can be set.
  */
 export class LimitExceeded extends TidewireError {
 	override readonly name: string = "LimitExceeded";
@@ -139,7 +139,7 @@ export class LimitExceeded extends TidewireError {
 }
 
 /**
- * A handler elsewhere failed with an error that has no class here.
+ * A handler on another node failed with an error that has no class here.
  * Read the type, the message and the traceback of the other side.
  */
 export class RemoteError extends TidewireError {
@@ -151,7 +151,7 @@ export class RemoteError extends TidewireError {
 
 /**
  * The link to the other node was lost before an answer came.
- * Try again; the other side may have handled the message, so use an idempotency key where that matters.
+ * Retry; the other side may have handled the message, so use an idempotency key where that matters.
  */
 export class LinkLost extends TidewireError {
 	override readonly name: string = "LinkLost";
@@ -160,7 +160,7 @@ export class LinkLost extends TidewireError {
 }
 
 /**
- * Nobody answers requests on this subject now.
+ * No subscriber answers requests on this subject now.
  * Start the service, or check the spelling of the subject.
  */
 export class NoResponders extends TidewireError {
@@ -171,7 +171,7 @@ export class NoResponders extends TidewireError {
 
 /**
  * The payload has more bytes than the link carries.
- * Send less at once, or use a stream.
+ * Send less in one message, or use a stream.
  */
 export class PayloadTooLarge extends TidewireError {
 	override readonly name: string = "PayloadTooLarge";
@@ -188,8 +188,8 @@ export class Unauthorized extends TidewireError {
 }
 
 /**
- * The worker process ended while it was at this task, and the task is not handed out again.
- * Submit it again if the function may run twice; the message says how the worker ended.
+ * The worker process ended during this task, and the task is not delivered again.
+ * Submit the task again if the function may run twice; the message says how the worker ended.
  */
 export class WorkerLost extends TidewireError {
 	override readonly name: string = "WorkerLost";
@@ -198,8 +198,8 @@ export class WorkerLost extends TidewireError {
 }
 
 /**
- * This task was in progress each time a worker process ended, as often as the pool allows.
- * Look at the arguments for what ends the process, such as too much memory or a crash in C.
+ * A worker process ended during this task, as often as the pool allows.
+ * Check the arguments for the cause, such as too much memory or a crash in C.
  */
 export class TaskQuarantined extends TidewireError {
 	override readonly name: string = "TaskQuarantined";
@@ -208,7 +208,7 @@ export class TaskQuarantined extends TidewireError {
 
 /**
  * The function ran longer than the pool's task_timeout; its worker was replaced.
- * Allow more time with task_timeout, or find out what the function waits for.
+ * Allow more time with task_timeout, or find the wait in the function.
  */
 export class TaskTimeout extends TidewireError {
 	override readonly name: string = "TaskTimeout";
@@ -216,8 +216,8 @@ export class TaskTimeout extends TidewireError {
 }
 
 /**
- * The pool gave up: its workers can't start, or end again and again without finishing a task.
- * Read the cause, mend the function or its imports, and make a new pool.
+ * The pool failed: its workers cannot start, or end repeatedly without a finished task.
+ * Read the cause, fix the function or its imports, and create a new pool.
  */
 export class PoolFailed extends TidewireError {
 	override readonly name: string = "PoolFailed";
@@ -226,7 +226,7 @@ export class PoolFailed extends TidewireError {
 
 /**
  * The pool is stopping or has stopped, and takes no more tasks.
- * Make a new pool.
+ * Create a new pool.
  */
 export class PoolStopped extends TidewireError {
 	override readonly name: string = "PoolStopped";
@@ -235,7 +235,7 @@ export class PoolStopped extends TidewireError {
 
 /**
  * The time to live of the message was over before its handler began.
- * Allow more time, or look at the queueing time in the statistics of the recipient.
+ * Allow more time, or read the queueing time in the statistics of the recipient.
  */
 export class MessageExpired extends TidewireError {
 	override readonly name: string = "MessageExpired";
@@ -243,7 +243,7 @@ export class MessageExpired extends TidewireError {
 }
 
 /**
- * No handler of the agent takes a message like this one.
+ * No handler of the agent accepts this message.
  * Mark a method with `@tw.handle`, or define `receive` or `unhandled`.
  */
 export class Unhandled extends TidewireError {
@@ -253,7 +253,7 @@ export class Unhandled extends TidewireError {
 
 /**
  * Bytes from the other side break a rule of the protocol or of values; the message says which.
- * Run versions on both sides that fit; if they do, report the message.
+ * Run compatible versions on both sides; if they are, report the message.
  */
 export class WireError extends TidewireError {
 	override readonly name: string = "WireError";
@@ -270,8 +270,8 @@ export class VersionMismatch extends TidewireError {
 }
 
 /**
- * The caller cancelled, or has gone.
- * Nothing: nobody waits for the answer.
+ * The caller cancelled or has left.
+ * Nothing: no caller waits for the answer.
  */
 export class CallCancelled extends TidewireError {
 	override readonly name: string = "CallCancelled";
@@ -279,8 +279,8 @@ export class CallCancelled extends TidewireError {
 }
 
 /**
- * Its owner or its holder let it go, the link of one of them ended, or its lease did.
- * Ask for it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
+ * The object was released, or the link of its owner or holder ended, or its lease did.
+ * Request it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
  */
 export class RemoteGone extends TidewireError {
 	override readonly name: string = "RemoteGone";
@@ -288,8 +288,8 @@ export class RemoteGone extends TidewireError {
 }
 
 /**
- * A campaign can't go on, or its store refuses; the message says why, and what to do.
- * Do what the message says.
+ * A campaign cannot continue, or its store refuses; the message says why, and what to do.
+ * Follow the message.
  */
 export class CampaignError extends TidewireError {
 	override readonly name: string = "CampaignError";
@@ -299,8 +299,8 @@ export class CampaignError extends TidewireError {
 }
 
 /**
- * The store of a campaign is away, or somebody else has held it for too long.
- * Start the server, or try again: what was stored stays.
+ * The store of a campaign is unavailable, or another process has held it for too long.
+ * Start the server, or retry: stored results stay.
  */
 export class StoreUnavailable extends CampaignError {
 	override readonly name: string = "StoreUnavailable";
@@ -310,7 +310,7 @@ export class StoreUnavailable extends CampaignError {
 
 /**
  * No campaign of the store has this name or number.
- * Look at `tw.campaigns(store)`, or check the URL of the store.
+ * List them with `tw.campaigns(store)`, or check the URL of the store.
  */
 export class NoSuchCampaign extends CampaignError {
 	override readonly name: string = "NoSuchCampaign";
@@ -318,8 +318,8 @@ export class NoSuchCampaign extends CampaignError {
 }
 
 /**
- * The code that is here is not that with which the campaign began; the message says what differs.
- * Run the code that it began with, begin a new campaign, or allow the change with `accept_code`.
+ * The code differs from that at the start of the campaign; the message says where.
+ * Run the original code, start a new campaign, or allow the change with `accept_code`.
  */
 export class CodeChanged extends CampaignError {
 	override readonly name: string = "CodeChanged";
@@ -327,8 +327,8 @@ export class CodeChanged extends CampaignError {
 }
 
 /**
- * A home of streams, buckets and leases can't do it; the message names the value and the mend.
- * Do what the message says.
+ * A storage backend refuses the operation; the message names the value and the fix.
+ * Follow the message.
  */
 export class HomeError extends TidewireError {
 	override readonly name: string = "HomeError";
@@ -338,8 +338,8 @@ export class HomeError extends TidewireError {
 }
 
 /**
- * There is no stream, consumer or bucket of this name, or it was deleted.
- * Make it first, or look at what there is with `tidewire stream ls`.
+ * No stream, consumer or bucket has this name, or it was deleted.
+ * Create it first, or list the existing ones with `tidewire stream ls`.
  */
 export class NotFound extends HomeError {
 	override readonly name: string = "NotFound";
@@ -347,8 +347,8 @@ export class NotFound extends HomeError {
 }
 
 /**
- * What has this name has other settings; the message names the first that differs.
- * Ask for it with the settings that it has, or delete it first.
+ * The existing object has other settings; the message names the first difference.
+ * Pass the existing settings, or delete the object first.
  */
 export class SettingsDiffer extends HomeError {
 	override readonly name: string = "SettingsDiffer";
@@ -356,8 +356,8 @@ export class SettingsDiffer extends HomeError {
 }
 
 /**
- * The stream or bucket is at its limit, and refuses more.
- * Purge it, or make it with a larger limit or with full="drop_old".
+ * The stream or bucket is at its limit and refuses more.
+ * Purge it, or create it with a larger limit or with full="drop_old".
  */
 export class StreamFull extends HomeError {
 	override readonly name: string = "StreamFull";
@@ -365,7 +365,7 @@ export class StreamFull extends HomeError {
 }
 
 /**
- * The delivery was settled before, or its event was given to another since.
+ * The delivery was already settled, or its event was delivered to another consumer since.
  * Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer a longer ack_wait.
  */
 export class StaleDelivery extends HomeError {
@@ -374,8 +374,8 @@ export class StaleDelivery extends HomeError {
 }
 
 /**
- * The key has another revision than was expected.
- * Read the key again, decide anew, and write with the revision that was read.
+ * The key has another revision than expected.
+ * Read the key again, decide again, and write with the new revision.
  */
 export class RevisionConflict extends HomeError {
 	override readonly name: string = "RevisionConflict";
@@ -383,8 +383,8 @@ export class RevisionConflict extends HomeError {
 }
 
 /**
- * The time of the lease was over, or somebody else holds it.
- * Stop what the lease protects, and acquire it anew.
+ * The lease expired, or another process holds it.
+ * Stop the protected work, and acquire the lease again.
  */
 export class LeaseLost extends HomeError {
 	override readonly name: string = "LeaseLost";
@@ -392,8 +392,8 @@ export class LeaseLost extends HomeError {
 }
 
 /**
- * Somebody else held the lease for as long as was waited.
- * Wait longer, or try again after a pause.
+ * Another process held the lease for the whole wait.
+ * Wait longer, or retry after a pause.
  */
 export class LeaseHeld extends HomeError {
 	override readonly name: string = "LeaseHeld";
@@ -402,8 +402,8 @@ export class LeaseHeld extends HomeError {
 }
 
 /**
- * Too much waits to be stored; nothing of the call was looked at.
- * Try again after a pause, or publish through `stream.publisher`, which waits for room.
+ * Too many bytes wait to be stored; the call had no effect.
+ * Retry after a pause, or publish through `stream.publisher`, which waits for capacity.
  */
 export class HomeBusy extends HomeError {
 	override readonly name: string = "HomeBusy";
@@ -421,8 +421,8 @@ export class DataInUse extends HomeError {
 }
 
 /**
- * What is stored contradicts its checksums; the message names the file and the place.
- * Look at it with `tidewire log check DIR`, and rescue what is whole with `tidewire log salvage`.
+ * Stored data contradicts its checksums; the message names the file and the position.
+ * Inspect it with `tidewire log check DIR`, and rescue intact data with `tidewire log salvage`.
  */
 export class DataCorrupt extends HomeError {
 	override readonly name: string = "DataCorrupt";
@@ -430,8 +430,8 @@ export class DataCorrupt extends HomeError {
 }
 
 /**
- * This home can't do it; the message says why.
- * Do without it, or use a home that can: the guide of streams has a table.
+ * This storage backend does not support it; the message says why.
+ * Use another way, or a backend that supports it: the guide of streams has a table.
  */
 export class Unsupported extends HomeError {
 	override readonly name: string = "Unsupported";
@@ -439,8 +439,8 @@ export class Unsupported extends HomeError {
 }
 
 /**
- * There is no connection to the servers of the home, or they don't answer.
- * Start them, or try again: publish with an `id`, so that what was stored is stored once.
+ * The servers of the storage backend are not connected or do not answer.
+ * Start them, or retry: publish with an `id`, so that a stored message is stored once.
  */
 export class HomeUnavailable extends HomeError {
 	override readonly name: string = "HomeUnavailable";
@@ -449,8 +449,8 @@ export class HomeUnavailable extends HomeError {
 }
 
 /**
- * Messages of a publisher were not stored, or it is not known whether they were.
- * Look at `failures`, and publish those again, with the same ids.
+ * Messages of a publisher were not stored, or their storage is unknown.
+ * Read `failures`, and publish those messages again, with the same ids.
  */
 export class PublishFailed extends HomeError {
 	override readonly name: string = "PublishFailed";
