@@ -1,4 +1,4 @@
-"""The tables of figures in README.md and docs/benchmarks.md, each from one report."""
+"""The tables of figures in docs/benchmarks.md, each from one report."""
 
 from __future__ import annotations
 

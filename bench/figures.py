@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the figures of README.md and docs/benchmarks.md, and the pictures beside them, from reports of `tidewire bench`.
+"""Writes the figures of docs/benchmarks.md, and the pictures beside them, from reports of `tidewire bench`.
 
     python bench/figures.py [--reports out] [--check]
 
@@ -46,10 +46,10 @@ class Table:
 
 
 TABLES = (
-    Table("figures", "README.md", "bench-engine.json", figure_tables.engine),
-    Table("rpc", "README.md", "bench-rpc.json", figure_tables.rpc_python, "-python"),
-    Table("campaigns", "README.md", "bench-campaigns.json", figure_tables.campaigns),
-    Table("streams", "README.md", "bench-streams.json", stream_tables.streams),
+    Table("figures", "docs/benchmarks.md", "bench-engine.json", figure_tables.engine),
+    Table("rpc", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_python, "-python"),
+    Table("campaigns", "docs/benchmarks.md", "bench-campaigns.json", figure_tables.campaigns),
+    Table("streams", "docs/benchmarks.md", "bench-streams.json", stream_tables.streams),
     Table("streams-all", "docs/benchmarks.md", "bench-streams.json", stream_tables.streams_all),
     Table("campaigns-all", "docs/benchmarks.md", "bench-campaigns.json", figure_tables.campaigns_all),
     Table("rpc-rust", "docs/benchmarks.md", "bench-rpc.json", figure_tables.rpc_rust, "-rust"),
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Writes figures and pictures of README.md and docs from reports.")
+    parser = argparse.ArgumentParser(description="Writes figures and pictures of docs/benchmarks.md from reports.")
     parser.add_argument("--reports", type=Path, default=ROOT / "out", help="where `tidewire bench --out` put them")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if a table or picture is another")
     return parser.parse_args()

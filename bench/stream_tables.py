@@ -1,4 +1,4 @@
-"""Tables of durable streams for README.md and docs/benchmarks.md, from a report of `tidewire bench streams`."""
+"""Tables of durable streams for docs/benchmarks.md, from a report of `tidewire bench streams`."""
 
 from __future__ import annotations
 
