@@ -44,7 +44,7 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 	const pages: Page[] = [];
 	/** What pages have asked for, in order. */
 	const loaded: string[] = [];
-	const later = (): number => loaded.filter((path) => path.startsWith("/later-")).length;
+	const later = (): number => loaded.filter((path) => path.startsWith("/lazy_chunk-")).length;
 
 	before(async () => {
 		hub = await Peer.start("hub");
