@@ -201,7 +201,7 @@ soak-js: .make/extension .make/js ## A million messages of the TypeScript client
 .PHONY: test-wheel
 test-wheel: .make/extension ## Build a wheel of this interpreter from the build of the tests, and try it in an empty environment
 	$(call say,a wheel in an empty environment)
-	@$(BIN)/python tools/wheel_check.py --short
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/wheel_check.py --short
 
 .PHONY: wheel-check
 wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)

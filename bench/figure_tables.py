@@ -35,7 +35,9 @@ def engine(report: dict[str, Any]) -> str:
 
 
 def row(case: dict[str, Any]) -> str:
-    """One workload: ours, the best peer (or, where there is none, the best bare channel or limit), and the ratio."""
+    """One workload: ours, the best peer (or, where there is none, the best bare channel or limit),
+    and the ratio.
+    """
     ours = case["best"]["ours"]
     kinds = ("limit",) if case["id"] in FLOORS else ("peer", "channel", "limit")
     kind = next((kind for kind in kinds if kind in case["best"]), None)
@@ -68,7 +70,9 @@ def rpc_rust(report: dict[str, Any]) -> str:
 
 
 def rpc(report: dict[str, Any], language: str) -> str:
-    """Calls through a hub beside brokers, and directly beside direct connections; last, what the sockets alone do."""
+    """Calls through a hub beside brokers, and directly beside direct connections; last, what the
+    sockets alone do.
+    """
     name = language.title()
     heading = (
         f"| {name} to {name} | through a hub | best of those with a hub | ratio | direct | best of those without | ratio "
@@ -107,7 +111,9 @@ def rpc_foot(report: dict[str, Any], cases: list[dict[str, Any]], language: str)
 
 
 def rpc_javascript(report: dict[str, Any]) -> str:
-    """Calls of JavaScript to a service of Python, through a hub: in Node beside peers, and in Chromium beside a relay of its bare WebSockets."""
+    """Calls of JavaScript to a service of Python, through a hub: in Node beside peers, and in
+    Chromium beside a relay of its bare WebSockets.
+    """
     heading = (
         "| JavaScript calls Python, through a hub | Node (min to max) | best peer | ratio | Chromium (min to max) | of Node "
         "| bare relay: Chromium of Node | Chromium: ours of the bare relay |\n"
@@ -162,7 +168,9 @@ HTTP = {
 
 
 def http(report: dict[str, Any]) -> str:
-    """A JSON echo over HTTP: requests a second and their times, and each gateway beside its peer."""
+    """A JSON echo over HTTP: requests a second and their times, and each gateway beside its
+    peer.
+    """
     runs, machine = report["runs"], report["machine"]
     rows = ["| JSON echo over HTTP | requests/s (min to max) | p50 | p99 | ratio |", "|---|---|---|---|---|"]
     for name, title in HTTP.items():
@@ -185,7 +193,9 @@ def http(report: dict[str, Any]) -> str:
 
 
 def without_shared_memory(cases: list[dict[str, Any]]) -> str:
-    """What zenoh does where it may not use shared memory, which it has from itself between processes of one machine."""
+    """What zenoh does where it may not use shared memory, which it has from itself between
+    processes of one machine.
+    """
     found = [
         f"{case['title']}, {one['form'].removesuffix('-sockets')}: {amount(one['median'], case, ours=False)}"
         for case in cases
@@ -198,7 +208,9 @@ def without_shared_memory(cases: list[dict[str, Any]]) -> str:
 
 
 def agents(report: dict[str, Any]) -> str:
-    """Agents and pools: ours in its best form, the others best first, and whether what we require was reached."""
+    """Agents and pools: ours in its best form, the others best first, and whether what we require
+    was reached.
+    """
     heading = "| | workload | Tidewire, best form (min to max) | others | bar |\n|---|---|---|---|---|"
     rows = [agents_row(case) for case in report["cases"] if "ours" in case["best"]]
     machine = report["machine"]
@@ -231,7 +243,9 @@ def bar(case: dict[str, Any]) -> str:
 
 
 def campaigns(report: dict[str, Any]) -> str:
-    """Rates of campaigns on both stores, beside the best peer and a bare loop; what a kill costs."""
+    """Rates of campaigns on both stores, beside the best peer and a bare loop; what a kill
+    costs.
+    """
     heading = "| workload | on SQLite (min to max) | on PostgreSQL | best peer | ratio | of a bare loop |\n|---|---|---|---|---|---|"
     rows = [campaigns_row(case) for case in report["cases"] if "ours" in case["best"]]
     return "\n".join([heading, *rows, "", campaigns_foot(report)])
@@ -253,7 +267,9 @@ def campaigns_row(case: dict[str, Any]) -> str:
 
 
 def campaigns_all(report: dict[str, Any]) -> str:
-    """Every contender: rates by number of workers, memory, and what a killed worker loses and doubles."""
+    """Every contender: rates by number of workers, memory, and what a killed worker loses and
+    doubles.
+    """
     cases = {case["id"]: case for case in report["cases"]}
     rates = [name for name in cases if name not in ("killed", "often", "cold")]
     heading = ["contender", *(f"{name.replace('-', ', ')}" for name in rates), "MB", "killed: lost", "doubled"]

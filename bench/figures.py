@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the figures of docs/benchmarks.md, and the pictures beside them, from reports of `tidewire bench`.
+"""Writes the figures of docs/benchmarks.md, and the pictures beside them, from reports of `tidewire
+bench`.
 
     python bench/figures.py [--reports out] [--check]
 
-Each table stands between two marks, `<!-- NAME:begin -->` and `<!-- NAME:end -->`. What no report was found for stays as it is. Nothing
-is rounded in Tidewire's favour: its rates and ratios are cut off, its times are rounded up, and its peers' the other way. A
-report of the smoke scale is refused.
+Each table stands between two marks, `<!-- NAME:begin -->` and `<!-- NAME:end -->`. What no report
+was found for stays as it is. Nothing is rounded in Tidewire's favour: its rates and ratios are cut
+off, its times are rounded up, and its peers' the other way. A report of the smoke scale is refused.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ def streams(report: dict[str, Any]) -> str:
 
 
 def best_of(peers: dict[str, Any], label: str) -> tuple[str, float] | None:
-    """The fastest peer with acks as ours has them: JetStream's come before a sync. A bare file is a limit, and no peer."""
+    """The fastest peer with acks as ours has them: JetStream's come before a sync. A bare file is a
+    limit, and no peer.
+    """
     on_nats = "NATS" in label
     rates = {
         name: median(run["rate"] for run in runs)

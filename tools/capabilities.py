@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tables import Row, check_keys, demand, demand_unique, read_rows
 
-WIDTH = 120
+WIDTH, PROSE_WIDTH = 120, 100
 HOMES = ("folder", "nats")
 
 
@@ -40,7 +40,7 @@ def rust_capabilities(rows: list[Row], text: str, origin: str) -> str:
 
 
 def comment(meaning: str) -> str:
-    lines = textwrap.wrap(meaning, WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(meaning, PROSE_WIDTH - 8, break_long_words=False, break_on_hyphens=False)
     return "".join(f"    /// {line}\n" for line in lines)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks that crates and modules import only what tools/imports.toml lets them.
 
-Usage: python tools/check_imports.py
-Prints one line for each breach and exits 1 if there is any. Needs cargo, and nothing but Python 3.11.
+Usage: python tools/check_imports.py Prints one line for each breach and exits 1 if there is any.
+Needs cargo, and nothing but Python 3.11.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def main() -> int:
 
 
 def check_dependencies(crates: dict[str, Any]) -> Iterator[str]:
-    """Crates without a row, and dependencies that a crate must not have, or only behind a feature."""
+    """Crates without a row, and dependencies that a crate must not have, or only behind a
+    feature.
+    """
     for package in workspace_packages():
         name = package["name"]
         if name not in crates:
@@ -98,7 +100,9 @@ def without_comments(code: str) -> str:
 
 
 def names(code: str, path: str) -> bool:
-    """Whether Rust code names a path. One that ends in ``::`` is a crate, and so must be the first of its path."""
+    """Whether Rust code names a path. One that ends in ``::`` is a crate, and so must be the first
+    of its path.
+    """
     before = r"(?<![\w:])" if path.endswith("::") else r"(?<!\w)"
     after = r"\b" if path[-1].isalnum() else ""
     return re.search(before + re.escape(path) + after, code) is not None

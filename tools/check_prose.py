@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prose check: retired names, first sentences, openings of sentences, line lengths and abbreviations.
+"""Prose check: retired names, first sentences, openings of sentences, line lengths and
+abbreviations.
 
 Usage: python tools/check_prose.py [PATH ...]   (all tracked files without a path)
        python tools/check_prose.py --counts     (one line for each folder with breaches)
 
-The rules and their word lists are in tools/prose.toml. Each breach is one line, FILE:LINE: RULE: TEXT, and the exit
-code is 1 if there is any. Python 3.11 and git are all that the check needs.
+The rules and their word lists are in tools/prose.toml. Each breach is one line, FILE:LINE: RULE:
+TEXT, and the exit code is 1 if there is any. Python 3.11 and git are all that the check needs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ ABBREVIATION = re.compile(r"\b(?!P\d)[A-Z][A-Z0-9]{1,5}\b")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of prose: its number, its column count in the file, and its text without the comment mark."""
+    """One line of prose: its number, its column count in the file, and its text without the comment
+    mark.
+    """
 
     number: int
     width: int
@@ -227,7 +230,9 @@ def long_lines(lines: list[Line], columns: int, cell: int) -> Iterator[tuple[int
 
 
 def abbreviations(lines: list[Line], text: str, known: set[str]) -> Iterator[tuple[int, str, str]]:
-    """Abbreviations that are neither common in the field nor explained on their page as `long form (ABC)`."""
+    """Abbreviations that are neither common in the field nor explained on their page as `long form
+    (ABC)`.
+    """
     said: set[str] = set()
     for line in lines:
         for found in ABBREVIATION.findall(re.sub(r"\]\([^)]*\)", "", CODE_SPAN.sub("", line.text))):

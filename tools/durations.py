@@ -1,7 +1,9 @@
-"""Durations of test files: a table of the slowest ones, and budgets in multiples of a calibration loop.
+"""Durations of test files: a table of the slowest ones, and budgets in multiples of a calibration
+loop.
 
-A budget is no number of seconds: a run measures a fixed loop first, and the wall time of each file counts in multiples
-of it, so that a slower machine has longer budgets. One run over its budget is noise; two whole runs in a row fail.
+A budget is no number of seconds: a run measures a fixed loop first, and the wall time of each file
+counts in multiples of it, so that a slower machine has longer budgets. One run over its budget is
+noise; two whole runs in a row fail.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall time and processor time of the tests of one file or program, child processes included."""
+    """Wall time and processor time of the tests of one file or program, child processes
+    included.
+    """
 
     name: str
     tests: int
@@ -44,7 +48,9 @@ def _loop() -> float:
 
 
 def conclude(suite: str, costs: list[Cost], calibration_s: float, *, whole: bool) -> list[str]:
-    """Prints the table and the files over their budget; returns those that fail: over it in this whole run and the last one."""
+    """Prints the table and the files over their budget; returns those that fail: over it in this
+    whole run and the last one.
+    """
     print(table(suite, costs))
     over = over_budget(suite, costs, calibration_s)
     for name, (units, budget) in over.items():

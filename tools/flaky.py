@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Repeats a selection of Python tests beside busy processors: a test that fails once in N runs is broken.
+"""Repeats a selection of Python tests beside busy processors: a test that fails once in N runs is
+broken.
 
-Usage: python tools/flaky.py [--runs N] [-k EXPRESSION] [FILE ...]   (files as below python/, such as tests/test_forks.py)
+Usage: python tools/flaky.py [--runs N] [-k EXPRESSION] [FILE ...]   (files as below python/, such
+as tests/test_forks.py)
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Lists the public API of the crates for users and compares it with the list that is kept in spec/rust-api.
+"""Lists the public API of the crates for users and compares it with the list that is kept in
+spec/rust-api.
 
 python tools/public_api.py          says what has changed; exits 1 if anything has
 python tools/public_api.py --write  keeps what is there now
 
-rustdoc says what is public as JSON, which a stable compiler does only if told to (``RUSTC_BOOTSTRAP``), and cargo-public-api reads that. `make api`
-installs it below .make/cargo; its version must fit the compiler's.
+rustdoc says what is public as JSON, which a stable compiler does only if told to
+(``RUSTC_BOOTSTRAP``), and cargo-public-api reads that. `make api` installs it below .make/cargo;
+its version must fit the compiler's.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ CRATES = {
     "tidewire-link": "",
     "tidewire-proto": "",
 }
-"""What programs of Rust users name, with features that are off by default. The other crates are parts of these."""
+"""What programs of Rust users name, with features that are off by default. The other crates are
+parts of these.
+"""
 
 
 def main() -> int:

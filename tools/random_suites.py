@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Plays random programs and random histories over links with other interpreters than the one that everything else is tested with.
+"""Plays random programs and random histories over links with other interpreters than the one that
+everything else is tested with.
 
-python tools/random_suites.py                      CPython 3.10 to 3.13, as far as they are on this machine
-python tools/random_suites.py --python python3.12  this one alone
+python tools/random_suites.py                      CPython 3.10 to 3.13, as far as they are on this
+machine python tools/random_suites.py --python python3.12  this one alone
 
-The extension is built once, for all of them (``make .make/extension``). Each interpreter gets an environment of its own below .make/suites. Exits 1 if
-something is wrong, or no interpreter was found; one that is missing is named.
+The extension is built once, for all of them (``make .make/extension``). Each interpreter gets an
+environment of its own below .make/suites. Exits 1 if something is wrong, or no interpreter was
+found; one that is missing is named.
 """
 
 from __future__ import annotations

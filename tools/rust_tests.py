@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Rust tests: builds them once, runs the test programs side by side, and prints a table of durations.
+"""Rust tests: builds them once, runs the test programs side by side, and prints a table of
+durations.
 
 Usage: python tools/rust_tests.py [--package NAME ...] [--jobs N] [FILTER]
 
-`cargo test` runs its programs one after the other, and most of them wait for servers and timers. A runner with one
-process per test would start a database for each test, so a program stays one process here. Documentation tests
-follow. Budgets are in tools/budgets.toml.
+`cargo test` runs its programs one after the other, and most of them wait for servers and timers. A
+runner with one process per test would start a database for each test, so a program stays one
+process here. Documentation tests follow. Budgets are in tools/budgets.toml.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def main() -> int:
 
 
 def build(arguments: list[str]) -> Iterator[Program]:
-    """Builds all test programs; a build that fails ends this process with the compiler's messages on the screen."""
+    """Builds all test programs; a build that fails ends this process with the compiler's messages
+    on the screen.
+    """
     command = ["cargo", "test", "--no-run", "--message-format=json-render-diagnostics", *arguments]
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode != 0:

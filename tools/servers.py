@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Databases and brokers for tests and benchmarks: Debian's packages, on free ports of 127.0.0.1, in a temporary folder.
+"""Databases and brokers for tests and benchmarks: Debian's packages, on free ports of 127.0.0.1, in
+a temporary folder.
 
-python tools/servers.py postgres -- COMMAND...        runs COMMAND with TIDEWIRE_TEST_POSTGRES=postgres://... set
-python tools/servers.py postgres redis -- COMMAND...  several; TIDEWIRE_TEST_REDIS, TIDEWIRE_TEST_RABBITMQ, TIDEWIRE_TEST_NATS
-python tools/servers.py nats-cluster -- COMMAND...    three NATS servers with routes, n1, n2 and n3: TIDEWIRE_TEST_NATS_CLUSTER
-python tools/servers.py postgres                      prints {"TIDEWIRE_TEST_POSTGRES": "..."} and obeys standard input: the lines
-                                                      stop, start, restart, kill (SIGKILL), freeze (SIGSTOP) and thaw (SIGCONT),
-                                                      for all or with a name such as n2, each answered by a line; ends when the input ends
+python tools/servers.py postgres -- COMMAND...        runs COMMAND with
+TIDEWIRE_TEST_POSTGRES=postgres://... set python tools/servers.py postgres redis -- COMMAND...
+several; TIDEWIRE_TEST_REDIS, TIDEWIRE_TEST_RABBITMQ, TIDEWIRE_TEST_NATS python tools/servers.py
+nats-cluster -- COMMAND...    three NATS servers with routes, n1, n2 and n3:
+TIDEWIRE_TEST_NATS_CLUSTER python tools/servers.py postgres                      prints
+{"TIDEWIRE_TEST_POSTGRES": "..."} and obeys standard input: the lines
+                                                      stop, start, restart, kill (SIGKILL), freeze
+                                                      (SIGSTOP) and thaw (SIGCONT), for all or with
+                                                      a name such as n2, each answered by a line;
+                                                      ends when the input ends
 
-Servers write to disk as they usually do only with --durable. Each ends with whoever started it, also when that is killed: a keeper
-process sees the end of its input, stops them and removes the folder; and if the keeper is killed, the kernel stops them.
-From Python: ``with servers.started("postgres") as addresses``.
+Servers write to disk as they usually do only with --durable. Each ends with whoever started it,
+also when that is killed: a keeper process sees the end of its input, stops them and removes the
+folder; and if the keeper is killed, the kernel stops them. From Python: ``with
+servers.started("postgres") as addresses``.
 """
 
 from __future__ import annotations
@@ -47,7 +53,9 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """How servers run: with synced writes or without; of NATS, which version, and what is added to its configuration."""
+    """How servers run: with synced writes or without; of NATS, which version, and what is added to
+    its configuration.
+    """
 
     durable: bool = False
     nats_version: str = NATS_VERSION
@@ -192,7 +200,9 @@ class Server:
 
 
 class Postgres(Server):
-    """PostgreSQL, whose user has a password. It stops as in a crash, which loses nothing that was committed."""
+    """PostgreSQL, whose user has a password. It stops as in a crash, which loses nothing that was
+    committed.
+    """
 
     package = "postgresql"
     user = "postgres"
@@ -401,7 +411,9 @@ def started(
 
 
 def keep(names: Sequence[str], options: Options) -> int:
-    """Starts servers, prints where they are, does what the input says until it ends, and stops them."""
+    """Starts servers, prints where they are, does what the input says until it ends, and stops
+    them.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="tidewire-servers-"))
     folder.chmod(0o755)
@@ -452,7 +464,9 @@ def say(what: Mapping[str, str]) -> None:
 
 
 def as_user(user: str, on_death: signal.Signals, command: Sequence[str]) -> list[str]:
-    """A command that gets a signal when its starter dies, as another user if this one is root and the server wouldn't have it."""
+    """A command that gets a signal when its starter dies, as another user if this one is root and
+    the server wouldn't have it.
+    """
     # A change of user clears the signal, so that it is asked for afterwards.
     change = ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "--"] if other_user(user) else []
     return [*change, "setpriv", "--pdeathsig", on_death.name.removeprefix("SIG"), "--", *command]

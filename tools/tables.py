@@ -1,4 +1,6 @@
-"""Reads and checks the tables in `spec/`. A mistake in them ends the program with the row and the mend."""
+"""Reads and checks the tables in `spec/`. A mistake in them ends the program with the row and the
+mend.
+"""
 
 from __future__ import annotations
 

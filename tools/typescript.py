@@ -8,7 +8,7 @@ import textwrap
 
 from tables import Row
 
-WIDTH = 120
+WIDTH, PROSE_WIDTH = 120, 100
 USED_LIMITS = (
     "call_headers",
     "consumer_in_flight",
@@ -111,7 +111,7 @@ def _error(row: Row) -> str:
 
 
 def _comment(paragraphs: list[str]) -> str:
-    lines = [line for text in paragraphs for line in textwrap.wrap(text, WIDTH - 3, break_long_words=False)]
+    lines = [line for text in paragraphs for line in textwrap.wrap(text, PROSE_WIDTH - 3, break_long_words=False)]
     return "/**\n" + "".join(f" * {line}\n" for line in lines) + " */\n"
 
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Builds the wheel and the source distribution, looks into them, and tries both in clean environments of CPython 3.10 to 3.13.
+"""Builds the wheel and the source distribution, looks into them, and tries both in clean
+environments of CPython 3.10 to 3.13.
 
-python tools/wheel_check.py            builds into dist/, checks, and tries with each Python of this machine
-python tools/wheel_check.py 3.10 3.13  tries with these alone
-python tools/wheel_check.py --short    builds the wheel from the artifacts of the tests, and tries it with this interpreter alone
+python tools/wheel_check.py            builds into dist/, checks, and tries with each Python of this
+machine python tools/wheel_check.py 3.10 3.13  tries with these alone python tools/wheel_check.py
+--short    builds the wheel from the artifacts of the tests, and tries it with this interpreter
+alone
 
-Interpreters are looked for on PATH and below ~/.pyenv. Exits 1 if something fails, or no interpreter was found; one that is missing is named.
-The wheel is built with zig as its C compiler and linker, so that it runs with an older glibc than this machine's.
+Interpreters are looked for on PATH and below ~/.pyenv. Exits 1 if something fails, or no
+interpreter was found; one that is missing is named. The wheel is built with zig as its C compiler
+and linker, so that it runs with an older glibc than this machine's.
 """
 
 from __future__ import annotations
@@ -96,7 +99,9 @@ def main() -> int:
 
 
 def short() -> int:
-    """Try a wheel of the profile `fast`. Its size and its glibc are those of this machine, so nobody looks at them."""
+    """Try a wheel of the profile `fast`. Its size and its glibc are those of this machine, so
+    nobody looks at them.
+    """
     with tempfile.TemporaryDirectory(prefix="tidewire-wheel-") as made:
         run(["maturin", "build", "--profile", "fast", "--out", made], ROOT / "python", ROOT / "target")
         run(["maturin", "sdist", "--out", made], ROOT / "python", ROOT / "target")
@@ -183,7 +188,9 @@ def interpreter(version: str) -> str | None:
 
 
 def attempt(version: str, python: str, what: str, folder: Path) -> None:
-    """Install it in a clean environment, and use it: without the command line first, then with it."""
+    """Install it in a clean environment, and use it: without the command line first, then with
+    it.
+    """
     run([python, "-m", "venv", str(folder)])
     own = str(folder / "bin" / "python")
     install = [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -1,7 +1,8 @@
-"""The driver of a contender: starts its workers, warms them up, times the runs, kills a worker if it is told to, counts what is stored.
+"""The driver of a contender: starts its workers, warms them up, times the runs, kills a worker if
+it is told to, counts what is stored.
 
-A contender is a ``Farm``. Its rows are stored by its driver (``results``), or by its workers (``submit``), which then write a mark
-for each batch once it is stored. One line of JSON comes out.
+A contender is a ``Farm``. Its rows are stored by its driver (``results``), or by its workers
+(``submit``), which then write a mark for each batch once it is stored. One line of JSON comes out.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Farm(ABC):
 
 
 class Store:
-    """A table of results in PostgreSQL. It has no key, so that a run that is stored twice is seen."""
+    """A table of results in PostgreSQL. It has no key, so that a run that is stored twice is
+    seen.
+    """
 
     def __init__(self, url: str, table: str) -> None:
         import psycopg
@@ -117,7 +120,9 @@ class Store:
 
 
 class Marks:
-    """A file that workers append their process to, once for each stored batch: what is seen of them without asking the database."""
+    """A file that workers append their process to, once for each stored batch: what is seen of them
+    without asking the database.
+    """
 
     def __init__(self) -> None:
         handle, self.path = tempfile.mkstemp(prefix="campaign-marks-")
@@ -334,7 +339,9 @@ def cold(farm: Farm, session: Session) -> dict[str, float]:
 
 
 def adopt() -> None:
-    """Makes this process the parent of what its children leave behind, so that all of it is found at the end: also that of the runner."""
+    """Makes this process the parent of what its children leave behind, so that all of it is found
+    at the end: also that of the runner.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     system = ctypes.CDLL(None)
     system.prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -357,7 +364,9 @@ def end_all() -> None:
 
 
 def with_cost(figures: dict[str, float], before: float, after: float) -> dict[str, float]:
-    """Adds what a run takes of its worker's processor beyond the bare loop, which was timed before and after."""
+    """Adds what a run takes of its worker's processor beyond the bare loop, which was timed before
+    and after.
+    """
     bare = (before + after) / 2
     cost = {"cost_us": figures["cpu_us"] - bare} if "cpu_us" in figures else {}
     return {**figures, "bare_us": bare, **cost}

@@ -1,4 +1,6 @@
-"""Celery with RabbitMQ: a task for 100 runs, stored by the worker, acknowledged late and given back if its worker is killed."""
+"""Celery with RabbitMQ: a task for 100 runs, stored by the worker, acknowledged late and given back
+if its worker is killed.
+"""
 
 from __future__ import annotations
 

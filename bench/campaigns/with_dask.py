@@ -1,4 +1,6 @@
-"""Dask: a local cluster of processes with a thread each, batches of 100 runs; the driver copies each batch to PostgreSQL."""
+"""Dask: a local cluster of processes with a thread each, batches of 100 runs; the driver copies
+each batch to PostgreSQL.
+"""
 
 from __future__ import annotations
 

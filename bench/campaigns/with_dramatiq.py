@@ -1,4 +1,6 @@
-"""Dramatiq with RabbitMQ: a message for 100 runs, stored by the worker, acknowledged once they are."""
+"""Dramatiq with RabbitMQ: a message for 100 runs, stored by the worker, acknowledged once they
+are.
+"""
 
 from __future__ import annotations
 

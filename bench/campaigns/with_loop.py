@@ -1,4 +1,6 @@
-"""The runs alone, in a plain loop in each of several processes: nothing is leased, collected or stored. What can be reached at most."""
+"""The runs alone, in a plain loop in each of several processes: nothing is leased, collected or
+stored. What can be reached at most.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ray: an actor for each worker, batches of 100 runs; the driver copies each batch to PostgreSQL."""
+"""Ray: an actor for each worker, batches of 100 runs; the driver copies each batch to
+PostgreSQL.
+"""
 
 from __future__ import annotations
 

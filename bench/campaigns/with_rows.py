@@ -1,7 +1,8 @@
 """A replica of a farm with a row for each run, as such farms are often written: nobody's product.
 
-The driver inserts a row for each run and publishes batches of 20, each confirmed before the next. A worker claims the rows of a batch,
-selects them again, makes the runs into a buffer, marks them as complete in one transaction and inserts the results in another.
+The driver inserts a row for each run and publishes batches of 20, each confirmed before the next. A
+worker claims the rows of a batch, selects them again, makes the runs into a buffer, marks them as
+complete in one transaction and inserts the results in another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Taskiq with a stream of Redis: a task for 100 runs, stored by the worker, acknowledged once they are."""
+"""Taskiq with a stream of Redis: a task for 100 runs, stored by the worker, acknowledged once they
+are.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Tidewire: ranges of runs are leased to worker processes, results are stored by range, in SQLite or in PostgreSQL.
+"""Tidewire: ranges of runs are leased to worker processes, results are stored by range, in SQLite
+or in PostgreSQL.
 
-The workers are warm: the campaign is paused once all of them are at work, and the clock runs from there.
+The workers are warm: the campaign is paused once all of them are at work, and the clock runs from
+there.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def main() -> None:
 
 
 def cold(store: str, options: argparse.Namespace) -> dict[str, float]:
-    """A small campaign from its plan to its report, with the start of its workers and of its store."""
+    """A small campaign from its plan to its report, with the start of its workers and of its
+    store.
+    """
     began = time.perf_counter()
     campaign = tw.campaign("with_tidewire:simulate", runs=options.count, params={"steps": STEPS["tiny"]}, store=store)
     report = campaign.run(options.workers, progress=False)
@@ -62,7 +66,9 @@ def cold(store: str, options: argparse.Namespace) -> dict[str, float]:
 
 
 def timed(store: str, options: argparse.Namespace) -> dict[str, float]:
-    """A campaign whose workers are warm: it is paused once all are at work, and timed from there to its last commit."""
+    """A campaign whose workers are warm: it is paused once all are at work, and timed from there to
+    its last commit.
+    """
     steps = options.steps or STEPS[options.workload]
     runs = max(options.count, int(AT_WORK_US * options.workers / (steps * STEP_US + OWN_US)))
     campaign = tw.campaign(
@@ -122,7 +128,9 @@ class Killer:
 
 
 def warmed_up(campaign: tw.Campaign, workers: int) -> Any:
-    """Pauses a campaign once every worker has stored something, and waits for what is out: the status then."""
+    """Pauses a campaign once every worker has stored something, and waits for what is out: the
+    status then.
+    """
     until = time.monotonic() + WARM_UP_S
     while sum(worker.runs > 0 for worker in campaign.status().workers) < workers:
         if time.monotonic() > until:

@@ -1,4 +1,6 @@
-"""The run that every contender makes: hits in a quarter circle by a linear congruential generator, seeded with the run's index."""
+"""The run that every contender makes: hits in a quarter circle by a linear congruential generator,
+seeded with the run's index.
+"""
 
 from __future__ import annotations
 

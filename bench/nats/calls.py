@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Calls between two processes of Python over one NATS server: Tidewire beside nats-py, in turns; with bytes from a node, with JSON from nats-py.
+"""Calls between two processes of Python over one NATS server: Tidewire beside nats-py, in turns;
+with bytes from a node, with JSON from nats-py.
 
 python tools/servers.py nats -- python bench/nats/calls.py [ROUNDS] [CALLS]
 
-Each round makes so many calls one after another, then as many with 64 under way. It prints microseconds of one call and calls a second: median of the
-rounds, least to most.
+Each round makes so many calls one after another, then as many with 64 under way. It prints
+microseconds of one call and calls a second: median of the rounds, least to most.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ async def _serve(kind: str, url: str) -> None:
 
 
 async def _round(call: Any, payload: Any, calls: int) -> tuple[float, float, float]:
-    """Return the median and the 99th percentile of one call in us, and calls a second with many under way."""
+    """Return the median and the 99th percentile of one call in us, and calls a second with many
+    under way.
+    """
     times = []
     for _ in range(calls // 10):
         await call(payload)

@@ -1,4 +1,5 @@
-"""What a program without Tidewire would write for the workloads of agents: no Tidewire is loaded here.
+"""What a program without Tidewire would write for the workloads of agents: no Tidewire is loaded
+here.
 
 python agent_peers.py --contender asyncio --workload g1 --count 100000
 """
@@ -77,7 +78,9 @@ async def asyncio_request(options: Namespace) -> Figures:
 
 
 async def asyncio_request_deadline(options: Namespace) -> Figures:
-    """The same with a deadline for each request, by the cheapest means: a timer that is cancelled."""
+    """The same with a deadline for each request, by the cheapest means: a timer that is
+    cancelled.
+    """
     async with answering(options) as (requests, loop):
 
         async def ask(word: int) -> int:
@@ -153,7 +156,8 @@ async def asyncio_burst(options: Namespace) -> Figures:
     return log.figures(start)
 
 
-# concurrent.futures: an agent is an executor with one thread; its queue has no bound and no priorities
+# concurrent.futures: an agent is an executor with one thread; its queue has no bound and no
+# priorities
 
 
 def executor_one_way(options: Namespace) -> Figures:

@@ -1,4 +1,5 @@
-"""AutoGen's agents on its runtime of one thread, under the workloads of agents: no Tidewire is loaded here.
+"""AutoGen's agents on its runtime of one thread, under the workloads of agents: no Tidewire is
+loaded here.
 
 python autogen_agents.py --contender autogen-core --workload g1 --count 10000
 """
@@ -78,7 +79,9 @@ async def receivers(runtime: SingleThreadedAgentRuntime, tallies: list[Tally]) -
 
 
 async def published(options: Namespace, agents: int) -> Figures:
-    """From the first word that is published to the last that is handled. Its queue has no bound, so that the sender gives way now and then."""
+    """From the first word that is published to the last that is handled. Its queue has no bound, so
+    that the sender gives way now and then.
+    """
     arrived, start = asyncio.Event(), 0.0
     finish = after(agents, arrived.set)
     tallies = [Tally(options.count, finish) for _ in range(agents)]

@@ -1,4 +1,6 @@
-"""FastAPI on uvicorn, whose handler calls the service of a node: `python http_fastapi.py HUB PORT`."""
+"""FastAPI on uvicorn, whose handler calls the service of a node: `python http_fastapi.py HUB
+PORT`.
+"""
 
 import sys
 from collections.abc import AsyncIterator

@@ -45,7 +45,9 @@ def by_imap(make: Callable[[int], Pool]) -> Workload:
 
 
 def by_executor(make: Callable[[int], Executor], chunked: bool) -> Workload:
-    """``Executor.map``, one task at a time as it comes, or with chunks as large as those of ``Pool.map``."""
+    """``Executor.map``, one task at a time as it comes, or with chunks as large as those of
+    ``Pool.map``.
+    """
 
     def workload(options: Namespace) -> Figures:
         def run_all(tasks: list[int]) -> Iterable[int]:
@@ -59,7 +61,9 @@ def by_executor(make: Callable[[int], Executor], chunked: bool) -> Workload:
 
 
 def by_run_in_executor(options: Namespace) -> Figures:
-    """``loop.run_in_executor`` from a coroutine, all tasks gathered: what is awaited without a pool of ours."""
+    """``loop.run_in_executor`` from a coroutine, all tasks gathered: what is awaited without a pool
+    of ours.
+    """
     with ThreadPoolExecutor(options.workers) as executor, closing(asyncio.new_event_loop()) as loop:
 
         async def run_all(tasks: list[int]) -> list[int]:

@@ -41,7 +41,9 @@ def one_way(options: Namespace) -> Figures:
 
 
 def request(options: Namespace) -> Figures:
-    """From a plain thread. With several in flight, the oldest is waited for before the next is sent: Pykka's futures are not awaited."""
+    """From a plain thread. With several in flight, the oldest is waited for before the next is
+    sent: Pykka's futures are not awaited.
+    """
     agent = Receiver.start(lambda word: word)
     if options.in_flight == 1:
         return request_in_turn(agent.ask, options)

@@ -68,7 +68,9 @@ async def replica_request(options: Namespace) -> Figures:
 
 
 async def replica_burst(options: Namespace) -> Figures:
-    """As many tasks of the broker as there are agents; an agent may have several messages in its hands here."""
+    """As many tasks of the broker as there are agents; an agent may have several messages in its
+    hands here.
+    """
     broker, done, loop = Broker(options.actors), asyncio.Event(), asyncio.get_running_loop()
     log = Burst(options.count, done.set)
     with ThreadPoolExecutor(POOL_WORKERS) as pool:

@@ -1,4 +1,6 @@
-"""Requests over a connection that carries frames and knows no requests: a frame is the number of its request, then the payload."""
+"""Requests over a connection that carries frames and knows no requests: a frame is the number of
+its request, then the payload.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""gRPC of the package grpcio, its asyncio side, without a hub. Payloads travel as they are, without a protobuf around them."""
+"""gRPC of the package grpcio, its asyncio side, without a hub. Payloads travel as they are, without
+a protobuf around them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""hypha-rpc through its server. Forms: compressed (as it comes), plain (compression of its WebSockets turned off).
+"""hypha-rpc through its server. Forms: compressed (as it comes), plain (compression of its
+WebSockets turned off).
 
-It has no message one way: a stream is requests whose replies nobody waits for until the last has gone.
+It has no message one way: a stream is requests whose replies nobody waits for until the last has
+gone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The command line that every contender has: a hub, an echo service and a caller, each a process of its own.
+"""The command line that every contender has: a hub, an echo service and a caller, each a process of
+its own.
 
-python rpc_nats.py hub
-python rpc_nats.py service --url URL
-python rpc_nats.py caller --url URL --workload small-seq --count 2000 --watch service=PID --watch hub=PID
+python rpc_nats.py hub python rpc_nats.py service --url URL python rpc_nats.py caller --url URL
+--workload small-seq --count 2000 --watch service=PID --watch hub=PID
 
-A hub and a service print one line of JSON, ``{"url": "...", "pid": 1}``, once others can come, and end when their standard input
-ends. A service takes the hub's URL and gives the one that callers need. A caller prints one line with its figures for each round.
+A hub and a service print one line of JSON, ``{"url": "...", "pid": 1}``, once others can come, and
+end when their standard input ends. A service takes the hub's URL and gives the one that callers
+need. A caller prints one line with its figures for each round.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ Connect = Callable[[str, str], AbstractAsyncContextManager[Link]]
 
 @dataclass(frozen=True)
 class Contender:
-    """How a peer does each of the roles; every function gets the form, and all but the hub a URL."""
+    """How a peer does each of the roles; every function gets the form, and all but the hub a
+    URL.
+    """
 
     serve: Serve
     connect: Connect

@@ -1,4 +1,6 @@
-"""python-socketio as the service of callers of JavaScript; the hub is one of JavaScript, bench/javascript/relays.mjs."""
+"""python-socketio as the service of callers of JavaScript; the hub is one of JavaScript,
+bench/javascript/relays.mjs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A bare socket of asyncio between caller and service, without a hub: the floor for Python. Forms: tcp, unix."""
+"""A bare socket of asyncio between caller and service, without a hub: the floor for Python. Forms:
+tcp, unix.
+"""
 
 from __future__ import annotations
 

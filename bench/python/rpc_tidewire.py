@@ -1,4 +1,6 @@
-"""Tidewire itself: nodes joined through a hub that is the command `tidewire up`, or directly, where the service's node listens."""
+"""Tidewire itself: nodes joined through a hub that is the command `tidewire up`, or directly, where
+the service's node listens.
+"""
 
 from __future__ import annotations
 

@@ -22,13 +22,17 @@ class Usage:
         self._spent = {name: processor_s(pid) - self._before[name] for name, pid in self._pids.items()}
 
     def figures(self, count: float) -> dict[str, float]:
-        """Microseconds for each of ``count``, and megabytes at the peak, which includes the start and the warm-up."""
+        """Microseconds for each of ``count``, and megabytes at the peak, which includes the start
+        and the warm-up.
+        """
         cpu = {f"cpu_us_{name}": spent * 1e6 / count for name, spent in self._spent.items()}
         return {**cpu, **{f"peak_mb_{name}": peak_bytes(pid) / 1e6 for name, pid in self._pids.items()}}
 
 
 def processor_s(pid: int) -> float:
-    """User and system time of all threads: what /proc/<pid>/stat has in steps of 10 ms, read from the process's own clock."""
+    """User and system time of all threads: what /proc/<pid>/stat has in steps of 10 ms, read from
+    the process's own clock.
+    """
     return time.clock_gettime(~pid << 3 | 2)
 
 

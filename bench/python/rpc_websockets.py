@@ -1,4 +1,6 @@
-"""WebSockets of the package websockets. Forms: relay (through a hub that passes frames on), direct. Compression is off."""
+"""WebSockets of the package websockets. Forms: relay (through a hub that passes frames on), direct.
+Compression is off.
+"""
 
 from __future__ import annotations
 

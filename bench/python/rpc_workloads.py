@@ -1,6 +1,8 @@
-"""The caller's side of the workloads: payloads, requests one after another and all at once, streams, and a paced load.
+"""The caller's side of the workloads: payloads, requests one after another and all at once,
+streams, and a paced load.
 
-Nothing here knows a contender: it gets a link that can echo and stream. Payloads come from a seed, the same for everybody.
+Nothing here knows a contender: it gets a link that can echo and stream. Payloads come from a seed,
+the same for everybody.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Link(Protocol):
 
 
 async def requests(link: Link, options: Namespace, usage: Usage) -> Figures:
-    """``count`` requests, one after another or all at once; their replies are compared when the clock has stopped."""
+    """``count`` requests, one after another or all at once; their replies are compared when the
+    clock has stopped.
+    """
     size, order = options.workload.split("-")
     payloads = payloads_of(size, options.count)
     call_all = {"seq": in_turn, "conc": at_once}[order]
@@ -69,7 +73,9 @@ async def at_once(link: Link, payloads: Sequence[bytes], samples: list[int]) -> 
 
 
 async def timed(link: Link, payload: bytes, samples: list[int], from_ns: int | None = None) -> bytes:
-    """One request, timed from ``from_ns`` if there is one, and checked as far as costs next to nothing."""
+    """One request, timed from ``from_ns`` if there is one, and checked as far as costs next to
+    nothing.
+    """
     began = now_ns() if from_ns is None else from_ns
     reply = await link.echo(payload)
     samples.append(now_ns() - began)
@@ -102,7 +108,9 @@ async def beside(link: Link, options: Namespace, usage: Usage) -> Figures:
 
 
 async def open_loop(link: Link, options: Namespace, usage: Usage) -> Figures:
-    """``rate`` small requests a second, whatever becomes of them: each one's time counts from when it was due."""
+    """``rate`` small requests a second, whatever becomes of them: each one's time counts from when
+    it was due.
+    """
     usage.start()
     start = time.perf_counter()
     samples = await paced(link, options.count, round(1e9 / options.rate))
@@ -128,7 +136,9 @@ async def paced(link: Link, count: int, interval_ns: int) -> list[int]:
 
 
 async def stream(link: Link, options: Namespace, usage: Usage) -> Figures:
-    """``count`` small messages one way, from the first that is sent to the last that the service has received."""
+    """``count`` small messages one way, from the first that is sent to the last that the service
+    has received.
+    """
     messages = payloads_of("small", options.count)
     before, _ = await tally(link)
     usage.start()
@@ -140,7 +150,9 @@ async def stream(link: Link, options: Namespace, usage: Usage) -> Figures:
 
 
 async def received(link: Link, count: int) -> int:
-    """When the service had ``count`` messages, by the clock that all processes of a machine share."""
+    """When the service had ``count`` messages, by the clock that all processes of a machine
+    share.
+    """
     give_up = time.monotonic() + TALLY_TIMEOUT_S
     while True:
         have, at_ns = await tally(link)
@@ -159,7 +171,9 @@ async def tally(link: Link) -> tuple[int, int]:
 
 @asynccontextmanager
 async def ticks(start_ns: int, interval_ns: int) -> AsyncIterator[Callable[[], Awaitable[int]]]:
-    """Waits for ticks of a clock, and says how many have passed: asyncio's own timers are only good to a millisecond."""
+    """Waits for ticks of a clock, and says how many have passed: asyncio's own timers are only good
+    to a millisecond.
+    """
     loop, timer = asyncio.get_running_loop(), timer_fd(start_ns, interval_ns)
     ready = asyncio.Event()
     loop.add_reader(timer, ready.set)
@@ -181,7 +195,9 @@ async def ticks(start_ns: int, interval_ns: int) -> AsyncIterator[Callable[[], A
 
 
 def timer_fd(start_ns: int, interval_ns: int) -> int:
-    """A timer of the kernel that ticks from ``start_ns`` on, one interval later for the first time."""
+    """A timer of the kernel that ticks from ``start_ns`` on, one interval later for the first
+    time.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     timer = libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
     first_ns = start_ns + interval_ns

@@ -1,7 +1,8 @@
-"""Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub), direct (from peer to peer).
+"""Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub),
+direct (from peer to peer).
 
-To processes of the same machine zenoh passes what is longer than 3 KiB through shared memory, unless it is told not to, as in the
-forms that end with ``-sockets``.
+To processes of the same machine zenoh passes what is longer than 3 KiB through shared memory,
+unless it is told not to, as in the forms that end with ``-sockets``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A small replica of an agent broker as such brokers are often written. It is not anybody's product.
+"""A small replica of an agent broker as such brokers are often written. It is not anybody's
+product.
 
-Agents put messages into one priority queue; a processing loop polls it, sleeping 1 ms when it is empty, and hands each
-message to a pool of worker tasks, which wait for work with a timeout of 0.1 s. A request is a message with a future
-in a table. These are the habits that a message pays for here: a heap, a poll, a timer for each wait, a task switch for
-each hop.
+Agents put messages into one priority queue; a processing loop polls it, sleeping 1 ms when it is
+empty, and hands each message to a pool of worker tasks, which wait for work with a timeout of 0.1
+s. A request is a message with a future in a table. These are the habits that a message pays for
+here: a heap, a poll, a timer for each wait, a task switch for each hop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Streams from Python: one run of a role and a workload, whose rate goes to standard output as JSON.
+"""Streams from Python: one run of a role and a workload, whose rate goes to standard output as
+JSON.
 
-``python streams_roles.py tidewire PLACE pipelined 100000``: ``PLACE`` is a folder or file that is not there, a hub, a nats-server or a Redis server.
+``python streams_roles.py tidewire PLACE pipelined 100000``: ``PLACE`` is a folder or file that is
+not there, a hub, a nats-server or a Redis server.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ async def nats_py(place: str, workload: str, count: int) -> float:
 
 
 async def redis_streams(place: str, workload: str, count: int) -> float:
-    """Streams of Redis, which syncs its file before it answers (appendfsync always); pipelines of 1,000."""
+    """Streams of Redis, which syncs its file before it answers (appendfsync always); pipelines of
+    1,000.
+    """
     import redis.asyncio as redis
 
     connection = redis.from_url(place)

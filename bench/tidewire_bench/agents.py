@@ -1,7 +1,8 @@
-"""``tidewire bench agents``: agents and pools of workers, beside what is used without them, on this machine.
+"""``tidewire bench agents``: agents and pools of workers, beside what is used without them, on this
+machine.
 
-It runs as ``tidewire bench engine`` does: contenders take turns, every run is a process of its own. What comes out is a table,
-``bench-agents.json`` and a picture.
+It runs as ``tidewire bench engine`` does: contenders take turns, every run is a process of its own.
+What comes out is a table, ``bench-agents.json`` and a picture.
 """
 
 from __future__ import annotations

@@ -26,14 +26,18 @@ BURST_AGENTS = 10
 IN_FLIGHT = 50
 SCALED_WORKERS = (1, 2, 3)
 SCALED_TASKS = {"W3": 20, "W4": 1_000}
-"""Processor time of one task, in microseconds, of the workloads that are run with several numbers of workers."""
+"""Processor time of one task, in microseconds, of the workloads that are run with several numbers
+of workers.
+"""
 
 ONE_WAY_BAR, REQUEST_P50_BAR_US, REQUESTS_BAR, TASKS_BAR = 1e6, 25.0, 150e3, 100e3
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a scale runs. ``slow`` is for peers for which the rest would take too long."""
+    """How much of everything a scale runs. ``slow`` is for peers for which the rest would take too
+    long.
+    """
 
     repeat: int
     messages: int
@@ -170,7 +174,9 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
-    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents; Pykka and AutoGen have no priorities."""
+    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents;
+    Pykka and AutoGen have no priorities.
+    """
     more = ("--actors", str(BROADCAST_AGENTS))
     yield Case(
         "G4",

@@ -1,4 +1,6 @@
-"""The scaling picture of pools: a panel for each size of tasks, a group of bars for each number of workers."""
+"""The scaling picture of pools: a panel for each size of tasks, a group of bars for each number of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ HEADROOM = 1.12
 
 
 def scaling_picture(found: Sequence[Scaling], foot: str) -> str:
-    """Bars from zero, so that their lengths compare; a dashed line is what one processor does without a pool."""
+    """Bars from zero, so that their lengths compare; a dashed line is what one processor does
+    without a pool.
+    """
     names = list(dict.fromkeys(one.contender for one in found if one.kind != "limit"))
     parts = [head("Pool of processes: tasks per second, by number of workers"), *legend(names)]
     panels = [(us, some) for us in SCALED_TASKS.values() if (some := [one for one in found if one.task_us == us])]

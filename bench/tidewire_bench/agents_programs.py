@@ -22,7 +22,9 @@ SCRIPTS: dict[Program, str] = {"ray": "ray_peers.py", "pykka": "pykka_agents.py"
 
 
 def prepare(bench: Path | None, needed: set[Program], *, installs: bool = True) -> Programs:
-    """Finds what can be run here. Peers from PyPI get an environment of their own, or are left out."""
+    """Finds what can be run here. Peers from PyPI get an environment of their own, or are left
+    out.
+    """
     programs = Programs()
     programs.commands["agents-ours"] = [sys.executable, "-m", "tidewire_bench.agents_workloads"]
     programs.commands["pools-ours"] = [sys.executable, "-m", "tidewire_bench.pool_workloads"]

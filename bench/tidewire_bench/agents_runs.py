@@ -1,4 +1,6 @@
-"""Runners of the workloads of agents and pools: each function gives runs of one sort of contender."""
+"""Runners of the workloads of agents and pools: each function gives runs of one sort of
+contender.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ def ours(workload: str, count: int, *forms: str, more: tuple[str, ...] = ()) -> 
 
 
 def peers(workload: str, count: int, fewer: int, *, fewest: int = 0, more: tuple[str, ...] = ()) -> list[Run]:
-    """What would be written with the standard library alone, and a broker as they are often written.
+    """What would be written with the standard library alone, and a broker as they are often
+    written.
 
-    Those that would take several times as long as the others get ``fewer``, the broker ``fewest`` where that is given: it is
-    rates that are compared.
+    Those that would take several times as long as the others get ``fewer``, the broker ``fewest``
+    where that is given: it is rates that are compared.
     """
     program: Program = "agents-peers"
     return [

@@ -72,7 +72,9 @@ async def one_way(options: Namespace, handler: Handler) -> Figures:
 
 
 def one_way_threads(options: Namespace) -> Figures:
-    """A thread tells, and waits only when it is told that the mailbox is full; the receiver is a plain function."""
+    """A thread tells, and waits only when it is told that the mailbox is full; the receiver is a
+    plain function.
+    """
     done, start = threading.Event(), 0.0
     tally = Tally(options.count, done.set)
     with tw.Node() as node:
@@ -120,7 +122,9 @@ async def request(options: Namespace, answer: Callable[[int], Any]) -> Figures:
 
 
 def request_handlers(options: Namespace) -> Figures:
-    """Both agents are plain functions on the node's threads; the caller asks from inside its handler."""
+    """Both agents are plain functions on the node's threads; the caller asks from inside its
+    handler.
+    """
     found: list[Figures] = []
     done = threading.Event()
 

@@ -1,4 +1,6 @@
-"""Every contender under every workload as one picture: a panel for each workload, a bar for each contender, best first."""
+"""Every contender under every workload as one picture: a panel for each workload, a bar for each
+contender, best first.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ WORDS: tuple[tuple[Kind, str], ...] = (
 
 
 def bars_picture(title: str, cases: Sequence[CaseResult], foot: str) -> str:
-    """Panels in two columns. Bars begin at zero, so that their lengths compare; a thin line goes from minimum to maximum."""
+    """Panels in two columns. Bars begin at zero, so that their lengths compare; a thin line goes
+    from minimum to maximum.
+    """
     shown = [case for case in cases if case.ranked(*COLOURS)]
     tops, y = [], float(ABOVE)
     for place in range(ceil(len(shown) / COLUMNS)):

@@ -22,7 +22,9 @@ def burn(steps: int) -> int:
 
 @cache
 def steps_per_us() -> float:
-    """Steps in a microsecond of processor time here, in the best of some rounds: the others were disturbed."""
+    """Steps in a microsecond of processor time here, in the best of some rounds: the others were
+    disturbed.
+    """
     return max(ROUND_STEPS * 1e3 / timed() for _ in range(ROUNDS))
 
 

@@ -1,7 +1,9 @@
-"""``tidewire bench campaigns``: seeded runs over worker processes with stored results, beside what is used for them today.
+"""``tidewire bench campaigns``: seeded runs over worker processes with stored results, beside what
+is used for them today.
 
-Contenders take turns, and every campaign starts its workers anew; the clock runs from the first run handed out to the last row stored,
-with workers that are warm. What comes out is a table, ``bench-campaigns.json`` and pictures.
+Contenders take turns, and every campaign starts its workers anew; the clock runs from the first run
+handed out to the last row stored, with workers that are warm. What comes out is a table,
+``bench-campaigns.json`` and pictures.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def report_of(session: Session, programs: CampaignPrograms, bench: Path | None) 
 
 
 def pairs(cases: Sequence[CaseResult]) -> dict[str, float]:
-    """Ratios between our own medians that are promised: PostgreSQL beside SQLite, 3 workers beside 2, killed beside undisturbed."""
+    """Ratios between our own medians that are promised: PostgreSQL beside SQLite, 3 workers beside
+    2, killed beside undisturbed.
+    """
     rates = {
         (result.case.id, one.run.form): one.middle("rate")
         for result in cases

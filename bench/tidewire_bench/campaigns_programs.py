@@ -1,4 +1,6 @@
-"""The programs of ``bench/campaigns``: an environment with the peers' packages, and the servers that they need."""
+"""The programs of ``bench/campaigns``: an environment with the peers' packages, and the servers
+that they need.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class CampaignPrograms(Programs):
 
 
 def key_of(run: Run) -> tuple[str, str]:
-    """Of its contender: our name in a run holds its form, so that each form has its line in a picture."""
+    """Of its contender: our name in a run holds its form, so that each form has its line in a
+    picture.
+    """
     return run.contender.removesuffix(f", {run.form}"), run.form
 
 
@@ -79,7 +83,9 @@ def said_by(command: Sequence[str], addresses: Mapping[str, str], timeout_s: flo
 def prepared(
     bench: Path | None, needed: set[tuple[str, str]], say: Say, *, build: bool = True
 ) -> Iterator[CampaignPrograms]:
-    """Installs the packages and starts the servers that the contenders need, and says of the rest why it can't be run."""
+    """Installs the packages and starts the servers that the contenders need, and says of the rest
+    why it can't be run.
+    """
     programs = CampaignPrograms()
     peers = [peer for peer in PEERS if peer.key in needed]
     if bench is None:
@@ -109,7 +115,9 @@ def prepared(
 
 @contextmanager
 def servers(tools: Path, peers: Sequence[Peer], say: Say) -> Iterator[tuple[Mapping[str, str], str]]:
-    """The servers while the block runs, writing to disk as if the data mattered: their addresses, and why there are none."""
+    """The servers while the block runs, writing to disk as if the data mattered: their addresses,
+    and why there are none.
+    """
     names = sorted({name for peer in peers for name in peer.servers})
     if not names:
         yield {}, ""

@@ -1,8 +1,10 @@
-"""Failover times of a single active service whose active process is killed: a distribution, at a hub and on NATS.
+"""Failover times of a single active service whose active process is killed: a distribution, at a
+hub and on NATS.
 
-``python bench/tidewire_bench/failover.py --rounds 50``; it starts a NATS server of its own. A round starts a process that holds the service, has
-an instance of this process stand by, kills the other with SIGKILL at a random moment of its lease, and measures until the one here has
-answered a call: of another node at the hub, of its own on NATS.
+``python bench/tidewire_bench/failover.py --rounds 50``; it starts a NATS server of its own. A round
+starts a process that holds the service, has an instance of this process stand by, kills the other
+with SIGKILL at a random moment of its lease, and measures until the one here has answered a call:
+of another node at the hub, of its own on NATS.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ async def hold(url: str) -> None:
 
 
 async def rounds(url: str, count: int, calls: bool, seed: int) -> list[float]:
-    """Kill the active instance again and again, and return the seconds until the next one handled something."""
+    """Kill the active instance again and again, and return the seconds until the next one handled
+    something.
+    """
     dice, took = random.Random(seed), []
     async with tw.Node(url) as standing, tw.Node(url) as calling:
         for _ in range(count):

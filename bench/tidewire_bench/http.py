@@ -1,6 +1,8 @@
-"""``tidewire bench http``: a JSON echo over HTTP through the gateway of a hub, beside a bare axum and FastAPI on uvicorn.
+"""``tidewire bench http``: a JSON echo over HTTP through the gateway of a hub, beside a bare axum
+and FastAPI on uvicorn.
 
-64 connections that are kept, one request at a time on each, 256 bytes of JSON. Contenders take turns, and every run starts all its processes anew.
+64 connections that are kept, one request at a time on each, 256 bytes of JSON. Contenders take
+turns, and every run starts all its processes anew.
 """
 
 from __future__ import annotations
@@ -158,7 +160,7 @@ def say(text: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark; 0, or 2 if it can't be run."""
-    parser = argparse.ArgumentParser(prog="tidewire bench http", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="tidewire bench http", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--repeat", type=int, default=5, help="runs of each contender (default: 5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run (default: 3)")
     parser.add_argument("--peers", default=",".join(NAMES), help=f"which contenders (default: {','.join(NAMES)})")

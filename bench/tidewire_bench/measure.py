@@ -1,4 +1,5 @@
-"""How a Python workload says what it found: one line of JSON, as the Rust and Java programs print it.
+"""How a Python workload says what it found: one line of JSON, as the Rust and Java programs print
+it.
 
 This file uses nothing but the standard library, so that peers can use it without loading Tidewire.
 """
@@ -58,7 +59,9 @@ def others(own: int, actors: int, count: int) -> list[int]:
 
 
 async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
-    """``in_flight`` askers, each with one request under way; the times of the requests are taken only if there is one."""
+    """``in_flight`` askers, each with one request under way; the times of the requests are taken
+    only if there is one.
+    """
     share = options.count // options.in_flight
     samples: list[int] = []
 
@@ -82,9 +85,11 @@ async def ask_many(ask: Callable[[int], Awaitable[int]], options: argparse.Names
 
 
 class Tally:
-    """A handler that adds words, so that none is lost unseen. The plain function and the coroutine do the same.
+    """A handler that adds words, so that none is lost unseen. The plain function and the coroutine
+    do the same.
 
-    It expects the words below a tenth of ``count``, to warm up, then those below ``count``, and calls ``done`` after both.
+    It expects the words below a tenth of ``count``, to warm up, then those below ``count``, and
+    calls ``done`` after both.
     """
 
     def __init__(self, count: int, done: Callable[[], object]) -> None:
@@ -145,7 +150,9 @@ def everybody(tallies: Sequence[Tally], start: float) -> Figures:
 
 
 def after(times: int, done: Callable[[], object]) -> Callable[[], None]:
-    """What calls ``done`` each time that it was itself called ``times`` times, from whichever threads."""
+    """What calls ``done`` each time that it was itself called ``times`` times, from whichever
+    threads.
+    """
     numbers = itertools.count(1)
 
     def call() -> None:
@@ -156,7 +163,9 @@ def after(times: int, done: Callable[[], object]) -> Callable[[], None]:
 
 
 async def request_many(ask: Callable[[int], Awaitable[int]], options: argparse.Namespace) -> Figures:
-    """``in_flight`` askers, each with one request under way. Every request is timed; a tenth of them goes before, untimed."""
+    """``in_flight`` askers, each with one request under way. Every request is timed; a tenth of
+    them goes before, untimed.
+    """
     samples: list[int] = []
 
     async def asker(times: int, samples: list[int]) -> None:
@@ -199,14 +208,17 @@ def lanes(count: int) -> list[str]:
 
 
 class Burst:
-    """What became of a burst of messages: when the last was handled, and how long those of each priority took."""
+    """What became of a burst of messages: when the last was handled, and how long those of each
+    priority took.
+    """
 
     def __init__(self, count: int, done: Callable[[], object]) -> None:
         self.at = 0.0
         self._waits_ns: dict[str, list[int]] = {lane: [] for lane in LANES}
         self._count = count
         self._done = done
-        # The one counter that threads may share: taking its next number is one step of the interpreter.
+        # The one counter that threads may share: taking its next number is one step of the
+        # interpreter.
         self._numbers = itertools.count(1)
 
     def handled(self, lane: str, sent_ns: int) -> None:
@@ -230,7 +242,8 @@ def settle(word: int) -> int:
 def pooled(run_all: Callable[[list[int]], Iterable[int]], options: argparse.Namespace) -> Figures:
     """``count`` tasks through a pool, from the first that is handed over to the last result.
 
-    ``run_all`` takes the tasks and gives the worker of each. The clock starts when every worker has worked once.
+    ``run_all`` takes the tasks and gives the worker of each. The clock starts when every worker has
+    worked once.
     """
     warm_up(run_all, options.workers)
     tasks = [options.task_steps] * options.count

@@ -93,7 +93,9 @@ class Plan:
 
 
 def repeats(plan: Plan, run: Run) -> int:
-    """A process of Pekko, Ray or a slow server gives several rounds after a long start: the short scale starts one of them."""
+    """A process of Pekko, Ray or a slow server gives several rounds after a long start: the short
+    scale starts one of them.
+    """
     return 1 if run.program in ("pekko", "ray", "rpc-slow") and plan.scale != "full" else plan.repeat
 
 

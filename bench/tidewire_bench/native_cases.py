@@ -93,7 +93,9 @@ def wake_ups(make_runs: Native, sizes: Sizes) -> Case:
 
 
 def asks(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
-    """A4, one after another and 64 in flight; asked from outside as well, where that is another thing."""
+    """A4, one after another and 64 in flight; asked from outside as well, where that is another
+    thing.
+    """
     inside = ("--workload", "a4", "--count", str(sizes.asks))
     across = ("--workload", "a4", "--count", str(sizes.asks_across))
     yield rate_case(
@@ -161,7 +163,9 @@ def timers(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
 
 
 def many_idle(make_runs: Native, sizes: Sizes) -> Case:
-    """A7: the storm again among a thousand that sleep, and in the same turns without them: the limit is ourselves alone."""
+    """A7: the storm again among a thousand that sleep, and in the same turns without them: the
+    limit is ourselves alone.
+    """
     storm = ("--workload", "a1", "--count", str(sizes.storm))
     idle = (*storm, "--idle", "1000")
     return rate_case(
@@ -244,7 +248,9 @@ class Native:
             yield Run(name, "limit", "rust", "bare", ("--contender", name, *arguments))
 
     def pekko(self, arguments: tuple[str, ...]) -> Iterator[Run]:
-        """Pekko with two threads and a throughput of 100, where it is fastest; in the full scale also as it comes."""
+        """Pekko with two threads and a throughput of 100, where it is fastest; in the full scale
+        also as it comes.
+        """
         if self._with_pekko and self._all_forms:
             yield Run("pekko", "peer", "pekko", "default", ("--contender", "pekko", *arguments))
         if self._with_pekko:

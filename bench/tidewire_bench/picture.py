@@ -15,7 +15,9 @@ OTHERS = ("#e8590c", "#5f3dc4", "#2b8a3e", "#a61e4d", "#868e96", "#364fc7")
 
 
 def chart(title: str, x_title: str, y_title: str, lines: Mapping[str, Points], foot: str) -> str:
-    """A picture with both axes logarithmic, so that contenders a hundred times apart can be told apart."""
+    """A picture with both axes logarithmic, so that contenders a hundred times apart can be told
+    apart.
+    """
     scale = Scale.around(lines)
     parts = [head(title), *grid(scale, x_title, y_title)]
     for (name, points), label_y in zip(lines.items(), label_places(lines, scale), strict=True):

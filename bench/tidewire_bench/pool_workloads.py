@@ -49,7 +49,9 @@ def by_submit(kind: Kind) -> Workload:
 
 
 def in_own_loop(kind: Kind, collect: Collect) -> Workload:
-    """Runs a way to collect results in an event loop, one call for each list, so that one function times all contenders."""
+    """Runs a way to collect results in an event loop, one call for each list, so that one function
+    times all contenders.
+    """
 
     def workload(options: Namespace) -> Figures:
         loop = asyncio.new_event_loop()

@@ -56,14 +56,18 @@ class Programs:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a workload: it finds this package, and not what is said to the benchmark itself, which a node would refuse as a key."""
+    """The environment of a workload: it finds this package, and not what is said to the benchmark
+    itself, which a node would refuse as a key.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWIRE_BENCH")}
     places = [str(Path(__file__).resolve().parents[1]), *filter(None, [inherited.get("PYTHONPATH")])]
     return {**inherited, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def bench_folder() -> Path | None:
-    """The ``bench`` folder of the repository, from the working directory or from where this package lies."""
+    """The ``bench`` folder of the repository, from the working directory or from where this package
+    lies.
+    """
     chosen = os.environ.get("TIDEWIRE_BENCH")
     places = [Path(chosen)] if chosen else []
     for start in (Path.cwd(), Path(__file__).resolve().parent):

@@ -1,7 +1,9 @@
-"""``tidewire bench rpc``: requests and replies between processes, beside what is used for them today, on this machine.
+"""``tidewire bench rpc``: requests and replies between processes, beside what is used for them
+today, on this machine.
 
-A caller and an echo service are two processes, joined through a hub or broker that is a third. Contenders take turns, and every run
-starts all its processes anew. What comes out is a table, ``bench-rpc.json`` and pictures.
+A caller and an echo service are two processes, joined through a hub or broker that is a third.
+Contenders take turns, and every run starts all its processes anew. What comes out is a table,
+``bench-rpc.json`` and pictures.
 """
 
 from __future__ import annotations

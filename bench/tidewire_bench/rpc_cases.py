@@ -15,7 +15,9 @@ LANGUAGES: tuple[Language, ...] = ("python", "rust", "javascript")
 
 @dataclass(frozen=True)
 class Peer:
-    """A contender in one form: the program that takes its roles, and where that program's packages are."""
+    """A contender in one form: the program that takes its roles, and where that program's packages
+    are.
+    """
 
     name: str
     form: str
@@ -29,7 +31,9 @@ class Peer:
     sizes: tuple[str, ...] = ()
     """The workloads that it takes part in; none: all."""
     caller: str = ""
-    """Of JavaScript: its name in bench/javascript/contenders.mjs. Hub and service are those of the Python program."""
+    """Of JavaScript: its name in bench/javascript/contenders.mjs. Hub and service are those of the
+    Python program.
+    """
     relay: str = ""
     """Of JavaScript: the hub of bench/javascript/relays.mjs, where it has no other."""
 
@@ -52,7 +56,8 @@ HYPHA = ("hypha-rpc", "hypha", "sqlmodel")
 LONG = ("large", "beside")
 """Where it matters that zenoh has shared memory between processes of one machine, too."""
 
-# With a hub between caller and service a contender is a peer; without one it has less to do, and is compared apart.
+# With a hub between caller and service a contender is a peer; without one it has less to do, and is
+# compared apart.
 PEERS: tuple[Peer, ...] = (
     Peer("tidewire", "hub", "ours", "rpc_tidewire.py", "own", has_hub=True),
     Peer("tidewire", "direct", "ours", "rpc_tidewire.py", "own"),
@@ -96,15 +101,16 @@ PEERS: tuple[Peer, ...] = (
 )
 
 SHAPES = ("usual", "named", "two", "timeout", "plain", "record", "inside")
-"""Forms of one call: the usual one; arguments by name; two instances; a timeout of its own; a handler that is a plain function; a dataclass as its
-argument; inside of a handler."""
+"""Forms of one call: the usual one; arguments by name; two instances; a timeout of its own; a
+handler that is a plain function; a dataclass as its argument; inside of a handler."""
 PEERS += tuple(
     Peer("tidewire", shape, "ours", "rpc_tidewire.py", "own", has_hub=True, sizes=("shape",)) for shape in SHAPES
 )
 
 SIZE_WORDS = {"small": "256 B", "medium": "20 KiB", "large": "2 MiB", "mixed": "a dashboard's sizes"}
 ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
-# A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket between two programs.
+# A hub has as much to do as a broker; two nodes joined directly have as much to do as a socket
+# between two programs.
 BESIDE: dict[str, tuple[Kind, ...]] = {"hub": ("peer",), "javascript": ("peer",), "direct": ("channel", "limit")}
 CURVE_PEERS = ("tidewire", "nats-py")
 SLOW = "hypha"
@@ -130,7 +136,9 @@ class RpcSizes:
     joined: tuple[int, ...] = (2, 10, 100, 1_000)
 
     def count(self, workload: str, peer: Peer) -> int:
-        """How many requests or messages; streams in Rust are longer, as they are ten times quicker."""
+        """How many requests or messages; streams in Rust are longer, as they are ten times
+        quicker.
+        """
         count: int = getattr(self, workload.split("-")[0])
         return count * 10 if workload == "stream" and peer.language == "rust" else count
 
@@ -221,7 +229,9 @@ def a_run(peer: Peer, *arguments: str) -> Run:
 
 
 def open_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
-    """Latency over offered load: requests begin when they are due, and their time counts from then."""
+    """Latency over offered load: requests begin when they are due, and their time counts from
+    then.
+    """
     some = curve_peers(peers)
     points = tuple((rate, tuple(open_run(peer, rate, sizes) for peer in some)) for rate in sizes.open_rates)
     return Curve(
@@ -236,7 +246,9 @@ def open_run(peer: Peer, rate: int, sizes: RpcSizes) -> Run:
 
 
 def joined_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
-    """What a call costs while more and more nodes are joined to the hub, each with a subscription of its own, and idle."""
+    """What a call costs while more and more nodes are joined to the hub, each with a subscription
+    of its own, and idle.
+    """
     some = curve_peers(peers)
     points = tuple((count, tuple(joined_run(peer, count, sizes) for peer in some)) for count in sizes.joined)
     return Curve(

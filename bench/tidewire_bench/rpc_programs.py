@@ -1,4 +1,6 @@
-"""The programs that take the roles: environments for the peers' packages, made on demand, and the Rust program."""
+"""The programs that take the roles: environments for the peers' packages, made on demand, and the
+Rust program.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def environments_of(bench: Path, peers: Sequence[Peer], say: Say, *, build: bool
 
 
 def rust_program(folder: Path, say: Say, *, build: bool) -> tuple[str, str | None]:
-    """The program of the Rust peers, and why it is not there; cargo itself knows whether there is anything to do."""
+    """The program of the Rust peers, and why it is not there; cargo itself knows whether there is
+    anything to do.
+    """
     target = Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
     binary = target / "release" / "rpc-bench"
     if shutil.which("cargo") is None:

@@ -1,4 +1,6 @@
-"""Results of requests between processes: tables of rates, times, processor time and memory, and a curve of times."""
+"""Results of requests between processes: tables of rates, times, processor time and memory, and a
+curve of times.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One run: a hub if there is one, a service and a caller, each a process of its own, ended when the run is over."""
+"""One run: a hub if there is one, a service and a caller, each a process of its own, ended when the
+run is over.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,9 @@ def first_line(name: str, process: subprocess.Popen[str], said: IO[str]) -> dict
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Asks a server to end, waits, and kills what is left of it and of the programs that it started."""
+    """Asks a server to end, waits, and kills what is left of it and of the programs that it
+    started.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(OSError):

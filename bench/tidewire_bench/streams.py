@@ -1,7 +1,9 @@
-"""``tidewire bench streams``: durable streams from Python beside SQLite, JetStream, Redis and a bare file, with acks as each gives them.
+"""``tidewire bench streams``: durable streams from Python beside SQLite, JetStream, Redis and a
+bare file, with acks as each gives them.
 
-Contenders take turns, and every run is a process of its own in a new folder. What comes out is a table and ``bench-streams.json``.
-Messages have 256 bytes. Acks of folders and hubs, of SQLite, Redis and the bare file come after a sync; those of nats-server come before it, as it is installed.
+Contenders take turns, and every run is a process of its own in a new folder. What comes out is a
+table and ``bench-streams.json``. Messages have 256 bytes. Acks of folders and hubs, of SQLite,
+Redis and the bare file come after a sync; those of nats-server come before it, as it is installed.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def measured(
     case: Case, programs: StreamPrograms, scale: dict[str, int], options: argparse.Namespace
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Run a case in rounds, in which its contenders take turns; with what could not be run, and why."""
+    """Run a case in rounds, in which its contenders take turns; with what could not be run, and
+    why.
+    """
     repeat = options.repeat or scale["repeat"]
     results: dict[str, list[dict[str, float]]] = {}
     missing: dict[str, str] = {}

@@ -1,4 +1,6 @@
-"""The programs and servers of ``tidewire bench streams``: installed and started when they are needed first."""
+"""The programs and servers of ``tidewire bench streams``: installed and started when they are
+needed first.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,9 @@ _RESIDENT = "; print(open('/proc/self/statm').read().split()[1])"
 
 
 class Count:
-    """A handler that adds, and tells when it has seen all. The plain function and the coroutine do the same."""
+    """A handler that adds, and tells when it has seen all. The plain function and the coroutine do
+    the same.
+    """
 
     def __init__(self, goal: int, done: Callable[[], object]) -> None:
         self.at = 0.0
@@ -215,7 +217,9 @@ def wake_ups(options: Namespace) -> Figures:
 
 
 def fan_out(options: Namespace) -> Figures:
-    """Published from the main thread; the mailboxes hold everything, as publishing does not wait."""
+    """Published from the main thread; the mailboxes hold everything, as publishing does not
+    wait.
+    """
     arrived, done = [], threading.Event()
 
     def finish() -> None:

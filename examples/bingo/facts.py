@@ -1,4 +1,6 @@
-"""The facts of a race, from the tables beside this file: the board, what its activities ask for, and who plays."""
+"""The facts of a race, from the tables beside this file: the board, what its activities ask for,
+and who plays.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True)
 class Band:
-    """How many players may go together, and how long an attempt takes them beside the board's time."""
+    """How many players may go together, and how long an attempt takes them beside the board's
+    time.
+    """
 
     least: int
     most: int
@@ -29,7 +33,9 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """One goal of the board. An attempt yields something with a small chance, and then one of a few quantities."""
+    """One goal of the board. An attempt yields something with a small chance, and then one of a few
+    quantities.
+    """
 
     index: int
     row: int
@@ -50,7 +56,9 @@ class Tile:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where attempts are made: an activity, with attempts of one length. An attempt counts for all open tiles of its place."""
+    """Where attempts are made: an activity, with attempts of one length. An attempt counts for all
+    open tiles of its place.
+    """
 
     index: int
     activity: str
@@ -76,7 +84,9 @@ class Player:
 
 
 class Board:
-    """Rows of tiles, and for each row the combinations of tiles that unlock the next, by what they take."""
+    """Rows of tiles, and for each row the combinations of tiles that unlock the next, by what they
+    take.
+    """
 
     def __init__(self) -> None:
         self.places: list[Place] = []
@@ -144,7 +154,9 @@ def _rolled(yields: dict[int, float], chance: float, quantity: int) -> dict[int,
 
 
 def _combinations(row: list[Tile]) -> list[tuple[Tile, ...]]:
-    """The sets of tiles of a row that unlock the next one with none to spare, those with the least work first."""
+    """The sets of tiles of a row that unlock the next one with none to spare, those with the least
+    work first.
+    """
     enough = [
         tiles
         for size in range(1, len(row) + 1)

@@ -1,7 +1,9 @@
-"""Races over a bingo board by two workers, one of which is killed in the middle, beside the same races by one worker undisturbed.
+"""Races over a bingo board by two workers, one of which is killed in the middle, beside the same
+races by one worker undisturbed.
 
-Run it with `make demo`, or `python examples/bingo/main.py --help`. Both campaigns must come to the same digest: a sum of hashes of
-all stored rows. A page shows which strategy wins, and how long each takes.
+Run it with `make demo`, or `python examples/bingo/main.py --help`. Both campaigns must come to the
+same digest: a sum of hashes of all stored rows. A page shows which strategy wins, and how long each
+takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The races as a page with pictures: who wins, and how long each strategy takes. HTML and SVG, no scripts, nothing loaded."""
+"""The races as a page with pictures: who wins, and how long each strategy takes. HTML and SVG, no
+scripts, nothing loaded.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A race of teams over a bingo board, as discrete events: one run of a campaign, a plain function of its seed.
+"""A race of teams over a bingo board, as discrete events: one run of a campaign, a plain function
+of its seed.
 
-Players are there in their weekly sessions. Who is there goes where the team's strategy sends them, alone or as a party. A party's next
-event is its next attempt that yields something, whose number is drawn at once, or the end of a session; events wait in a queue by time.
+Players are there in their weekly sessions. Who is there goes where the team's strategy sends them,
+alone or as a party. A party's next event is its next attempt that yields something, whose number is
+drawn at once, or the end of a session; events wait in a queue by time.
 """
 
 from __future__ import annotations
@@ -123,7 +125,8 @@ class Team:
         random = self._random
         none, finished = 1.0 - party.chance, False
         for tile in self._open[party.place.index][:]:
-            # That something came is known: the first tiles have a larger chance, until one of them has it.
+            # That something came is known: the first tiles have a larger chance, until one of them
+            # has it.
             if random() * (1.0 - none) < tile.chance:
                 finished |= self._gain(tile, party.attempts if tile.chance == 1.0 else 1)
                 none = 0.0
@@ -157,7 +160,9 @@ class Team:
         self._plan = self._strategy(BOARD, self.done, self.row_points)
 
     def _send(self, now: float) -> None:
-        """Everybody who is there goes where the plan says; parties that stay as they are go on with what they do."""
+        """Everybody who is there goes where the plan says; parties that stay as they are go on with
+        what they do.
+        """
         free = tuple(sorted(self._online))
         kept, self._parties = self._parties, []
         for tile in self._plan:
@@ -182,7 +187,9 @@ class Team:
         return party
 
     def _next(self, party: Party, now: float) -> None:
-        """Draws which of its next attempts yields something; nothing happens if somebody leaves before."""
+        """Draws which of its next attempts yields something; nothing happens if somebody leaves
+        before.
+        """
         party.began = now
         party.attempts = SET if party.log_none == 0.0 else int(math.log(1.0 - self._random()) / party.log_none) + 1
         end = now + party.attempts * party.seconds
@@ -233,7 +240,9 @@ class Party:
 
 @cache
 def gather(place: Place, free: tuple[int, ...]) -> tuple[tuple[tuple[tuple[int, ...], float], ...], tuple[int, ...]]:
-    """The parties that those who are free form at a place, as large as makes best use of their time, and who stays free."""
+    """The parties that those who are free form at a place, as large as makes best use of their
+    time, and who stays free.
+    """
     able = [player for player in free if not place.needs or place.needs in PLAYERS[player].can]
     found: list[tuple[tuple[int, ...], float]] = []
     while fitting := [band for band in place.bands if band.least <= len(able)]:

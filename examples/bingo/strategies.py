@@ -1,4 +1,6 @@
-"""How a team chooses: which of the open tiles it works on first. Each strategy is a function of the board and what is done."""
+"""How a team chooses: which of the open tiles it works on first. Each strategy is a function of the
+board and what is done.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def greedy(board: Board, done: Sequence[bool], row_points: Sequence[int]) -> lis
 
 
 def rows(board: Board, done: Sequence[bool], row_points: Sequence[int]) -> list[Tile]:
-    """First whatever gives most points for an hour in the newest row, until the next one is unlocked."""
+    """First whatever gives most points for an hour in the newest row, until the next one is
+    unlocked.
+    """
     newest = len(row_points) - 1
     return sorted(greedy(board, done, row_points), key=lambda tile: tile.row != newest)
 

@@ -1,9 +1,12 @@
-"""A team of durable agents that is killed in the middle of its conversation, again and again, and ends with the same answers.
+"""A team of durable agents that is killed in the middle of its conversation, again and again, and
+ends with the same answers.
 
-Run it with `make demo`, or `python examples/clerk/main.py --help`. A counter hands claims of customers to a clerk, who asks an
-archivist and an assessor, and answers; each knows what it knows from its state. After some answers every process of the team is killed
-with SIGKILL, and all are started anew. At the end the answers must be those that a plain loop computes: each claim has one file, is
-counted once and paid once. In a data folder the team is one process, which has the folder; on NATS it is one for each agent.
+Run it with `make demo`, or `python examples/clerk/main.py --help`. A counter hands claims of
+customers to a clerk, who asks an archivist and an assessor, and answers; each knows what it knows
+from its state. After some answers every process of the team is killed with SIGKILL, and all are
+started anew. At the end the answers must be those that a plain loop computes: each claim has one
+file, is counted once and paid once. In a data folder the team is one process, which has the folder;
+on NATS it is one for each agent.
 """
 
 from __future__ import annotations
@@ -110,7 +113,7 @@ async def said(process: asyncio.subprocess.Process) -> str:
 
 def arguments() -> argparse.ArgumentParser:
     """Return what can be said on the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--claims", type=int, default=120, help="how many claims, 16 or more")
     parser.add_argument("--home", choices=[*HOMES, "both"], default="both", help="where the agents live")
     return parser

@@ -1,4 +1,6 @@
-"""The team of the clerk: durable agents that settle claims together. What each of them knows is its state."""
+"""The team of the clerk: durable agents that settle claims together. What each of them knows is its
+state.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ BUDGET = 100_000
 
 @dataclass
 class Open:
-    """The customers begin: so many claims, and after which answers of this process it is stopped in the middle."""
+    """The customers begin: so many claims, and after which answers of this process it is stopped in
+    the middle.
+    """
 
     claims: int
 
@@ -116,7 +120,8 @@ class Counter(tw.Agent):
         await self.ask_next()
         if len(self.state.answers) == self.pause_at:
             self.say("middle")
-            # It goes no further: it is killed here, with its state changed and nothing of it written.
+            # It goes no further: it is killed here, with its state changed and nothing of it
+            # written.
             await asyncio.Event().wait()
         if len(self.state.answers) == self.state.wanted:
             self.say("done")

@@ -1,4 +1,6 @@
-"""A process of the clerk's team: ``worker.py FOLDER-OR-URL CLAIMS PAUSE-AT NAME...`` has these agents until it is told to end."""
+"""A process of the clerk's team: ``worker.py FOLDER-OR-URL CLAIMS PAUSE-AT NAME...`` has these
+agents until it is told to end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The coordinator: asks the specialists in parallel, and joins what is there when the time is up."""
+"""The coordinator: asks the specialists in parallel, and joins what is there when the time is
+up.
+"""
 
 from __future__ import annotations
 

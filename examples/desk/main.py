@@ -1,7 +1,8 @@
-"""A desk of agents answers a question about a year of flights, although one specialist is slow and one dies.
+"""A desk of agents answers a question about a year of flights, although one specialist is slow and
+one dies.
 
-Which carrier should a traveller from JFK to a given airport choose in winter? Run it with `make demo`, or
-`python examples/desk/main.py --help`.
+Which carrier should a traveller from JFK to a given airport choose in winter? Run it with `make
+demo`, or `python examples/desk/main.py --help`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--origin", default="JFK", help="where the traveller starts (default: %(default)s)")
     parser.add_argument("--dest", default="LAX", help="where the traveller goes (default: %(default)s)")
     parser.add_argument("--deadline", type=_seconds, default=4.0, help="seconds for the answer (default: %(default)s)")
@@ -58,7 +59,8 @@ async def run(question: Question, deadline_s: float) -> tuple[Answer, tw.Ledger]
         history = node.pool(numbers.spread, workers=1, kind="process", name="history", max_deliveries=1)
         taxiing = node.pool(numbers.taxi_times, workers=1, kind="process", name="taxiing")
         for specialist in (Routes(), Delays(resampling), Weather(), History(history), Taxiing(taxiing)):
-            # Two messages at once: while the question waits for what another specialist shares, that can come in.
+            # Two messages at once: while the question waits for what another specialist shares,
+            # that can come in.
             node.agent(specialist, id=specialist.capabilities[0], concurrency=2)
         node.agent(Coordinator(deadline_s), id="coordinator")
         traveller = node.agent(lambda payload: None, id="traveller")

@@ -22,5 +22,7 @@ def late_share(delays: list[int]) -> float:
 
 
 def taxi_times(origin: str) -> float:
-    """Crash, as a compiled library with a bug would: the process is gone, and no exception says why."""
+    """Crash, as a compiled library with a bug would: the process is gone, and no exception says
+    why.
+    """
     os._exit(11)

@@ -104,7 +104,9 @@ class Delays(WithFlights):
 
 
 class History(Delays):
-    """The slow one: it wants a thousand times as many resamples, and is still at them when the time is up."""
+    """The slow one: it wants a thousand times as many resamples, and is still at them when the time
+    is up.
+    """
 
     capabilities = ("history",)
 
@@ -123,7 +125,9 @@ class Weather(WithFlights):
 
     @tw.handle
     async def on_question(self, question: Question) -> dict[str, float]:
-        """Return the share of flights in bad weather, and the mean delays in bad and in good weather."""
+        """Return the share of flights in bad weather, and the mean delays in bad and in good
+        weather.
+        """
         hours = (await self._flights())["hours"]
         kinds: dict[bool, list[int]] = {True: [], False: []}
         for hour, delays in hours.items():

@@ -44,7 +44,9 @@ class Supervisor:
 
 
 class Auditor:
-    """Lets complete records pass. One that left and never arrived is an error: it costs the auditor its state."""
+    """Lets complete records pass. One that left and never arrived is an error: it costs the auditor
+    its state.
+    """
 
     def __init__(self) -> None:
         self.passed_since_restart = 0

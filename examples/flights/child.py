@@ -1,4 +1,6 @@
-"""What the coordinator starts: ``child.py hub``, or ``child.py specialists URL``. It ends when its input closes."""
+"""What the coordinator starts: ``child.py hub``, or ``child.py specialists URL``. It ends when its
+input closes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ async def specialists(url: str) -> None:
     """Serve the specialists, and say their ledger at the end."""
     import counting
 
-    # Each record without an arrival is counted in the report; the log would write over the progress line.
+    # Each record without an arrival is counted in the report; the log would write over the progress
+    # line.
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
     loop, closed = asyncio.get_running_loop(), asyncio.Event()
     when_input_closes(lambda: loop.call_soon_threadsafe(closed.set))

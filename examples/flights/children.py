@@ -35,7 +35,9 @@ class Child:
 
     @classmethod
     async def start(cls, title: str, *arguments: str) -> Child:
-        """Start it, in a session of its own: Ctrl-C reaches the coordinator alone, which ends the others in order."""
+        """Start it, in a session of its own: Ctrl-C reaches the coordinator alone, which ends the
+        others in order.
+        """
         command = [sys.executable, str(PROGRAM), *arguments]
         return cls(
             title, await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)

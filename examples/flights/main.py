@@ -1,7 +1,7 @@
 """A year of flights through a system of actors, checked against a plain loop over the same files.
 
-Run it with `make demo`, or `python examples/flights/main.py --help`. With `--processes` the flights go through three
-processes too, joined by links.
+Run it with `make demo`, or `python examples/flights/main.py --help`. With `--processes` the flights
+go through three processes too, joined by links.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def main() -> int:
     except data.DataMissing as missing:
         print(f"flights: {missing}", file=sys.stderr)
         return 2
-    # Each record without an arrival is reported at the end; the log would write over the progress line.
+    # Each record without an arrival is reported at the end; the log would write over the progress
+    # line.
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
     try:
         outcome = asyncio.run(run(options.flights))
@@ -56,7 +57,9 @@ def tell(outcome: Outcome, page: Path | None) -> None:
 
 
 def in_processes(limit: int | None, one: Outcome) -> int:
-    """Send the flights again, to specialists in another process, and compare with the run in one."""
+    """Send the flights again, to specialists in another process, and compare with the run in
+    one.
+    """
     # Links need packages that the run in one process does without.
     import over_links
 
@@ -81,7 +84,7 @@ def compared(one: Outcome, three: Outcome) -> str:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument(
         "--flights", type=_whole, default=None, metavar="N", help="only the first N flights of the file"
     )

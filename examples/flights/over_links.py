@@ -1,7 +1,8 @@
 """The flights through three processes, joined by links.
 
 coordinator --- calls, with batches of flights ---> hub ---> specialists: auditor, router,
-            --- asks for the weather ------------->     ---> one actor per carrier and airport, weather
+            --- asks for the weather ------------->     ---> one actor per carrier and airport,
+            weather
             <-- events on delay.JFK.AA ------------     <---
 """
 
@@ -29,14 +30,18 @@ from totals import Totals, is_late
 BATCH = 500
 """Flights of one call."""
 BATCHES_UNDER_WAY = 4
-"""Calls that wait for an answer. With that many the reader waits too: the specialists have no room."""
+"""Calls that wait for an answer. With that many the reader waits too: the specialists have no
+room.
+"""
 WEIGHED = 16
 """One batch of so many is weighed, as it has to be encoded again for that."""
 PATIENCE_S = 30.0
 
 
 class Coordinator:
-    """Reads the flights and sends them, asks for the weather of the late ones, and hears the alerts."""
+    """Reads the flights and sends them, asks for the weather of the late ones, and hears the
+    alerts.
+    """
 
     def __init__(self, node: tw.Node, show: Callable[[int, float], None]) -> None:
         self.node = node
@@ -57,7 +62,8 @@ class Coordinator:
 
     async def _send(self, batches: Iterator[list[Flight]]) -> None:
         for batch in batches:
-            # A named tuple would carry the names of its fields, and be checked field by field: 20 times the work.
+            # A named tuple would carry the names of its fields, and be checked field by field: 20
+            # times the work.
             rows = [tuple(flight) for flight in batch]
             self._weigh(rows)
             taken = await self.counting.take(rows)
@@ -84,7 +90,8 @@ class Coordinator:
     async def finish(self) -> tuple[Totals, Counted]:
         """Let everything be handled, and return what everybody has found."""
         counted = await self.counting.finish()
-        # An event is delivered at most once. If alerts are lost, their totals differ, and the report says so.
+        # An event is delivered at most once. If alerts are lost, their totals differ, and the
+        # report says so.
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self.all_heard.wait(), PATIENCE_S)
         totals = Totals.of(counted.totals)
@@ -105,7 +112,8 @@ class Coordinator:
 
 
 async def run(limit: int | None, one: Outcome, show: Callable[..., None]) -> Outcome:
-    """Start the other processes, send the flights, and compare with what the plain loop found before.
+    """Start the other processes, send the flights, and compare with what the plain loop found
+    before.
 
     Raises:
         ChildLost: if one of the processes ends before its time.
@@ -150,7 +158,9 @@ async def _counted(children: Children, coordinator: Coordinator, flights: Iterab
 
 
 async def _end(children: Children, coordinator: Coordinator) -> tuple[dict[str, tw.Ledger], str]:
-    """End all three, those who count before the hub that joins them. Return their ledgers, that of the hub as a line."""
+    """End all three, those who count before the hub that joins them. Return their ledgers, that of
+    the hub as a line.
+    """
     mine = await coordinator.node.stop()
     theirs = tw.Ledger(*json.loads(await children.specialists.end()))
     said = await children.hub.end()

@@ -1,7 +1,9 @@
-"""A page in a browser that shows flights through a system of actors as they happen, and is asked what to do.
+"""A page in a browser that shows flights through a system of actors as they happen, and is asked
+what to do.
 
-Run it with `make live`, and open what it prints. The page is a node like any other: it calls the service `live` of this process, gives it a function for
-progress, reads a stream of alerts, and serves `person`, which this process calls.
+Run it with `make live`, and open what it prints. The page is a node like any other: it calls the
+service `live` of this process, gives it a function for progress, reads a stream of alerts, and
+serves `person`, which this process calls.
 """
 
 from __future__ import annotations

@@ -22,13 +22,17 @@ RATE_MIN, RATE_MAX = 0.1, 1_000.0
 """Hours of the flights in one of ours."""
 DAYS_MAX = 31
 ASKED_ABOVE = 50
-"""So many departures of a day that are an hour late are worth a question to the person at the page."""
+"""So many departures of a day that are an hour late are worth a question to the person at the
+page.
+"""
 SLOW = 0.5
 ANSWER_S = 60.0
 CHOICES = ("Look closer", "Fly on")
 
 Row = tuple[float, float, str, str, str, int | None]
-"""Minute, minutes in the air, carrier, origin, destination, and the delay at departure: None for one that was cancelled."""
+"""Minute, minutes in the air, carrier, origin, destination, and the delay at departure: None for
+one that was cancelled.
+"""
 
 
 @dataclass
@@ -51,7 +55,9 @@ class Progress:
     flights: dict[str, int]
     late: int
     carriers: dict[str, tuple[int, int]]
-    """Flights that have arrived of each carrier, and the minutes that they were late, all together."""
+    """Flights that have arrived of each carrier, and the minutes that they were late, all
+    together.
+    """
 
 
 @dataclass
@@ -65,7 +71,9 @@ class Alert:
 
 @dataclass
 class Outcome:
-    """What the actors found in the end, and in how many totals a plain loop over the same flights found something else."""
+    """What the actors found in the end, and in how many totals a plain loop over the same flights
+    found something else.
+    """
 
     flights: dict[str, int]
     late: int
@@ -91,7 +99,9 @@ class Live(tw.Service):
 
     @tw.method
     async def begin(self, day: date, days: int = 1, rate: float = 2.0) -> Any:
-        """Make a run over some days: hours of the flights in a second. Nothing flies before its ``fly`` is called."""
+        """Make a run over some days: hours of the flights in a second. Nothing flies before its
+        ``fly`` is called.
+        """
         if day not in self._year.days:
             raise tw.InvalidArgument(f"day: {day} is not allowed: give one of 2013")
         if not 1 <= days <= DAYS_MAX:
@@ -189,7 +199,9 @@ class Run(tw.Service):
         return flown
 
     async def _progress(self, system: FlightSystem, minute: float, leaving: list[Scheduled]) -> Progress:
-        """Ask the actors what they have found so far. They go on meanwhile: their counts are copied in one step."""
+        """Ask the actors what they have found so far. They go on meanwhile: their counts are copied
+        in one step.
+        """
         seen: Totals
         seen, found = await system.specialists.router.ask("totals")
         late: Totals = await system.listeners.alerts.ask("totals")

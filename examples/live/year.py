@@ -38,7 +38,9 @@ class Airport:
 
 @dataclass
 class Scheduled:
-    """A flight with the minute of the run in which it leaves, or is known not to, and the minutes that it takes."""
+    """A flight with the minute of the run in which it leaves, or is known not to, and the minutes
+    that it takes.
+    """
 
     minute: float
     minutes: float

@@ -1,9 +1,12 @@
-"""Orders that are billed by workers of which one is killed, in a data folder and on NATS: the same program, another URL.
+"""Orders that are billed by workers of which one is killed, in a data folder and on NATS: the same
+program, another URL.
 
-Run it with `make demo`, or `python examples/orders/main.py --help`. Orders arrive; three workers compete for billing them, and one is
-killed with SIGKILL; orders of an article without a price end in the dead letters and are requeued after a mend; of two matchers one is
-active, it is killed, and the other takes over; a command rebuilds what each customer owes, with live progress. At the end each order
-must have been billed and matched once, and what is owed must be what a plain loop computes.
+Run it with `make demo`, or `python examples/orders/main.py --help`. Orders arrive; three workers
+compete for billing them, and one is killed with SIGKILL; orders of an article without a price end
+in the dead letters and are requeued after a mend; of two matchers one is active, it is killed, and
+the other takes over; a command rebuilds what each customer owes, with live progress. At the end
+each order must have been billed and matched once, and what is owed must be what a plain loop
+computes.
 """
 
 from __future__ import annotations
@@ -187,7 +190,9 @@ class Shop:
         return f"what is owed, as rebuilt, as stored, and as it should be: {wrong}" if wrong else None
 
     async def counted(self) -> str | None:
-        """Count bills and matches: one of each order, and no match by a holder after a newer one."""
+        """Count bills and matches: one of each order, and no match by a holder after a newer
+        one.
+        """
         billed = Counter([event.value.order async for event in self.bills.read()])
         matches: list[Match] = [event.value async for event in self.matches.read()]
         matched = Counter(match.order for match in matches)
@@ -226,7 +231,7 @@ async def ended(process: asyncio.subprocess.Process) -> None:
 
 def arguments() -> argparse.ArgumentParser:
     """Return what can be said on the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--orders", type=int, default=3_000, help="how many orders")
     parser.add_argument("--home", choices=[*HOMES, "both"], default="both", help="where they live")
     parser.add_argument("--seed", type=int, default=7, help="of the orders")

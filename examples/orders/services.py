@@ -1,4 +1,6 @@
-"""The services of the orders: billing by competing workers, matching by one that is active, a projection that a command rebuilds."""
+"""The services of the orders: billing by competing workers, matching by one that is active, a
+projection that a command rebuilds.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Match:
 
 
 class Billing(tw.Service):
-    """Bills orders. Who serves it competes for them; one that is killed leaves what it had to the others."""
+    """Bills orders. Who serves it competes for them; one that is killed leaves what it had to the
+    others.
+    """
 
     def __init__(self, prices: tw.Bucket, bills: tw.Stream) -> None:
         self.prices, self.bills = prices, bills

@@ -1,4 +1,6 @@
-"""A process of the orders: ``worker.py URL billing|matching|books`` serves one of them until it is told to end."""
+"""A process of the orders: ``worker.py URL billing|matching|books`` serves one of them until it is
+told to end.
+"""
 
 from __future__ import annotations
 

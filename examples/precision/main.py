@@ -1,7 +1,9 @@
-"""Runs until a mean is known well enough: how much a claim costs an insurer on average, to half a unit with 99% confidence.
+"""Runs until a mean is known well enough: how much a claim costs an insurer on average, to half a
+unit with 99% confidence.
 
-Run it with `python examples/precision/main.py`. The plan allows for many more runs than are needed, as nobody knows the spread
-beforehand. The decision falls at fixed numbers of runs, so that it does not depend on workers or timing.
+Run it with `python examples/precision/main.py`. The plan allows for many more runs than are needed,
+as nobody knows the spread beforehand. The decision falls at fixed numbers of runs, so that it does
+not depend on workers or timing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Types of actors and pools: what mypy and pyright know of messages and replies. CI runs both on this program."""
+"""Types of actors and pools: what mypy and pyright know of messages and replies. CI runs both on
+this program.
+"""
 
 from __future__ import annotations
 

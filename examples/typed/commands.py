@@ -1,4 +1,6 @@
-"""Types of commands: what mypy and pyright know of what starts them, and of their results. CI runs both on this program."""
+"""Types of commands: what mypy and pyright know of what starts them, and of their results. CI runs
+both on this program.
+"""
 
 from __future__ import annotations
 

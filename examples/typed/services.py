@@ -1,4 +1,6 @@
-"""Types of services: what mypy and pyright know of methods, of clients, and of streams. CI runs both on this program."""
+"""Types of services: what mypy and pyright know of methods, of clients, and of streams. CI runs
+both on this program.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Pricing(tw.Service):
 
 @tw.service
 class Plain:
-    """A class with another base, or none, is a service too; type checkers let everything pass at its clients."""
+    """A class with another base, or none, is a service too; type checkers let everything pass at
+    its clients.
+    """
 
     def double(self, number: int) -> int:
         return 2 * number

@@ -1,5 +1,5 @@
-//! A compressed payload inflates to as much as it states, within the bound, or is refused, also when it comes in parts; what gets
-//! shorter comes back whole.
+//! A compressed payload inflates to as much as it states, within the bound, or is refused, also
+//! when it comes in parts; what gets shorter comes back whole.
 
 #![no_main]
 

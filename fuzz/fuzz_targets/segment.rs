@@ -1,5 +1,5 @@
-//! Any bytes are a segment of a log, a damaged one or none; and of one that was written, all that lies before the first damage is
-//! read as it was.
+//! Any bytes are a segment of a log, a damaged one or none; and of one that was written, all that
+//! lies before the first damage is read as it was.
 
 #![no_main]
 

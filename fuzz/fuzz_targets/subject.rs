@@ -1,4 +1,5 @@
-//! Any text is a subject or is refused with a message that says how to mend it, and so is any pattern.
+//! Any text is a subject or is refused with a message that says how to mend it, and so is any
+//! pattern.
 
 #![no_main]
 

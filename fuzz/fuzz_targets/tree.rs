@@ -1,6 +1,7 @@
 //! The subject tree finds what a list of patterns finds.
 //!
-//! Each line of the input is a step: `+pattern` inserts, `-n` removes the n-th subscription, anything else is looked up.
+//! Each line of the input is a step: `+pattern` inserts, `-n` removes the n-th subscription,
+//! anything else is looked up.
 
 #![no_main]
 

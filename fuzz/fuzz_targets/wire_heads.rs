@@ -1,4 +1,5 @@
-//! Heads and fields are of their form, and written as they were read, or are refused with a message that tells the mend.
+//! Heads and fields are of their form, and written as they were read, or are refused with a message
+//! that tells the mend.
 //!
 //! The input is a kind, flags, the length of the head, then head and payload.
 

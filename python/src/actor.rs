@@ -113,7 +113,8 @@ impl ActorRef {
         if self.born.is_past() { 0 } else { self.inner.outstanding() }
     }
 
-    /// Sends a message without waiting. True if it was accepted, false if the mailbox is full and its policy drops new messages.
+    /// Sends a message without waiting. True if it was accepted, false if the mailbox is full and
+    /// its policy drops new messages.
     ///
     /// Args:
     ///     message: Any object; it is handed over by reference.
@@ -135,7 +136,8 @@ impl ActorRef {
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
-    /// Sends if there is room now; False if the sender would have to wait, or the mailbox has let the message go.
+    /// Sends if there is room now; False if the sender would have to wait, or the mailbox has let
+    /// the message go.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
@@ -146,11 +148,13 @@ impl ActorRef {
         }
     }
 
-    /// Sends a message; awaiting waits for room in a full mailbox, and gives True, or False if a mailbox that drops new messages has let
-    /// it go. Cancelled while it waits, it has sent nothing.
+    /// Sends a message; awaiting waits for room in a full mailbox, and gives True, or False if a
+    /// mailbox that drops new messages has let it go. Cancelled while it waits, it has sent
+    /// nothing.
     ///
     /// Raises:
-    ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would wait for itself.
+    ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would
+    ///         wait for itself.
     ///     ActorStopped: if the actor takes no more messages.
     #[pyo3(signature = (message, priority = None))]
     fn send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<Py<Pending>> {
@@ -193,7 +197,8 @@ impl ActorRef {
     ///
     /// Args:
     ///     message: Any object; it is handed over by reference.
-    ///     timeout: Seconds until AskTimeout, None for no limit; the default is the configuration's `ask_timeout_ms`.
+    ///     timeout: Seconds until AskTimeout, None for no limit; the default is the configuration's
+    ///         `ask_timeout_ms`.
     ///     priority: "urgent", "high", "normal" (the default) or "low".
     ///
     /// Raises:
@@ -223,7 +228,8 @@ impl ActorRef {
     ///
     /// Args:
     ///     drain: Handle what was accepted; otherwise what waits is returned in the ledger.
-    ///     timeout: Seconds after which it is abandoned, and named in the ledger; the default is the configuration's `stop_timeout_ms`.
+    ///     timeout: Seconds after which it is abandoned, and named in the ledger; the default is the
+    ///         configuration's `stop_timeout_ms`.
     #[pyo3(
         signature = (drain = Drain(true), timeout = TimeoutArgument::Usual),
         text_signature = "($self, drain=True, timeout=30.0)"
@@ -249,8 +255,8 @@ impl ActorRef {
         Ok(Pending::new("stop", None, Box::pin(operation)))
     }
 
-    /// Gives the actor another handler, in its place among the messages of this sender. With `stack`, `request_unbecome` brings back
-    /// the one before.
+    /// Gives the actor another handler, in its place among the messages of this sender. With
+    /// `stack`, `request_unbecome` brings back the one before.
     #[pyo3(signature = (handler, stack = Stack(true)), text_signature = "($self, handler, stack=True)")]
     fn request_become(&self, py: Python<'_>, handler: Bound<'_, PyAny>, stack: Stack) -> PyResult<()> {
         self.born.check(py)?;
@@ -259,7 +265,8 @@ impl ActorRef {
         self.inner.request(change).map(drop).map_err(|refusal| errors::refusal(py, refusal, self.inner.name()))
     }
 
-    /// Brings back the handler before the last `request_become`, in its place among the messages of this sender.
+    /// Brings back the handler before the last `request_become`, in its place among the messages of
+    /// this sender.
     fn request_unbecome(&self, py: Python<'_>) -> PyResult<()> {
         self.born.check(py)?;
         self.inner
@@ -310,14 +317,15 @@ impl ActorRef {
     }
 }
 
-/// The actor in whose coroutine this code runs: in the very task of the handler, as one that the handler has started does not keep
-/// it from returning.
+/// The actor in whose coroutine this code runs: in the very task of the handler, as one that the
+/// handler has started does not keep it from returning.
 fn in_coroutine(py: Python<'_>) -> Option<ActorKey> {
     let runs = crate::bridge::runs_coroutines() && crate::coroutine::in_task_of_handlers(py).unwrap_or(false);
     current_actor::actor(py).filter(|_| runs).map(|actor| actor.bind(py).get().inner.cell().key())
 }
 
-/// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine that handles a message.
+/// The actor in whose handler this code runs: on this thread, or in the very task of a coroutine
+/// that handles a message.
 pub fn handling(py: Python<'_>) -> Option<crate::py_ref::PyRef<ActorRef>> {
     current_actor::on_thread(py).or_else(|| {
         let actor = current_actor::actor(py)?;

@@ -59,7 +59,8 @@ impl Admission {
         }
     }
 
-    /// It runs no more, or waits no more. Gives the one that runs in its place. A second time does nothing.
+    /// It runs no more, or waits no more. Gives the one that runs in its place. A second time does
+    /// nothing.
     fn leave(&self, one: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         let mut state = self.state.lock();
         let ended = state.running.remove(&(one.as_ptr() as usize));

@@ -1,4 +1,5 @@
-//! Arguments from Python: what does not fit is an `InvalidArgument` that names the field, its value and the mend.
+//! Arguments from Python: what does not fit is an `InvalidArgument` that names the field, its value
+//! and the mend.
 
 use std::time::Duration;
 

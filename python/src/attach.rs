@@ -1,8 +1,8 @@
 //! Attaching a thread to the interpreter, so that no fork falls into it.
 //!
-//! CPython lists a new thread under a lock that it takes without the interpreter's own. Up to 3.12 a child that was forked in that moment
-//! waits for this lock for ever, before any of our code runs in it. So threads that are not listed yet come through a gate, and a
-//! fork shuts it meanwhile.
+//! CPython lists a new thread under a lock that it takes without the interpreter's own. Up to 3.12
+//! a child that was forked in that moment waits for this lock for ever, before any of our code runs
+//! in it. So threads that are not listed yet come through a gate, and a fork shuts it meanwhile.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,8 @@ thread_local! {
 /// Whether this thread has the interpreter.
 #[derive(Clone, Copy, PartialEq)]
 enum AttachState {
-    /// Nothing here has attached or detached it: a thread of Python's that called us has it, any other has not.
+    /// Nothing here has attached or detached it: a thread of Python's that called us has it, any
+    /// other has not.
     Unknown,
     Attached,
     Detached,
@@ -78,7 +79,8 @@ pub fn is_attached() -> bool {
 /// Whether the interpreter knows this thread.
 #[inline]
 fn is_listed() -> bool {
-    // SAFETY: it may be called on any thread once the interpreter has been initialised, which it was when this module was imported.
+    // SAFETY: it may be called on any thread once the interpreter has been initialised, which it
+    // was when this module was imported.
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
 }
 
@@ -92,12 +94,14 @@ pub fn is_sole<T>(object: &Bound<'_, T>) -> bool {
 /// What modules have noted of this thread, by name.
 #[inline]
 pub fn of_this_thread(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
-    // SAFETY: the interpreter is held, and so the thread has a state. The dictionary is that state's: a reference of its own keeps it.
+    // SAFETY: the interpreter is held, and so the thread has a state. The dictionary is that
+    // state's: a reference of its own keeps it.
     let notes = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyThreadState_GetDict()) };
     notes.and_then(|notes| notes.cast_into().ok())
 }
 
-/// Has the main thread call something between two steps of its program. It is not called when the program is at its end.
+/// Has the main thread call something between two steps of its program. It is not called when the
+/// program is at its end.
 pub fn call_soon(what: fn(Python<'_>)) {
     extern "C" fn call(what: *mut c_void) -> c_int {
         // SAFETY: it is the function that `call_soon` has cast, and nobody else passes this one on.
@@ -106,7 +110,8 @@ pub fn call_soon(what: fn(Python<'_>)) {
         attach(what);
         0
     }
-    // SAFETY: both may be called on any thread, without the interpreter. With no room the answer is -1, and nothing is called.
+    // SAFETY: both may be called on any thread, without the interpreter. With no room the answer is
+    // -1, and nothing is called.
     unsafe {
         if ffi::Py_IsInitialized() != 0 {
             let _ = ffi::Py_AddPendingCall(Some(call), what as *mut c_void);
@@ -131,7 +136,8 @@ impl Drop for AttachGuard {
     }
 }
 
-/// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the gate is a new one.
+/// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the
+/// gate is a new one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // Whoever is in the gate waits for the interpreter.

@@ -40,7 +40,8 @@ impl Balancer {
         Self { state: Mutex::new(State { machine: Machine::new(), version: 0 }) }
     }
 
-    /// Adds an instance, unless there is one with this id. `route` is for calls with nothing unusual.
+    /// Adds an instance, unless there is one with this id. `route` is for calls with nothing
+    /// unusual.
     fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>, standby: bool) {
         let way = InstanceRoute { port: port.into(), route: route.map(PyRef::from), standby };
         let left = self.changed(|machine| machine.add(instance, way));
@@ -53,7 +54,8 @@ impl Balancer {
         drop(left);
     }
 
-    /// A number that changes whenever an instance comes or goes, if all that don't stand by can be reached by routes.
+    /// A number that changes whenever an instance comes or goes, if all that don't stand by can be
+    /// reached by routes.
     #[getter]
     fn version(&self) -> Option<u64> {
         let state = self.state.lock();
@@ -62,7 +64,8 @@ impl Balancer {
         is_usual.then_some(state.version)
     }
 
-    /// The way to the instance for a call, which begins; None if there is none but those that have refused it. `dice` is a `random.Random`.
+    /// The way to the instance for a call, which begins; None if there is none but those that have
+    /// refused it. `dice` is a `random.Random`.
     #[pyo3(signature = (kind, explore, dice, without = Vec::new()))]
     fn choose(
         &self,
@@ -91,7 +94,8 @@ impl Balancer {
         port
     }
 
-    /// Notes that a call has ended: how many seconds it took, or None where that says nothing of the instance, and whether it failed.
+    /// Notes that a call has ended: how many seconds it took, or None where that says nothing of
+    /// the instance, and whether it failed.
     #[pyo3(signature = (instance, took_s, failed = false))]
     fn ended(&self, instance: &str, took_s: Option<f64>, failed: bool) {
         let how = match took_s.map(|took_s| (took_s * 1e6) as u64) {
@@ -129,7 +133,8 @@ impl Balancer {
         self.state.lock().version == version
     }
 
-    /// The route of a call that is about to be sent, if nothing has come or gone since. `dice` is what was drawn for it.
+    /// The route of a call that is about to be sent, if nothing has come or gone since. `dice` is
+    /// what was drawn for it.
     pub fn route(&self, py: Python<'_>, version: u64, policy: Policy, dice: u64) -> Option<PyRef<Route>> {
         let mut state = self.state.lock();
         if state.version != version {

@@ -1,4 +1,5 @@
-//! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either direction.
+//! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either
+//! direction.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -77,7 +78,8 @@ pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
     Ok(!get.call0()?.is_none())
 }
 
-/// What something has raised that the loop of this thread would have called by itself: it is the loop's business.
+/// What something has raised that the loop of this thread would have called by itself: it is the
+/// loop's business.
 pub fn raised(py: Python<'_>, error: PyErr) {
     pass_on(py, "raised", error);
 }
@@ -129,8 +131,8 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
     Ok(line)
 }
 
-/// The line of the loop that was seen last, if that runs on this thread now. asyncio itself is not asked: up to CPython 3.11 it asks the
-/// system for the number of the process before it answers.
+/// The line of the loop that was seen last, if that runs on this thread now. asyncio itself is not
+/// asked: up to CPython 3.11 it asks the system for the number of the process before it answers.
 fn still_running(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| {
         let seen = here.as_ref()?;
@@ -145,8 +147,8 @@ fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
 }
 
-/// What asyncio notes of this thread whenever a loop begins or ends here. Up to CPython 3.11 that is a new object each time, then the
-/// loop itself or None; from 3.14 on there is no such note.
+/// What asyncio notes of this thread whenever a loop begins or ends here. Up to CPython 3.11 that
+/// is a new object each time, then the loop itself or None; from 3.14 on there is no such note.
 fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     of_this_thread(py)?.get_item(intern!(py, "__asyncio_running_event_loop__")).ok()?
 }
@@ -173,7 +175,8 @@ impl LoopHandle {
         self.event_loop.lock().as_ref().map(|running| running.bind(py).clone())
     }
 
-    /// Calls something soon, if this is the thread of the loop and the loop is open. Answers whether it will be called.
+    /// Calls something soon, if this is the thread of the loop and the loop is open. Answers
+    /// whether it will be called.
     pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
         let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
         soon.is_some_and(|soon| in_no_context(py, (&*soon, what)).is_ok())
@@ -266,8 +269,8 @@ impl LoopHandle {
     }
 }
 
-/// Has a loop plan something with no variables of a context. It copies those of whoever plans, which may be an actor that is at work: all
-/// that the loop is woken for would run as its.
+/// Has a loop plan something with no variables of a context. It copies those of whoever plans,
+/// which may be an actor that is at work: all that the loop is woken for would run as its.
 fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
     static CONTEXT: Once<Py<PyType>> = Once::new();
     CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)
@@ -303,7 +306,8 @@ impl Bridge {
         self.line.reader.as_raw_fd()
     }
 
-    /// Says whose it is, how to run `drain` soon, and how to watch a descriptor, from the loop's own thread.
+    /// Says whose it is, how to run `drain` soon, and how to watch a descriptor, from the loop's
+    /// own thread.
     fn open(
         &self,
         event_loop: Py<PyAny>,

@@ -38,7 +38,8 @@ impl ChangeCounter {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether something has changed since it was told so often. If not, the waker is woken once it has.
+    /// Whether something has changed since it was told so often. If not, the waker is woken once it
+    /// has.
     fn is_newer(&self, seen: u64, waker: &Waker) -> bool {
         let mut state = self.state.lock();
         if state.told != seen {

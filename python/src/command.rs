@@ -1,4 +1,5 @@
-//! `CommandLife` and `CommandSlotsCore` for Python: the machines of a command and of a worker of commands.
+//! `CommandLife` and `CommandSlotsCore` for Python: the machines of a command and of a worker of
+//! commands.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ pub struct CommandLife {
 
 #[pymethods]
 impl CommandLife {
-    /// A stage that is not known is that of a newer version: it counts as over, so that nothing is done.
+    /// A stage that is not known is that of a newer version: it counts as over, so that nothing is
+    /// done.
     #[new]
     #[pyo3(signature = (stage, attempt, retries, cancelling, token))]
     fn new(stage: &str, attempt: u32, retries: u32, cancelling: bool, token: Option<u64>) -> Self {
@@ -52,7 +54,8 @@ impl CommandLife {
         self.machine.stage.is_over()
     }
 
-    /// A worker was given a token of it: "run", or why not, "over", "cancelled", "lost" or "duplicate".
+    /// A worker was given a token of it: "run", or why not, "over", "cancelled", "lost" or
+    /// "duplicate".
     fn begin(&mut self, token: u64) -> &'static str {
         match self.machine.begin(token) {
             Begin::Run(_) => "run",
@@ -68,8 +71,8 @@ impl CommandLife {
         self.machine.is_current(attempt)
     }
 
-    /// An attempt has ended: "returned", "raised", "refused", "cancelled" or "interrupted". Gives "over", "again" or "stale", and the seconds
-    /// until it is tried again.
+    /// An attempt has ended: "returned", "raised", "refused", "cancelled" or "interrupted". Gives
+    /// "over", "again" or "stale", and the seconds until it is tried again.
     fn ended(&mut self, attempt: u32, outcome: &str) -> (&'static str, f64) {
         let outcome = match outcome {
             "returned" => Outcome::Returned,

@@ -1,4 +1,5 @@
-//! The layers of a configuration, from Python objects. What does not fit is a `ConfigError` that names the key.
+//! The layers of a configuration, from Python objects. What does not fit is a `ConfigError` that
+//! names the key.
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -10,10 +11,12 @@ use crate::errors::error;
 
 type Variable<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Most tables and lists within each other. No key lies deeper, and a list that holds itself has no end.
+/// Most tables and lists within each other. No key lies deeper, and a list that holds itself has no
+/// end.
 const DEPTH: usize = 8;
 
-/// The configuration that code, a file's text with its path, the environment, and options of a command line make together.
+/// The configuration that code, a file's text with its path, the environment, and options of a
+/// command line make together.
 pub fn load(
     code: &Bound<'_, PyDict>,
     toml: Option<(Bound<'_, PyString>, String)>,
@@ -28,7 +31,8 @@ pub fn load(
     loaded.map_err(|failure| refused(code.py(), &failure))
 }
 
-/// One table of a TOML text as a dict, or None where it has none or is no TOML: whoever loads it as a configuration says what is wrong.
+/// One table of a TOML text as a dict, or None where it has none or is no TOML: whoever loads it as
+/// a configuration says what is wrong.
 #[pyfunction]
 pub fn table_of_toml<'py>(py: Python<'py>, text: &str, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let table = text.parse::<toml::Table>().unwrap_or_default();

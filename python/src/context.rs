@@ -57,7 +57,8 @@ impl Context {
         Self { me, node, state: Mutex::new(state) }
     }
 
-    /// The message that its handler failed on, with all that came with it: it may be delivered again. Who has replied has none to give.
+    /// The message that its handler failed on, with all that came with it: it may be delivered
+    /// again. Who has replied has none to give.
     pub fn take_back(&self, py: Python<'_>, object: PyRef<PyAny>) -> Message {
         let mut state = self.state.lock();
         let sender = state.sender.as_ref().map(|sender| sender.clone_ref(py));
@@ -143,7 +144,8 @@ impl Context {
         Ok(node)
     }
 
-    /// Replies before the handler returns; what it returns is not used then. Answers whether somebody waited.
+    /// Replies before the handler returns; what it returns is not used then. Answers whether
+    /// somebody waited.
     fn reply(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<bool> {
         let (reply, asked) = {
             let mut state = self.state.lock();

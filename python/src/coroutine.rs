@@ -1,7 +1,8 @@
 //! Actors whose handlers are coroutines: they run on the node's event loop, in tasks.
 //!
-//! A task handles one message after the other. As long as handlers are over at their first step one task is enough for a burst;
-//! once one of them waits for something, the others get tasks of their own, as many as the actor may have.
+//! A task handles one message after the other. As long as handlers are over at their first step one
+//! task is enough for a burst; once one of them waits for something, the others get tasks of their
+//! own, as many as the actor may have.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::message::Message;
 use crate::once::Once;
 use crate::py_ref::PyRef;
 
-/// The actor that waits when its handler asks, if it handles one message at a time. What a handler has begun as a task of its own may
-/// outlive it, and makes nobody wait.
+/// The actor that waits when its handler asks, if it handles one message at a time. What a handler
+/// has begun as a task of its own may outlive it, and makes nobody wait.
 pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     static GET: Once<Py<PyAny>> = Once::new();
     if !crate::bridge::runs_coroutines() {
@@ -33,7 +34,8 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
 }
 
-/// Whether the task that runs is one that handles messages, rather than one that a handler has begun.
+/// Whether the task that runs is one that handles messages, rather than one that a handler has
+/// begun.
 pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
     static CURRENT: Once<Py<PyAny>> = Once::new();
     static HANDLES: Once<Py<PyAny>> = Once::new();
@@ -56,14 +58,15 @@ pub struct Coroutine {
 #[derive(Default)]
 pub struct Tasks {
     active: AtomicUsize,
-    /// Those that take the next message by themselves: they are about to begin, or at a handler that has not waited yet.
+    /// Those that take the next message by themselves: they are about to begin, or at a handler
+    /// that has not waited yet.
     taking: AtomicUsize,
     /// The last handler was over at its first step.
     quick: AtomicBool,
     /// Messages were left to the task that takes.
     left: AtomicBool,
-    /// Messages for tasks that were started and have not begun. Whichever task takes next takes the first, so that messages begin in
-    /// their order.
+    /// Messages for tasks that were started and have not begun. Whichever task takes next takes the
+    /// first, so that messages begin in their order.
     line: Mutex<VecDeque<Envelope<Message>>>,
 }
 
@@ -92,7 +95,8 @@ impl Tasks {
         self.line.lock().pop_front()
     }
 
-    /// Whether a task that has handed its message to another thread may take one more: its own place is then that of the other.
+    /// Whether a task that has handed its message to another thread may take one more: its own
+    /// place is then that of the other.
     pub fn has_room(&self, concurrency: usize) -> bool {
         self.active.load(Ordering::Relaxed) <= concurrency
     }
@@ -105,7 +109,8 @@ impl Tasks {
         }
     }
 
-    /// The handler of one waits for something. Answers whether messages are left that it would have taken.
+    /// The handler of one waits for something. Answers whether messages are left that it would have
+    /// taken.
     pub fn waits(&self) -> bool {
         self.taking.fetch_sub(1, Ordering::Relaxed);
         self.quick.store(false, Ordering::Relaxed);
@@ -138,8 +143,8 @@ impl Tasks {
     }
 }
 
-/// A place among the messages that an actor handles at once, of one that a thread handles. Dropping it gives it back, from whichever
-/// thread.
+/// A place among the messages that an actor handles at once, of one that a thread handles. Dropping
+/// it gives it back, from whichever thread.
 pub struct ConcurrencyPermit {
     tasks: Arc<Tasks>,
     cell: Arc<ActorCell<Message>>,

@@ -33,7 +33,8 @@ pub enum First {
     Hook(Handler),
 }
 
-/// The coroutine that a task of a coroutine actor runs. Made by the engine, and given to a task by `tidewire._drive` only.
+/// The coroutine that a task of a coroutine actor runs. Made by the engine, and given to a task by
+/// `tidewire._drive` only.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
@@ -141,7 +142,8 @@ impl CoroutineLoop {
         Self { cell, me, node, base, behaviours, tasks, concurrency, state, born: ForkGeneration::now() }
     }
 
-    /// Handles messages until a handler waits, and answers what it waits for; None when there are no more.
+    /// Handles messages until a handler waits, and answers what it waits for; None when there are
+    /// no more.
     fn go_on(&self, py: Python<'_>, mut thrown: Option<PyErr>) -> PyResult<Option<Py<PyAny>>> {
         self.born.back(py, Ok(()))?;
         let task = match self.task(py) {
@@ -174,8 +176,8 @@ impl CoroutineLoop {
             match self.born.back(py, stepped) {
                 Ok(Some(waits)) => return Ok(Some(waits)),
                 Ok(None) => {}
-                // Whatever a handler raises concerns its message and its actor, never the loop. The CancelledError of this
-                // very task ends it, once the message is accounted for.
+                // Whatever a handler raises concerns its message and its actor, never the loop. The
+                // CancelledError of this very task ends it, once the message is accounted for.
                 Err(error) => {
                     self.takes();
                     let ends = is_cancelled(py, &error);

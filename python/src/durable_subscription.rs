@@ -1,4 +1,5 @@
-//! `Subscription` of a stream for Python: the machine of a handler's deliveries, told the time by a clock that does not jump.
+//! `Subscription` of a stream for Python: the machine of a handler's deliveries, told the time by a
+//! clock that does not jump.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,8 @@ impl DurableSubscriptionCore {
         self.machine.begin(self.now_us())
     }
 
-    /// A handler has ended: "returned", "raised", "interrupted" or "settled". Gives "ack", "nak", "back" or "".
+    /// A handler has ended: "returned", "raised", "interrupted" or "settled". Gives "ack", "nak",
+    /// "back" or "".
     fn ended(&mut self, delivery: Delivery, outcome: &str) -> &'static str {
         let outcome = match outcome {
             "returned" => Outcome::Returned,

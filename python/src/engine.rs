@@ -67,7 +67,8 @@ impl Engine {
     }
 }
 
-/// To let go of an engine is to end it, which waits for its handlers: they need the interpreter, which this thread has.
+/// To let go of an engine is to end it, which waits for its handlers: they need the interpreter,
+/// which this thread has.
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take_mine() {
@@ -363,7 +364,8 @@ impl Engine {
         PyChangeCounter(Arc::clone(&self.news))
     }
 
-    /// Something to await: True once there are other news than were `seen`, False after so many seconds.
+    /// Something to await: True once there are other news than were `seen`, False after so many
+    /// seconds.
     fn changed(&self, py: Python<'_>, news: &PyChangeCounter, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let pause = TimerFuture::of(seconds, self.handle());
@@ -448,7 +450,8 @@ impl Engine {
         Ok(self.inner.dead_letters().clear())
     }
 
-    /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can wait for it.
+    /// Shuts the engine down on a thread of its own, so that both a loop and a plain thread can
+    /// wait for it.
     #[pyo3(signature = (timeout, drain = true))]
     fn shutdown(&self, py: Python<'_>, timeout: TimeoutArgument, drain: bool) -> PyResult<Pending> {
         self.inner.born.check(py)?;
@@ -472,7 +475,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Coroutines run on the loop, whatever dispatcher is named; one that does not exist is passed on to be refused.
+    /// Coroutines run on the loop, whatever dispatcher is named; one that does not exist is passed
+    /// on to be refused.
     fn place_of_coroutines<'a>(&self, named: &'a str) -> &'a str {
         let exists = named == DEFAULT_DISPATCHER || self.inner.config().dispatchers.contains_key(named);
         if exists { LOOP } else { named }
@@ -489,8 +493,9 @@ fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
     Extra { subject, headers: headers.map(|headers| headers.0.into()), ..Extra::default() }
 }
 
-/// A few microseconds in which the thread that has just sent something can go idle and let go of the interpreter by
-/// itself. Taking it from that thread costs both of them a switch through the kernel, which is ten times as long.
+/// A few microseconds in which the thread that has just sent something can go idle and let go of
+/// the interpreter by itself. Taking it from that thread costs both of them a switch through the
+/// kernel, which is ten times as long.
 fn courtesy() {
     for _ in 0..COURTESY_LOOKS {
         for _ in 0..8 {
@@ -500,7 +505,8 @@ fn courtesy() {
     }
 }
 
-/// Lets `tidewire._ledger` know which interpreter thread this is, so that it can show where a stuck handler is.
+/// Lets `tidewire._ledger` know which interpreter thread this is, so that it can show where a stuck
+/// handler is.
 fn note_thread(py: Python<'_>, event: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let noted = PyModule::import(py, "tidewire._ledger").and_then(|ledger| ledger.getattr(event)?.call1((name,)));

@@ -1,4 +1,5 @@
-//! Errors of the engine as the exceptions of `tidewire.errors`, and exceptions as faults of the engine.
+//! Errors of the engine as the exceptions of `tidewire.errors`, and exceptions as faults of the
+//! engine.
 
 use std::fmt;
 
@@ -53,7 +54,8 @@ pub fn says_expired(py: Python<'_>, error: &PyErr) -> bool {
     EXPIRED.of(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
 }
 
-/// What a handler raised, and whether that is final: agents wrap the error of a message that has had its retries.
+/// What a handler raised, and whether that is final: agents wrap the error of a message that has
+/// had its retries.
 pub fn given_up(py: Python<'_>, error: PyErr) -> (PyErr, bool) {
     static GIVEN_UP: Once<Py<PyType>> = Once::new();
     if !GIVEN_UP.of(py, "tidewire._handlers", "GivenUp").is_ok_and(|class| error.is_instance(py, class)) {
@@ -81,7 +83,8 @@ fn make(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) ->
     class.call((text,), Some(&keywords)).map(PyErr::from_value)
 }
 
-/// What a call gives that was made in `__next__`. A `StopIteration` would end the loop around it, and be lost.
+/// What a call gives that was made in `__next__`. A `StopIteration` would end the loop around it,
+/// and be lost.
 pub fn inside_next(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyStopIteration>(py) {
         return error;

@@ -9,7 +9,8 @@ use tidewire_proto::generated::limits;
 use crate::errors::error;
 use crate::py_ref::PyRef;
 
-/// What is equal for references to the same object: the addresses of an object, or of that and a function of its class.
+/// What is equal for references to the same object: the addresses of an object, or of that and a
+/// function of its class.
 type Identity = (usize, usize);
 
 /// What was given to other nodes, for calls that begin and end on several threads.
@@ -85,7 +86,8 @@ impl Exports {
         claimed.map_err(|why| gone(py, &why))
     }
 
-    /// What comes back from the node `holder`, whose link has this number; without one, from wherever it comes. None: it has no such thing.
+    /// What comes back from the node `holder`, whose link has this number; without one, from
+    /// wherever it comes. None: it has no such thing.
     #[pyo3(signature = (key, holder = None, origin = None))]
     fn returned(&self, py: Python<'_>, key: &str, holder: Option<&str>, origin: Option<u32>) -> Option<Py<PyAny>> {
         let table = self.table.lock();

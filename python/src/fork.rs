@@ -1,4 +1,5 @@
-//! Processes that fork: what has threads or sockets behind it stays with the parent, and the child makes its own.
+//! Processes that fork: what has threads or sockets behind it stays with the parent, and the child
+//! makes its own.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -8,8 +9,8 @@ use tidewire_engine::raw::{generation, leave_parent};
 
 use crate::errors::error;
 
-/// Called in the child of a fork, on its only thread, before it does anything else with this module. That it is a child is
-/// known by then; see [`crate::fork_count`].
+/// Called in the child of a fork, on its only thread, before it does anything else with this
+/// module. That it is a child is known by then; see [`crate::fork_count`].
 #[pyfunction]
 pub fn after_fork() {
     leave_parent();
@@ -39,8 +40,8 @@ impl ForkGeneration {
         if self.is_past() { Err(past(py)) } else { Ok(()) }
     }
 
-    /// Passes on what a handler came back with, unless it is a child that the handler forked: that one ends here, because
-    /// the threads which would go on are the parent's.
+    /// Passes on what a handler came back with, unless it is a child that the handler forked: that
+    /// one ends here, because the threads which would go on are the parent's.
     #[inline]
     pub fn back<T>(self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
         if self.is_past() {
@@ -68,8 +69,8 @@ fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     std::process::abort()
 }
 
-/// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody releases there, or end
-/// what the parent still uses.
+/// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody
+/// releases there, or end what the parent still uses.
 pub struct PerProcessOwned<T> {
     /// Some until it is dropped.
     value: Option<T>,

@@ -1,8 +1,9 @@
 //! Counts forks, before anything else runs in the child.
 //!
-//! Python calls what is to be done after a fork in the order in which it was registered, ours behind that of `threading` and of
-//! whatever was loaded before. Between two steps of those the interpreter may call back what waited for it in the parent, or
-//! drop something of ours: that must meet the child's own locks already, because another thread may hold the parent's.
+//! Python calls what is to be done after a fork in the order in which it was registered, ours
+//! behind that of `threading` and of whatever was loaded before. Between two steps of those the
+//! interpreter may call back what waited for it in the parent, or drop something of ours: that must
+//! meet the child's own locks already, because another thread may hold the parent's.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +16,9 @@ pub fn count() -> PyResult<()> {
     extern "C" fn in_child() {
         forked();
     }
-    // SAFETY: all it does is to add to an atomic number, which is allowed on the one thread of a child. It stays where it is:
-    // an extension module is never unloaded. A child that shares the memory of its parent (`vfork`) doesn't call it.
+    // SAFETY: all it does is to add to an atomic number, which is allowed on the one thread of a
+    // child. It stays where it is: an extension module is never unloaded. A child that shares the
+    // memory of its parent (`vfork`) doesn't call it.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if failed == 0 {
         return Ok(());

@@ -179,7 +179,8 @@ impl Function {
         match result {
             Ok(value) => {
                 context.bind(py).get().returned(value);
-                // A handler that kept the context may reply later; for the others the place for the reply goes here.
+                // A handler that kept the context may reply later; for the others the place for the
+                // reply goes here.
                 drop(context);
                 turn.handled(meta);
                 true
@@ -294,7 +295,8 @@ pub fn reference(
     }
 }
 
-/// Answers the handler that is in force no more: to be dropped under no lock, as its end may run code of the user's.
+/// Answers the handler that is in force no more: to be dropped under no lock, as its end may run
+/// code of the user's.
 #[must_use = "it is dropped under no lock"]
 pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) -> Option<Handler> {
     match change {
@@ -306,7 +308,8 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) ->
     }
 }
 
-/// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever await it.
+/// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever
+/// await it.
 fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = value.py();
     if !is_coroutine(&value)? {
@@ -339,7 +342,8 @@ fn fail(
     if final_ { turn.given_up(Some(message), meta, fault) } else { turn.failed(Some(message), meta, fault) }
 }
 
-/// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of the error.
+/// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of
+/// the error.
 pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
     crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")

@@ -1,4 +1,5 @@
-//! Waiting until a node has nothing to do, as far as its actors go; `tidewire._idle` puts it together with the rest.
+//! Waiting until a node has nothing to do, as far as its actors go; `tidewire._idle` puts it
+//! together with the rest.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -9,7 +10,8 @@ use tidewire_engine::EngineHandle;
 
 use crate::pause::TimerFuture;
 
-/// The state of an engine whose actors have nothing to do. Equal ones say that they had nothing to do between them either.
+/// The state of an engine whose actors have nothing to do. Equal ones say that they had nothing to
+/// do between them either.
 #[pyclass(frozen, eq, module = "tidewire._tidewire")]
 #[derive(PartialEq)]
 pub struct Mark(pub tidewire_engine::IdleSnapshot);

@@ -7,10 +7,12 @@ use tidewire_engine::raw::Mutex;
 use crate::errors::error;
 use crate::py_ref::PyRef;
 
-/// What one owner is to be told: the number of its link, keys that came, and keys that were let go with their references.
+/// What one owner is to be told: the number of its link, keys that came, and keys that were let go
+/// with their references.
 type ImportChanges = (u32, Vec<String>, Vec<(String, u64)>);
 
-/// What is held of other nodes. Proxies are let go by the collector, on any thread and at any moment.
+/// What is held of other nodes. Proxies are let go by the collector, on any thread and at any
+/// moment.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Imports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.

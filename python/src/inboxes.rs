@@ -14,8 +14,8 @@ pub struct AgentInbox {
 
 #[pymethods]
 impl AgentInbox {
-    /// What a record says, how many attempts are written before they begin, after how many lost ones a message is given up, and how many
-    /// senders are remembered.
+    /// What a record says, how many attempts are written before they begin, after how many lost
+    /// ones a message is given up, and how many senders are remembered.
     #[new]
     fn new(
         cursor: u64,
@@ -55,7 +55,8 @@ impl AgentInbox {
         self.machine.needed_from()
     }
 
-    /// A message has come, or its next attempt is due: "run", "write" and then run, "over", "copy" or "dead", and the attempt.
+    /// A message has come, or its next attempt is due: "run", "write" and then run, "over", "copy"
+    /// or "dead", and the attempt.
     #[pyo3(signature = (sequence, sender, number))]
     fn begin(&mut self, sequence: u64, sender: Option<&str>, number: u64) -> (&'static str, u32) {
         match self.machine.begin(sequence, sender.map(|sender| (sender, number))) {
@@ -72,7 +73,8 @@ impl AgentInbox {
         self.machine.done(sequence);
     }
 
-    /// An attempt has failed. Gives whether it is to be given up, and done then, and how many attempts there were.
+    /// An attempt has failed. Gives whether it is to be given up, and done then, and how many
+    /// attempts there were.
     fn failed(&mut self, sequence: u64, was_written: bool, retries: u32) -> (bool, u32) {
         match self.machine.failed(sequence, was_written, retries) {
             Failed::Again(attempts) => (false, attempts),

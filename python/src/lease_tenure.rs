@@ -1,4 +1,5 @@
-//! `LeaseTenure` of a lease for Python: the machine of its holder, told the time as seconds of `time.monotonic()`.
+//! `LeaseTenure` of a lease for Python: the machine of its holder, told the time as seconds of
+//! `time.monotonic()`.
 
 use pyo3::prelude::*;
 

@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 
 use crate::once::Once;
 
-/// Warns once. It knows where the operation was made if the interpreter was told to look (`-X dev`).
+/// Warns once. It knows where the operation was made if the interpreter was told to look (`-X
+/// dev`).
 pub struct NeverAwaited(Option<Py<PyAny>>);
 
 impl NeverAwaited {
@@ -17,7 +18,8 @@ impl NeverAwaited {
         let traces = match TRACES.get() {
             Some(traces) => *traces,
             None => {
-                // Found before the cell is taken: what asks lets go of the interpreter, and another thread would wait for the cell with it.
+                // Found before the cell is taken: what asks lets go of the interpreter, and another
+                // thread would wait for the cell with it.
                 let found = traces_origins(py)?;
                 *TRACES.get_or_init(|| found)
             }

@@ -1,7 +1,7 @@
 //! Values that are found once, with the interpreter held while their cell is filled.
 //!
-//! PyO3's cells let go of it before they begin, so that another thread can fork while one is being filled: the child finds
-//! the cell taken, by a thread that it doesn't have, and waits for ever.
+//! PyO3's cells let go of it before they begin, so that another thread can fork while one is being
+//! filled: the child finds the cell taken, by a thread that it doesn't have, and waits for ever.
 
 use std::sync::OnceLock;
 
@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::type_object::{PyTypeCheck, PyTypeInfo};
 use pyo3::types::{PyDate, PyDateTime, PyDelta, PyList, PyMapping, PyString, PyTime, PyTzInfo};
 
-/// Has PyO3 fill those of its own cells that are used here, while this module is loaded. Those for the parts of dates and times
-/// are filled where `tidewire.values` is loaded.
+/// Has PyO3 fill those of its own cells that are used here, while this module is loaded. Those for
+/// the parts of dates and times are filled where `tidewire.values` is loaded.
 pub fn fill_foreign(py: Python<'_>) -> PyResult<()> {
     drop([PyDate::type_object(py), PyDateTime::type_object(py), PyTime::type_object(py), PyDelta::type_object(py)]);
     drop([PyTzInfo::type_object(py), PyMapping::type_object(py)]);
@@ -19,7 +19,8 @@ pub fn fill_foreign(py: Python<'_>) -> PyResult<()> {
     PyList::empty(py).try_iter()?.collect::<PyResult<Vec<_>>>().map(drop)
 }
 
-/// A cell that is filled once. Two threads may both look for its value; the first that has it fills the cell.
+/// A cell that is filled once. Two threads may both look for its value; the first that has it fills
+/// the cell.
 pub struct Once<T>(OnceLock<T>);
 
 impl<T> Once<T> {
@@ -67,7 +68,8 @@ impl<T> Once<T> {
 }
 
 impl<T> Once<Py<T>> {
-    /// What is in it, or something of a module: `"get"`, or an attribute of an attribute, `"running.get"`.
+    /// What is in it, or something of a module: `"get"`, or an attribute of an attribute,
+    /// `"running.get"`.
     #[inline]
     pub fn of<'py>(&self, py: Python<'py>, module: &str, path: &str) -> PyResult<&Bound<'py, T>>
     where

@@ -1,7 +1,8 @@
 //! References to Python objects that may be let go of on any thread.
 //!
-//! A reference that PyO3 drops on a thread without the interpreter goes into a list under a lock of PyO3's. A fork may fall
-//! into that moment, and the child then waits for the lock for ever. The list here is a new one in each child.
+//! A reference that PyO3 drops on a thread without the interpreter goes into a list under a lock of
+//! PyO3's. A fork may fall into that moment, and the child then waits for the lock for ever. The
+//! list here is a new one in each child.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ static LEFT: PerProcess<Mutex<Vec<Box<dyn Send>>>> = PerProcess::new();
 /// Whether something may be in the list.
 static SOME_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Something that is dropped at once on a thread that has the interpreter, and else soon by one that gets it.
+/// Something that is dropped at once on a thread that has the interpreter, and else soon by one
+/// that gets it.
 pub struct DroppedAttached<T: Send + 'static>(Option<T>);
 
 /// A reference to a Python object.

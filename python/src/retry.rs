@@ -14,7 +14,8 @@ fn us(seconds: f64) -> u64 {
 
 #[pymethods]
 impl Retry {
-    /// A call that ends at the latest at a time, if there is one, and is made again at most so often after losses.
+    /// A call that ends at the latest at a time, if there is one, and is made again at most so
+    /// often after losses.
     #[new]
     fn new(until_s: Option<f64>, left: u32, seed: u64) -> Self {
         Self(Mutex::new(Machine::new(until_s.map(us), left, seed)))
@@ -36,7 +37,8 @@ impl Retry {
         self.0.lock().lost(instance, us(now_s))
     }
 
-    /// No instance is left to try: how long to wait before all may be tried again; None: it is given up.
+    /// No instance is left to try: how long to wait before all may be tried again; None: it is
+    /// given up.
     fn nobody(&self, now_s: f64) -> Option<f64> {
         self.0.lock().nobody(us(now_s)).map(|wait_us| wait_us as f64 / 1e6)
     }

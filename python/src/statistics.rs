@@ -97,7 +97,8 @@ pub fn dead_letter(py: Python<'_>, letter: &DeadLetter) -> PyResult<Py<PyAny>> {
     Ok(fields.into_any().unbind())
 }
 
-/// The object of a message that was not handled; None if it came from another node and can't be read here.
+/// The object of a message that was not handled; None if it came from another node and can't be
+/// read here.
 fn opened(py: Python<'_>, mut message: Message) -> Option<Py<PyAny>> {
     message.open(py).ok().map(|()| message.into_parts().0.into_py())
 }

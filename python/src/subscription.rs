@@ -1,4 +1,5 @@
-//! A subscription of an actor to subjects of its node: it can be awaited until the hub has it, too, and ended.
+//! A subscription of an actor to subjects of its node: it can be awaited until the hub has it, too,
+//! and ended.
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
@@ -68,7 +69,8 @@ impl Subscription {
         Self { inner: PerProcessOwned::new(inner), actor, ended: Mutex::new(None), shared: Mutex::new(None) }
     }
 
-    /// What the hub has refused is not in force here either. A link that is lost takes it along when it is back.
+    /// What the hub has refused is not in force here either. A link that is lost takes it along
+    /// when it is back.
     fn refused(&self, py: Python<'_>, error: PyErr) -> PyErr {
         if errors::is_refusal(py, &error) {
             self.unsubscribe(py);
@@ -117,7 +119,8 @@ impl Subscription {
         SubscriptionReady { subscription: this.clone().unbind(), shared }
     }
 
-    /// Blocks until it is in force at the hub too, and gives it. Not for the thread of an event loop.
+    /// Blocks until it is in force at the hub too, and gives it. Not for the thread of an event
+    /// loop.
     fn wait(this: &Bound<'_, Self>) -> PyResult<Py<Self>> {
         let py = this.py();
         let shared = this.get().shared.lock().as_ref().map(|shared| shared.clone_ref(py));

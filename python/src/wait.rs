@@ -45,12 +45,14 @@ pub fn blocks() -> bool {
     BLOCKS.get()
 }
 
-/// A signal that comes just before the thread falls asleep does not wake it: it looks by itself after this time,
+/// A signal that comes just before the thread falls asleep does not wake it: it looks by itself
+/// after this time,
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 /// then less and less often, down to this.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// Lets go of the interpreter while `what` runs; on a dispatcher thread, lets others take over its actors too.
+/// Lets go of the interpreter while `what` runs; on a dispatcher thread, lets others take over its
+/// actors too.
 pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     if crate::engine::on_dispatcher() {
         // The engine's idle hook lets go of the interpreter.
@@ -73,7 +75,8 @@ thread_local! {
     static BELL: RefCell<Option<Arc<ThreadNotifier>>> = const { RefCell::new(None) };
 }
 
-/// The bell of this thread, while it blocks. A signal handler that blocks meanwhile gets another one.
+/// The bell of this thread, while it blocks. A signal handler that blocks meanwhile gets another
+/// one.
 struct BorrowedNotifier(Arc<ThreadNotifier>);
 
 impl BorrowedNotifier {
@@ -88,7 +91,8 @@ impl BorrowedNotifier {
 
 impl Drop for BorrowedNotifier {
     fn drop(&mut self) {
-        // What rings late, for an operation that was given up, makes the next one look once more than it must.
+        // What rings late, for an operation that was given up, makes the next one look once more
+        // than it must.
         let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
     }
 }

@@ -50,7 +50,9 @@ def pi(run: tw.Run) -> Outcome:
 
 
 def slow_pi(run: tw.Run) -> Outcome:
-    """About a millisecond, so that a campaign can be met while it runs. Late runs wait for the gate of their story, if it has one."""
+    """About a millisecond, so that a campaign can be met while it runs. Late runs wait for the gate
+    of their story, if it has one.
+    """
     if run.index >= GATED and "CAMPAIGN_GATE" in os.environ:
         with open(os.environ["CAMPAIGN_GATE"]):
             pass
@@ -142,7 +144,9 @@ def printing(run: tw.Run) -> int:
 
 
 def forking(run: tw.Run) -> int:
-    """Half of the children end by themselves, the others return from the function as the worker does."""
+    """Half of the children end by themselves, the others return from the function as the worker
+    does.
+    """
     child = os.fork()
     if child == 0 and run.index % 2:
         os._exit(0)
@@ -201,7 +205,9 @@ def waiting(run: tw.Run) -> int:
 
 
 def drawn(run: tw.Run) -> dict[str, Any]:
-    """Every kind of number that a run can draw, twice: what one run left behind shows in the next."""
+    """Every kind of number that a run can draw, twice: what one run left behind shows in the
+    next.
+    """
     kept.append(run)
     draw = run.random
     return {

@@ -51,7 +51,9 @@ def gone(pid: int) -> bool:
 
 @contextlib.contextmanager
 def running(campaign: tw.Campaign, workers: int = 2, **options: Any) -> Iterator[Callable[[], tw.Report]]:
-    """Run a campaign in a thread. What is yielded waits for its end, and returns its report or raises its error."""
+    """Run a campaign in a thread. What is yielded waits for its end, and returns its report or
+    raises its error.
+    """
     ends: list[tw.Report | BaseException] = []
 
     def run() -> None:
@@ -81,7 +83,9 @@ def running(campaign: tw.Campaign, workers: int = 2, **options: Any) -> Iterator
 
 @contextlib.contextmanager
 def gated(path: str) -> Iterator[Callable[[], None]]:
-    """Have late runs of ``campaign_functions.slow_pi`` wait at a named pipe until what is yielded is called: no campaign is over before."""
+    """Have late runs of ``campaign_functions.slow_pi`` wait at a named pipe until what is yielded
+    is called: no campaign is over before.
+    """
     opened: list[int] = []
 
     def go_on() -> None:

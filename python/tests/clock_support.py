@@ -1,4 +1,6 @@
-"""The clock of one process, set back by an hour: a library that cc compiles, loaded before others."""
+"""The clock of one process, set back by an hour: a library that cc compiles, loaded before
+others.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
 def pytest_sessionstart() -> None:
     """Compile what hundreds of processes import, and have them hear Ctrl-C.
 
-    Python may have been told to write no bytecode by itself; and a shell has what it starts in the background ignore Ctrl-C, and all
-    that is started from there.
+    Python may have been told to write no bytecode by itself; and a shell has what it starts in the
+    background ignore Ctrl-C, and all that is started from there.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for place in (Path(tw.__file__).parent, Path(__file__).parent):
@@ -75,7 +75,9 @@ def quiet() -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
-    """The processes of a story about links. They end with it. They, and nodes of the story, soon try again to join a hub."""
+    """The processes of a story about links. They end with it. They, and nodes of the story, soon
+    try again to join a hub.
+    """
     monkeypatch.setenv("TIDEWIRE_LINKS__LINK_BACKOFF_MAX_MS", "50")
     with programs() as found:
         yield found
@@ -132,7 +134,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A PostgreSQL for all stories of a session: the one that the environment names, or one of its own."""
+    """A PostgreSQL for all stories of a session: the one that the environment names, or one of its
+    own.
+    """
     if "TIDEWIRE_TEST_POSTGRES" in os.environ:
         yield os.environ["TIDEWIRE_TEST_POSTGRES"]
         return

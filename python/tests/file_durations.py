@@ -1,4 +1,6 @@
-"""Durations of test files, with processor time beside wall time: hooks that conftest.py gives to pytest."""
+"""Durations of test files, with processor time beside wall time: hooks that conftest.py gives to
+pytest.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds the processor time of a phase: that of this process and of the child processes that it has waited for."""
+    """Adds the processor time of a phase: that of this process and of the child processes that it
+    has waited for.
+    """
     report = yield
     now = sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, _WHOSE))
     report.work_s = now - item.session.stash.get(_WORK, now)

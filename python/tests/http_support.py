@@ -1,4 +1,6 @@
-"""A hub with a gateway, services that the stories call over it, and clients that can also be bad ones."""
+"""A hub with a gateway, services that the stories call over it, and clients that can also be bad
+ones.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +183,9 @@ class Site:
         return parts.hostname, parts.port
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Make one request over a connection of its own. Underscores in names of headers stand for hyphens."""
+        """Make one request over a connection of its own. Underscores in names of headers stand for
+        hyphens.
+        """
         with contextlib.closing(http.client.HTTPConnection(*self.place, timeout=PATIENCE)) as connection:
             return ask(connection, method, path, body, **headers)
 
@@ -202,7 +206,9 @@ class Site:
         return gateway.statistics()
 
     def idle(self) -> bool:
-        """Wait until no request is under way any more, which the gateway tells; False if that takes too long."""
+        """Wait until no request is under way any more, which the gateway tells; False if that takes
+        too long.
+        """
         (gateway,) = self.node._link().ends.gateways
         return bool(gateway.idle(PATIENCE).wait())
 
@@ -219,7 +225,9 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: An
 
 
 def until(holds: Callable[[], object], what: str) -> None:
-    """Ask until something is so that nobody tells of. To ask is a request: there is no sleep between two of them."""
+    """Ask until something is so that nobody tells of. To ask is a request: there is no sleep
+    between two of them.
+    """
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, what

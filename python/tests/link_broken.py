@@ -1,4 +1,6 @@
-"""What a hub must not stumble over: bytes that break the rules, each with the text that names the rule."""
+"""What a hub must not stumble over: bytes that break the rules, each with the text that names the
+rule.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""One random history of calls, streams and objects over links, beside what must come of each: ``link_history.py SEED [STEPS] [LOOP] [PLACE]``.
+"""One random history of calls, streams and objects over links, beside what must come of each:
+``link_history.py SEED [STEPS] [LOOP] [PLACE]``.
 
-The loop is ``asyncio``, ``uvloop``, or ``threads``, where calls that give one value are made by plain threads; the place is ``tcp`` or ``unix``.
+The loop is ``asyncio``, ``uvloop``, or ``threads``, where calls that give one value are made by
+plain threads; the place is ``tcp`` or ``unix``.
 
-The same number gives the same history, apart from what the threads and sockets do at the same time. A watchdog ends one that hangs, with
-the tracebacks of all threads; a history that went well says so.
+The same number gives the same history, apart from what the threads and sockets do at the same time.
+A watchdog ends one that hangs, with the tracebacks of all threads; a history that went well says
+so.
 """
 
 from __future__ import annotations

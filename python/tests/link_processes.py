@@ -45,7 +45,9 @@ class Program:
             reader.start()
 
     def expect(self, word: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for a line that begins with a word, and return the rest of it. Lines before it are passed over."""
+        """Wait for a line that begins with a word, and return the rest of it. Lines before it are
+        passed over.
+        """
         passed: list[str] = []
         while True:
             line = self._line(word, passed, patience_s)
@@ -206,7 +208,9 @@ class Programs:
         return program
 
     def hearer(self, url: str, name: str = "hearer") -> Program:
-        """Run a node that counts what it hears on "burst", says so at each thousand and at "end", and answers it on "total"."""
+        """Run a node that counts what it hears on "burst", says so at each thousand and at "end",
+        and answers it on "total".
+        """
         program = self.run(_PROGRAMS, "hear", url, name)
         program.expect("ready")
         return program

@@ -1,6 +1,8 @@
-"""Programs that the stories about links run as processes of their own; ``link_processes`` holds them.
+"""Programs that the stories about links run as processes of their own; ``link_processes`` holds
+them.
 
-A program says one line for each thing that happens. A story waits for those lines, and tells it to end by closing its input.
+A program says one line for each thing that happens. A story waits for those lines, and tells it to
+end by closing its input.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What stories of links share: a hub with two nodes in one process, and how they are told, and wait."""
+"""What stories of links share: a hub with two nodes in one process, and how they are told, and
+wait.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def three(links: dict[str, Any] | None = None) -> AsyncIterator[tuple[tw.Node, tw.Node, tw.Node]]:
-    """A hub, and two nodes that have joined it, each with a link of its own, and these options of links."""
+    """A hub, and two nodes that have joined it, each with a link of its own, and these options of
+    links.
+    """
     config = {"links": links or {}}
     async with tw.Node(name="hub", config=config) as hub:
         url = hub.listen("tide://127.0.0.1:0").url

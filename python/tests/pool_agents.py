@@ -1,4 +1,6 @@
-"""The agents of the pools under test. A module of its own, so that worker processes import little."""
+"""The agents of the pools under test. A module of its own, so that worker processes import
+little.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the workers of the pools under test run. A module of its own, so that worker processes import little."""
+"""What the workers of the pools under test run. A module of its own, so that worker processes
+import little.
+"""
 
 from __future__ import annotations
 

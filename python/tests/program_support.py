@@ -88,7 +88,8 @@ def program(code: str, loop: str = "asyncio", signals: tuple[signal.Signals, ...
                         break
                 began = time.monotonic()
                 process.send_signal(one)
-            # Lines that came together with the one that was waited for are in this reader, and in no other.
+            # Lines that came together with the one that was waited for are in this reader, and in
+            # no other.
             said.extend(process.stdout)
             process.wait()
         finally:

@@ -1,4 +1,5 @@
-"""Random programs of one node, with an oracle: actors, coroutines, agents, pools, timers, asks and stops, all drawn from a number.
+"""Random programs of one node, with an oracle: actors, coroutines, agents, pools, timers, asks and
+stops, all drawn from a number.
 
 Each runs in a process of its own under a watchdog, and is replayed by its number:
 
@@ -101,7 +102,9 @@ class Program:
             self.handled[note.number] += 1
 
     def later_refs(self, at: int, note: Note) -> list[tw.ActorRef]:
-        """Return to whom a handler passes on: only to those behind it, so that nobody waits in a ring."""
+        """Return to whom a handler passes on: only to those behind it, so that nobody waits in a
+        ring.
+        """
         behind = self.refs[at + 1 :]
         if not behind or note.hops <= 0:
             return []
@@ -169,7 +172,8 @@ class Program:
             deliveries = self.draws.choice((1, 1, 2, 3))
             policy = self.draws.choice(("resume", "resume", "restart"))
             supervision = tw.Supervision(policy, max_deliveries=deliveries, max_restarts=1_000, backoff_ms=0)
-            # Messages that find no room would have to be looked for: here all of them have some, apart from policies that drop.
+            # Messages that find no room would have to be looked for: here all of them have some,
+            # apart from policies that drop.
             overflow = self.draws.choice(("wait", "fail", "drop_new", "drop_old"))
             size = self.draws.choice((1, 3, 50)) if overflow.startswith("drop") else 5_000
             handler = self.coroutine(at) if coroutine else self.plain(at)
@@ -252,7 +256,9 @@ class Program:
     # What the program does
 
     def step_of(self) -> str:
-        """Do one thing that does not wait, and return what it was; or return what is to be waited for."""
+        """Do one thing that does not wait, and return what it was; or return what is to be waited
+        for.
+        """
         what = self.draws.choices(
             ("tell", "ask", "send", "agent", "task", "stop", "idle", "pause"), (20, 8, 8, 8, 8, 2, 1, 4)
         )[0]

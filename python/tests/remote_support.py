@@ -47,7 +47,9 @@ async def let_go(*nodes: tw.Node) -> None:
 
 
 def play(service: Any, story: Story) -> None:
-    """Serve something as "desk", and run a story. Afterwards nobody has given or holds anything, unless a link was lost."""
+    """Serve something as "desk", and run a story. Afterwards nobody has given or holds anything,
+    unless a link was lost.
+    """
 
     async def main() -> None:
         async with tw.Node(name="hub") as hub:

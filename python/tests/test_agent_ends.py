@@ -1,4 +1,6 @@
-"""Every end of a message is told: receipts of messages that no handler saw, retries, and sends of which one is refused."""
+"""Every end of a message is told: receipts of messages that no handler saw, retries, and sends of
+which one is refused.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def nothing(payload: object) -> None:
 
 
 class Gate:
-    """An agent that waits in its first message until the test lets it go, and keeps what came after it."""
+    """An agent that waits in its first message until the test lets it go, and keeps what came after
+    it.
+    """
 
     def __init__(self, node: tw.Node, id: str = "gate", **options: Any) -> None:
         self.id = id

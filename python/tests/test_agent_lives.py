@@ -1,4 +1,6 @@
-"""How agents come and go: hooks, ids that are used again, lookups meanwhile, and what is left of those that have gone."""
+"""How agents come and go: hooks, ids that are used again, lookups meanwhile, and what is left of
+those that have gone.
+"""
 
 from __future__ import annotations
 

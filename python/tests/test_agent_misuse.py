@@ -1,4 +1,6 @@
-"""What bad input gets: an error at the call that names the field, the value and the mend, with nothing half done."""
+"""What bad input gets: an error at the call that names the field, the value and the mend, with
+nothing half done.
+"""
 
 from __future__ import annotations
 

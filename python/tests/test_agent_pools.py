@@ -1,4 +1,6 @@
-"""Pools of agents: one agent for others, whose messages are handled by an instance in each worker."""
+"""Pools of agents: one agent for others, whose messages are handled by an instance in each
+worker.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ def nothing(payload: object) -> None:
 
 
 class Gate:
-    """An agent that waits in its first message until the test lets it go, and keeps what came after it."""
+    """An agent that waits in its first message until the test lets it go, and keeps what came after
+    it.
+    """
 
     def __init__(self, node: tw.Node, **options: Any) -> None:
         self.inside, self.open = threading.Event(), threading.Event()

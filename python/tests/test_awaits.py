@@ -1,4 +1,6 @@
-"""What can be done in asyncio with operations that are under way: tasks, groups, waits, and forgetting to await them."""
+"""What can be done in asyncio with operations that are under way: tasks, groups, waits, and
+forgetting to await them.
+"""
 
 from __future__ import annotations
 
@@ -343,7 +345,9 @@ def test_to_block_the_loop_that_would_answer_is_refused_and_it_can_still_be_awai
 
 @LOOPS
 def test_each_loop_of_a_thread_has_its_own_asks_even_one_that_runs_inside_of_another(loop: str) -> None:
-    """Notebooks run loops inside of loops, and programs one after another: an ask ends on the loop that awaits it."""
+    """Notebooks run loops inside of loops, and programs one after another: an ask ends on the loop
+    that awaits it.
+    """
     ended = program(
         """
         from LOOP import new_event_loop as new_loop

@@ -1,4 +1,6 @@
-"""What a context refuses, and which handlers an actor can become: plain functions everywhere, coroutines on the event loop."""
+"""What a context refuses, and which handlers an actor can become: plain functions everywhere,
+coroutines on the event loop.
+"""
 
 from __future__ import annotations
 

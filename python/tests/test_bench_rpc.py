@@ -1,4 +1,6 @@
-"""The command `tidewire bench rpc`: what it runs, what it says, what it refuses, and what it leaves behind."""
+"""The command `tidewire bench rpc`: what it runs, what it says, what it refuses, and what it leaves
+behind.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,9 @@ def test_ten_thousand_parameter_sets(store: str) -> None:
 
 
 def test_a_run_draws_the_same_whatever_ran_before(store: str) -> None:
-    """The function keeps its runs, so that none is used again, and leaves a number of `gauss` in store."""
+    """The function keeps its runs, so that none is used again, and leaves a number of `gauss` in
+    store.
+    """
     report = ran(store, functions.drawn, 40, seed=3)
     for row in list(report.campaign.results())[::13]:
         alone = functions.drawn(tw.Run(row.run, campaign_seed=3))

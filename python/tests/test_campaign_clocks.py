@@ -1,4 +1,6 @@
-"""Campaigns whose clocks are set while leases are out: that of a worker's machine, and that of the store."""
+"""Campaigns whose clocks are set while leases are out: that of a worker's machine, and that of the
+store.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where the function of a campaign comes from: modules, scripts, notebooks; and how workers know that their code is the same."""
+"""Where the function of a campaign comes from: modules, scripts, notebooks; and how workers know
+that their code is the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The commands `tidewire campaign ...` and `tidewire worker`: what they say, what they refuse, how they end."""
+"""The commands `tidewire campaign ...` and `tidewire worker`: what they say, what they refuse, how
+they end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Campaigns whose disk is full: an error that says so, nothing half stored, and the rest once there is room."""
+"""Campaigns whose disk is full: an error that says so, nothing half stored, and the rest once there
+is room.
+"""
 
 from __future__ import annotations
 

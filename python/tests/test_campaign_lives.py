@@ -1,4 +1,6 @@
-"""Campaigns whose workers and starters die, stand still, come and go: each run is stored once, and the digest is the same."""
+"""Campaigns whose workers and starters die, stand still, come and go: each run is stored once, and
+the digest is the same.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(
 
 
 def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
-    """Stop a worker. One that stands still and holds no range, or SQLite's lock, too, may go on, and another one is tried."""
+    """Stop a worker. One that stands still and holds no range, or SQLite's lock, too, may go on,
+    and another one is tried.
+    """
     while True:
         status = until(campaign, lambda status: status.done > 50 and len(working(status)) == 2)
         for worker in working(status):
@@ -130,9 +134,11 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
 
 
 def others_can_write(store: str) -> bool:
-    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait until that goes on, and a server ends it by itself.
+    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait
+    until that goes on, and a server ends it by itself.
 
-    Another process looks: a second copy of SQLite in this one would take the locks of the first with it as it closes the file.
+    Another process looks: a second copy of SQLite in this one would take the locks of the first
+    with it as it closes the file.
     """
     if not store.startswith("sqlite"):
         look = ["psql", store, "--no-align", "--tuples-only", "--command", AT_WORK]
@@ -142,7 +148,9 @@ def others_can_write(store: str) -> bool:
 
 
 def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str) -> None:
-    """Who goes on may be given what was taken from it: results of the old lease count neither for that nor against it."""
+    """Who goes on may be given what was taken from it: results of the old lease count neither for
+    that nor against it.
+    """
     campaign = tw.campaign(functions.slow_pi, runs=2_000, seed=7, store=store, lease=0.2)
     with running(campaign) as end:
         lost = 0

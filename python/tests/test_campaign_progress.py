@@ -1,4 +1,6 @@
-"""What people see of a campaign: a line in a terminal, one at the end elsewhere, a bar in a notebook; rows and annotations."""
+"""What people see of a campaign: a line in a terminal, one at the end elsewhere, a bar in a
+notebook; rows and annotations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The random numbers of a run: a full `random.Random`, and a generator of NumPy, on the documented streams."""
+"""The random numbers of a run: a full `random.Random`, and a generator of NumPy, on the documented
+streams.
+"""
 
 from __future__ import annotations
 

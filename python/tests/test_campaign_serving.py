@@ -86,7 +86,8 @@ def test_servers_that_join_leave_and_are_killed_change_nothing_but_the_speed(sto
             joined += 1
             done = campaign.status().done
             until(campaign, lambda status, done=done: status.ended or status.done > done + 350)
-            # Near the end those runs are handed out with which a worker was lost: a second loss would quarantine them.
+            # Near the end those runs are handed out with which a worker was lost: a second loss
+            # would quarantine them.
             signals = [signal.SIGTERM, signal.SIGKILL] if campaign.status().done < 2_300 else [signal.SIGTERM]
             process.send_signal(draw.choice(signals))
             process.wait(30)

@@ -41,7 +41,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 
 def killed(campaign: tw.Campaign, times: int) -> Status:
-    """Kill a worker so many times, each once it has stored something, and wait until its successor has."""
+    """Kill a worker so many times, each once it has stored something, and wait until its successor
+    has.
+    """
     seen: set[int] = set()
     for _ in range(times):
         status = until(campaign, lambda status: any(busy(worker, seen) for worker in status.workers))
@@ -74,7 +76,8 @@ def test_workers_that_die_are_replaced_by_forks_of_a_process_that_has_loaded_the
     processes = list(dict.fromkeys(row.process for row in rows))
     loaded = {row.process: row.loaded_by for row in rows}
     assert len(processes) >= 5
-    # The first two are new processes; by the second death the spare is there, if the machine is not too busy.
+    # The first two are new processes; by the second death the spare is there, if the machine is not
+    # too busy.
     forked = [process for process in processes if loaded[process] != process]
     assert len(forked) >= 2
     assert len({loaded[process] for process in forked}) == 1, "one spare has forked them"

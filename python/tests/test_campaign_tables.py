@@ -1,4 +1,6 @@
-"""What is made of the results of a campaign: summaries, CSV, Parquet, data frames, the report's page."""
+"""What is made of the results of a campaign: summaries, CSV, Parquet, data frames, the report's
+page.
+"""
 
 from __future__ import annotations
 

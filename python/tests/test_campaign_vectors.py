@@ -1,4 +1,6 @@
-"""The vectors of campaigns against a second implementation: SipHash in Python, and the Philox of NumPy."""
+"""The vectors of campaigns against a second implementation: SipHash in Python, and the Philox of
+NumPy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cancellation by others than asyncio: scopes of anyio, on which FastAPI and Starlette run, know their own by its message."""
+"""Cancellation by others than asyncio: scopes of anyio, on which FastAPI and Starlette run, know
+their own by its message.
+"""
 
 from __future__ import annotations
 

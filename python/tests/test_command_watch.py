@@ -1,4 +1,6 @@
-"""The watch that all who wait for commands in one process share: in a folder, at a hub and on NATS."""
+"""The watch that all who wait for commands in one process share: in a folder, at a hub and on
+NATS.
+"""
 
 from __future__ import annotations
 

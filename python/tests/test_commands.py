@@ -475,7 +475,9 @@ async def _said(worker: subprocess.Popen[str]) -> str:
 
 
 async def _killed(node: tw.Node, where: str) -> None:
-    """A worker is killed in the middle of its command, and another takes it over; one that kills each worker has failed."""
+    """A worker is killed in the middle of its command, and another takes it over; one that kills
+    each worker has failed.
+    """
     workers = [_worker(where, 3)]
     try:
         run = await node.client(Mill).grind.start(5)

@@ -1,4 +1,6 @@
-"""Durable agents: inboxes and states that survive their processes, in a folder, at a hub and on NATS."""
+"""Durable agents: inboxes and states that survive their processes, in a folder, at a hub and on
+NATS.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,8 @@ async def test_one_process_at_a_time_has_an_agent(kind: str, tmp_path: Path) -> 
             await second.active(0.0)
         with pytest.raises(tw.LeaseLost, match="does not have it"):
             await second.ref.ask("anna")
-        # Somebody else takes the lease: as if this process had been stopped for longer than its time.
+        # Somebody else takes the lease: as if this process had been stopped for longer than its
+        # time.
         await one._home().call("release", "agent.ledger", fence)
         assert await second.active(PATIENCE) > fence
         desk = two.agent(lambda payload: None, id="desk")

@@ -1,4 +1,6 @@
-"""Handlers of durable events, ``@tw.on(subject, durable=...)``: in a folder, at a hub and on NATS."""
+"""Handlers of durable events, ``@tw.on(subject, durable=...)``: in a folder, at a hub and on
+NATS.
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def test_nobody_plays_out_of_their_sessions() -> None:
 
 
 def test_attempts_take_as_many_as_their_chance_says() -> None:
-    """The first tile of all: one drop in 650 attempts, which are drawn at once and must have the same mean."""
+    """The first tile of all: one drop in 650 attempts, which are drawn at once and must have the
+    same mean.
+    """
     tile = race.BOARD.rows[0][0]
     place = race.Party(tile.place, (0,), 23.0, 1e12, [tile])
     team = race.Team("greedy", 10, Random(5).random)

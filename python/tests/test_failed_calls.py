@@ -1,4 +1,6 @@
-"""A call that has failed leaves nothing behind: no error, no frame of its traceback, and nothing that those hold."""
+"""A call that has failed leaves nothing behind: no error, no frame of its traceback, and nothing
+that those hold.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def test_the_error_of_a_call_that_its_own_traceback_leads_to_can_be_collected(me
         async def note() -> weakref.ref[Broken]:
             call = getattr(world.caller.client("desk"), method)()
             try:
-                await call  # this frame holds the call, the call its error, and that the traceback with this frame
+                # A cycle: this frame, the call, its error, the traceback, this frame.
+                await call
             except Broken as error:
                 return weakref.ref(error)
             raise AssertionError

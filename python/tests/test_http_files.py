@@ -15,7 +15,9 @@ TOKEN = tw.Token("a-long-secret")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A site with a folder in it, a hidden file, and something beside it that is nobody's business."""
+    """A site with a folder in it, a hidden file, and something beside it that is nobody's
+    business.
+    """
     made = tmp_path / "site"
     (made / "parts").mkdir(parents=True)
     (made / ".git").mkdir()

@@ -1,4 +1,6 @@
-"""``tidewire up --nats``: a hub whose nodes and clients reach the services of a cluster over NATS, and the cluster those of its nodes."""
+"""``tidewire up --nats``: a hub whose nodes and clients reach the services of a cluster over NATS,
+and the cluster those of its nodes.
+"""
 
 from __future__ import annotations
 

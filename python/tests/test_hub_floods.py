@@ -1,4 +1,6 @@
-"""What a hub does with those who do without end what is allowed once: it slows them down, and says so in few words."""
+"""What a hub does with those who do without end what is allowed once: it slows them down, and says
+so in few words.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Lines(logging.Handler):
 
 
 def counted(lines: queue.Queue[str | None], word: str, most: int) -> tuple[int, list[int]]:
-    """Read lines until so many had the word or are summed up, and return how many had it, and the sums."""
+    """Read lines until so many had the word or are summed up, and return how many had it, and the
+    sums.
+    """
     said, summed_up = 0, list[int]()
     while said + sum(summed_up) < most:
         line = lines.get(timeout=PATIENCE_S) or ""

@@ -1,4 +1,6 @@
-"""The life of a node and of the process around it: start, exit, fork, signals, garbage, many cycles."""
+"""The life of a node and of the process around it: start, exit, fork, signals, garbage, many
+cycles.
+"""
 
 from __future__ import annotations
 
@@ -338,7 +340,9 @@ def test_the_messages_of_a_node_that_is_gone_are_free(is_started: bool) -> None:
 
 
 def test_a_collection_while_an_event_loop_runs_actors_of_a_node_that_was_never_started() -> None:
-    """It stood still: one thread had the interpreter and the other the actor, and each waited for what the other had."""
+    """It stood still: one thread had the interpreter and the other the actor, and each waited for
+    what the other had.
+    """
     code = textwrap.dedent(
         """
         import gc, threading, time

@@ -1,4 +1,6 @@
-"""Calls over a link as asyncio sees them: they begin when somebody waits, and can be gathered, made tasks of and cancelled."""
+"""Calls over a link as asyncio sees them: they begin when somebody waits, and can be gathered, made
+tasks of and cancelled.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ ENV = {"TIDEWIRE_LINKS__LINK_COMPRESS_NEAR_BYTES": "1000"}
 TEXT = "wind, tide and harbour; " * 400
 MIB = 1 << 20
 LENGTH = 63 * MIB
-"""Of a payload that is compressed: with what comes before the value, less than ``link_compressed_bytes``."""
+"""Of a payload that is compressed: with what comes before the value, less than
+``link_compressed_bytes``.
+"""
 
 
 def letters(length: int) -> bytes:
@@ -151,7 +153,8 @@ def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
             echo = node.client("workshop").sync.echo
             assert is_packed(new, node)
             old = reader(url)
-            # The caller has heard of it before: its own call was answered after the hub took that node in.
+            # The caller has heard of it before: its own call was answered after the hub took that
+            # node in.
             assert echo(TEXT) == TEXT
             assert not is_packed(new, node)
             assert len(heard(old, PUBLISH)) > len(TEXT)

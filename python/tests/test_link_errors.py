@@ -40,7 +40,9 @@ class Side(enum.Enum):
 
 
 class Desk(tw.Service):
-    """What is served in the process of the story, so that types of this module are known on both sides."""
+    """What is served in the process of the story, so that types of this module are known on both
+    sides.
+    """
 
     @tw.method
     async def echo(self, value: Any) -> Any:

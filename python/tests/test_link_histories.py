@@ -1,6 +1,8 @@
-"""Random histories over links, each by its number and in a process of its own: ``make histories`` plays many more.
+"""Random histories over links, each by its number and in a process of its own: ``make histories``
+plays many more.
 
-Their numbers take turns on asyncio, uvloop and plain threads, over TCP and over Unix sockets, with ``-X dev`` and without.
+Their numbers take turns on asyncio, uvloop and plain threads, over TCP and over Unix sockets, with
+``-X dev`` and without.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ LOOPS = ["asyncio", "threads"] + ["uvloop"] * (importlib.util.find_spec("uvloop"
 
 
 def way(seed: int) -> tuple[list[str], list[str]]:
-    """Return the options of Python and the loop and place of a history: all of them within twelve numbers."""
+    """Return the options of Python and the loop and place of a history: all of them within twelve
+    numbers.
+    """
     loop, place = LOOPS[seed % len(LOOPS)], ("tcp", "unix")[seed // 3 % 2]
     return (["-X", "dev"] if seed // 6 % 2 else []), [loop, place]
 

@@ -1,4 +1,6 @@
-"""Links: what happens to nodes and their calls when their hub ends, and how they join the next one."""
+"""Links: what happens to nodes and their calls when their hub ends, and how they join the next
+one.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,8 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             await asyncio.to_thread(started.hub, url)
             await until_served(node, "workshop")
             assert await workshop.label() == "server"
-            # What was subscribed to before is in force again: services that come and go are still told of.
+            # What was subscribed to before is in force again: services that come and go are still
+            # told of.
             await asyncio.to_thread(started.server, url, "late")
             await until_served(node, "workshop", 2)
             await asyncio.to_thread(server.end)

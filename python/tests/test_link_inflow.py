@@ -1,4 +1,6 @@
-"""Messages of other nodes go to mailboxes by themselves: without the event loop, in order, and in bounds."""
+"""Messages of other nodes go to mailboxes by themselves: without the event loop, in order, and in
+bounds.
+"""
 
 from __future__ import annotations
 

@@ -313,7 +313,8 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             del forgotten
             left = asyncio.ensure_future(hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S))
             while not left.done():
-                # What is under way on another thread may hold it a moment longer: the collector comes again, as in any program.
+                # What is under way on another thread may hold it a moment longer: the collector
+                # comes again, as in any program.
                 gc.collect()
                 await asyncio.wait([left], timeout=0.1)
             await left

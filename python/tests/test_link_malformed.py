@@ -1,4 +1,6 @@
-"""Links: what a hub does with bytes that break the rules. It names the rule, closes that link, and serves the others."""
+"""Links: what a hub does with bytes that break the rules. It names the rule, closes that link, and
+serves the others.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def others(hub: tuple[Program, str]) -> Iterator[Any]:
 
 
 def one_line(program: Program, *words: str) -> None:
-    """See that the hub logs one line with these words, and no other before a line that is provoked after it."""
+    """See that the hub logs one line with these words, and no other before a line that is provoked
+    after it.
+    """
     line = program.expect_log("is closed")
     assert re.search("|".join(words), line), line
     assert not program.logged()
@@ -239,7 +243,8 @@ def test_a_node_that_asks_and_never_reads_is_closed_before_its_answers_fill_the_
             sent += len(pings)
             assert others.echo(1) == 1
     program.expect_log("is closed", "link_queue_bytes")
-    # What has to be sent may fill half as much again as the queue, and what waits lies in memory once.
+    # What has to be sent may fill half as much again as the queue, and what waits lies in memory
+    # once.
     assert program.rss_bytes - before < 2 * _limits.LINK_QUEUE_BYTES.default
     raw.close()
 

@@ -1,4 +1,6 @@
-"""Links: long values, whose memory is let go while they are read, are whole; and broken ones are refused in the middle of that."""
+"""Links: long values, whose memory is let go while they are read, are whole; and broken ones are
+refused in the middle of that.
+"""
 
 from __future__ import annotations
 
@@ -191,7 +193,9 @@ def mirror(url: str, env: dict[str, str]) -> Iterator[None]:
 
 
 def new_pages(url: str, env: dict[str, str]) -> float:
-    """Pages that are new at a service for each call with 2 MiB, once others have been made before."""
+    """Pages that are new at a service for each call with 2 MiB, once others have been made
+    before.
+    """
     calls, data = 40, bytes(2 * MIB)
 
     async def story() -> float:

@@ -1,4 +1,6 @@
-"""Plain functions that other nodes call: each answers from its own thread, and waits for nobody else."""
+"""Plain functions that other nodes call: each answers from its own thread, and waits for nobody
+else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Links: many streams on one link, the memory of three processes, slow and lossy networks, and hubs that come back with TLS and WebSocket."""
+"""Links: many streams on one link, the memory of three processes, slow and lossy networks, and hubs
+that come back with TLS and WebSocket.
+"""
 
 from __future__ import annotations
 

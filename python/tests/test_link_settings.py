@@ -1,4 +1,6 @@
-"""Links: how they work can be said in code, files, the environment and on the command line, and both sides keep to it."""
+"""Links: how they work can be said in code, files, the environment and on the command line, and
+both sides keep to it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Links: calls of every shape take the short road, which runs hardly any Python but that of the two programs."""
+"""Links: calls of every shape take the short road, which runs hardly any Python but that of the two
+programs.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class Front(tw.Service):
 
 
 async def counted(call: Callable[[], Awaitable[Any]]) -> tuple[Counter[str], Any]:
-    """Return which functions of the package run during a call, in this thread, which is that of both sides; and what it gives."""
+    """Return which functions of the package run during a call, in this thread, which is that of
+    both sides; and what it gives.
+    """
     ran: Counter[str] = Counter()
 
     def note(frame: Any, event: str, _: object) -> None:

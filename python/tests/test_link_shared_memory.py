@@ -133,7 +133,8 @@ def test_calls_whose_callee_is_killed_leave_room_for_others(started: Programs) -
             assert all(isinstance(end, tw.errors.LinkLost | tw.errors.NoResponders) for end in ended), ended
             started.server(url, name="other")
             await until_served(node, "workshop")
-            # Whatever was being laid for the dead one has been by the time that the next one lies there.
+            # Whatever was being laid for the dead one has been by the time that the next one lies
+            # there.
             assert await workshop.echo(pattern(MIB)) == pattern(MIB)
             before = laid(node)
             for number in range(8):
@@ -161,7 +162,9 @@ def test_a_place_that_is_a_lie_is_not_believed(workshop_url: str, tmp_path: Any)
 
 
 def test_who_lies_about_a_payload_gets_no_answer_and_nobody_else_is_harmed(started: Programs) -> None:
-    """A process of this user names memory that it has, and a payload that does not lie there: its callee asks for chunks."""
+    """A process of this user names memory that it has, and a payload that does not lie there: its
+    callee asks for chunks.
+    """
     _, url, _ = started.hub_and_server()
     memory = os.memfd_create("tidewire")
     os.write(memory, bytes(range(16)) + bytes(4_080))

@@ -123,7 +123,8 @@ class Long(tw.Service):
         raise ValueError(count)
 
 
-# Three megabytes in one write fit no socket; of the others more is credited than may wait for a link.
+# Three megabytes in one write fit no socket; of the others more is credited than may wait for a
+# link.
 @pytest.mark.parametrize("count, size", [(20, 70_000), (5, 3_000_000), (48, 2 << 20)])
 @pytest.mark.parametrize("method", ["items", "plainly"])
 @pytest.mark.parametrize("links", [{}, {"link_shared_bytes": 0}], ids=["shared", "sent"])

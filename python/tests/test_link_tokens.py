@@ -1,4 +1,6 @@
-"""Tokens with limits of their own: what the nodes that join with one may have, and what they hear above it."""
+"""Tokens with limits of their own: what the nodes that join with one may have, and what they hear
+above it.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def test_whatever_breaks_a_rule_costs_its_own_link_over_every_transport(place: P
         raw.send(data)
         told = raw.until_end()
         line = place.program.expect_log("is closed")
-        # A message that is too long, or ends within a frame, is refused by the WebSocket, which says so in its own way.
+        # A message that is too long, or ends within a frame, is refused by the WebSocket, which
+        # says so in its own way.
         refused = place.url.startswith("ws") and "the WebSocket brought a message that" in line
         assert refused or re.search(rule, told or ""), (rule, told, line)
         assert refused or (told is not None and told in line), line

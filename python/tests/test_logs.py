@@ -1,4 +1,6 @@
-"""What is logged: who joins and leaves, what is served, and failures, once and in the right place."""
+"""What is logged: who joins and leaves, what is served, and failures, once and in the right
+place.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a new user gets wrong: an error at the call, which names the field, the value and the mend, and nothing lost."""
+"""What a new user gets wrong: an error at the call, which names the field, the value and the mend,
+and nothing lost.
+"""
 
 from __future__ import annotations
 

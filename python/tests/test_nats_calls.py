@@ -1,4 +1,6 @@
-"""Nodes of a cluster over NATS: calls, streams of items, what is given, agents, and what becomes of them when something is lost."""
+"""Nodes of a cluster over NATS: calls, streams of items, what is given, agents, and what becomes of
+them when something is lost.
+"""
 
 from __future__ import annotations
 
@@ -231,7 +233,8 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
 async def test_what_is_published_comes_once_and_in_order_to_all_that_want_it() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a:
-            # Whoever has got an answer from there is known there with all that it had subscribed to.
+            # Whoever has got an answer from there is known there with all that it had subscribed
+            # to.
             await a.subscribe("sync", a.spawn(lambda _: True))
             async with tw.Node(server.url, name="b") as b, tw.Node(server.url, name="c") as c:
                 heard: list[list[Any]] = [[], [], [], []]

@@ -1,4 +1,6 @@
-"""Clients of NATS that are no nodes: they call public services with JSON, and ask them who they are as the micro protocol has it."""
+"""Clients of NATS that are no nodes: they call public services with JSON, and ask them who they are
+as the micro protocol has it.
+"""
 
 from __future__ import annotations
 

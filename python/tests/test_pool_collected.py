@@ -1,4 +1,6 @@
-"""Pools that nobody refers to any more: their workers end by themselves, after what was accepted."""
+"""Pools that nobody refers to any more: their workers end by themselves, after what was
+accepted.
+"""
 
 from __future__ import annotations
 

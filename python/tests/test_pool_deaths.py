@@ -47,7 +47,8 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
             await pool.until(lambda now: now["restarts"] == 50, PATIENCE)
             redelivered = pool.statistics()["redelivered"]
         assert pool.ledger == tw.Ledger(10_000, 10_000, 0, 0, reason="stopped")
-        # A task that was begun again may have been called before or not; each call beyond the first is among those.
+        # A task that was begun again may have been called before or not; each call beyond the first
+        # is among those.
         calls = sum(file.stat().st_size for file in tmp_path.iterdir())
         assert 10_000 <= calls <= 10_000 + redelivered
 

@@ -1,4 +1,6 @@
-"""Maps whose items come slowly: what there is, is submitted, and results are there before the next item."""
+"""Maps whose items come slowly: what there is, is submitted, and results are there before the next
+item.
+"""
 
 from __future__ import annotations
 

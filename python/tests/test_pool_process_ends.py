@@ -125,7 +125,8 @@ def test_an_idle_pool_does_not_wake_up() -> None:
             time.sleep(0.5)
             return all_switches() == before
 
-        # In the first one the worker may look a last time whether a result waits to be written. After that nothing may happen for longer.
+        # In the first one the worker may look a last time whether a result waits to be written.
+        # After that nothing may happen for longer.
         assert rests() or (rests() and rests())
 
 

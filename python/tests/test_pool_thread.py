@@ -300,8 +300,8 @@ def test_many_threads_and_loops_lose_nothing() -> None:
 
 
 def test_the_end_of_a_pool_collects_no_garbage_where_it_looks_at_threads() -> None:
-    # A collection there runs finalizers under a lock of the interpreter, for which a thread that begins or ends waits with the
-    # interpreter held (CPython before 3.11.8 and 3.12.2).
+    # A collection there runs finalizers under a lock of the interpreter, for which a thread that
+    # begins or ends waits with the interpreter held (CPython before 3.11.8 and 3.12.2).
     code = """
         import gc, threading, time
         from tidewire.pools import Pool

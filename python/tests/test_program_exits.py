@@ -1,4 +1,6 @@
-"""sys.exit(), KeyboardInterrupt and errors in programs with nodes: they leave the event loop, as asyncio has them do."""
+"""sys.exit(), KeyboardInterrupt and errors in programs with nodes: they leave the event loop, as
+asyncio has them do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and errors that leave a node's block: what is waited for, for how long, what is said, and with which code a program ends."""
+"""Ctrl-C, SIGTERM and errors that leave a node's block: what is waited for, for how long, what is
+said, and with which code a program ends.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from program_support import CTRL_C, LOOPS, Ended, program
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 SOON_S = 15.0
-"""Much less than the half minute of a stop. On two busy cores a program with a handler that awaits ended 0.08 s after its Ctrl-C (20 runs, 0.03 to
-0.12); the rest is for machines whose processes stand still for seconds."""
+"""Much less than the half minute of a stop. On two busy cores a program with a handler that awaits
+ended 0.08 s after its Ctrl-C (20 runs, 0.03 to 0.12); the rest is for machines whose processes
+stand still for seconds."""
 
 
 @LOOPS
@@ -390,7 +393,9 @@ async def main():
 
 
 def told(ended: Ended) -> str:
-    """What a program said on stderr, but for whom it waits: a machine that is busy with something else may hold it up."""
+    """What a program said on stderr, but for whom it waits: a machine that is busy with something
+    else may hold it up.
+    """
     return "".join(line for line in ended.err.splitlines(keepends=True) if "waits up to" not in line)
 
 

@@ -1,4 +1,6 @@
-"""Arguments that msgspec does not know as a whole: they are made part by part, or refused, here and over a link."""
+"""Arguments that msgspec does not know as a whole: they are made part by part, or refused, here and
+over a link.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +177,8 @@ def test_arguments_arrive_alike_here_and_over_a_link() -> None:
                     with pytest.raises(tw.InvalidArgument, match=problem) as wrong:
                         await getattr(node.client("misfits"), f"take_{at}")(value)
                     assert f"misfits.take_{at}: value" in str(wrong.value)
-            # What nobody has annotated: fields that were never set, those that a record makes by itself, and classes made of others.
+            # What nobody has annotated: fields that were never set, those that a record makes by
+            # itself, and classes made of others.
             await a.serve({"echo": echo}, name="echo")
             for value in (Point("x"), Point("x", "y"), Summed([1, 2]), Page[int](items=[1])):
                 back = await b.client("echo").echo(value)

@@ -1,4 +1,6 @@
-"""Services: one limit for the calls of an instance, and one for its streams, whichever road they come on; others wait in their order."""
+"""Services: one limit for the calls of an instance, and one for its streams, whichever road they
+come on; others wait in their order.
+"""
 
 from __future__ import annotations
 

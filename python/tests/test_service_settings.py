@@ -1,4 +1,6 @@
-"""Services: how much one takes can be said in code, files and the environment, and for one service."""
+"""Services: how much one takes can be said in code, files and the environment, and for one
+service.
+"""
 
 from __future__ import annotations
 
@@ -235,7 +237,8 @@ def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> 
             assert await anext(stream) == 0
             assert await asyncio.to_thread(desk.paused.wait, PATIENCE)
             desk.open.set()
-            # Another call goes through the same loop and threads: a writer that were not held would be far ahead.
+            # Another call goes through the same loop and threads: a writer that were not held would
+            # be far ahead.
             assert await node.client(Desk).hold() == "held"
             assert desk.written <= 3
 

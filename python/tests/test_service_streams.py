@@ -148,7 +148,8 @@ def test_a_slow_reader_stops_the_writer(run: Run, count: str) -> None:
         stream = getattr(client(node, Ticks), count)()
         assert await anext(stream) == 0
         assert await set_soon(ticks.ahead)
-        # The writer has stopped; another service call goes through the same loop and threads meanwhile.
+        # The writer has stopped; another service call goes through the same loop and threads
+        # meanwhile.
         assert await client(node, Ticks).wait_after(1).__anext__() == 0
         assert ticks.written <= 1 + AHEAD
         assert [await anext(stream) for _ in range(3 * AHEAD)] == list(range(1, 1 + 3 * AHEAD))

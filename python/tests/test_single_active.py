@@ -1,4 +1,6 @@
-"""Services of which one instance is active at a time, ``serve(..., active="single")``: in a folder, at a hub and on NATS."""
+"""Services of which one instance is active at a time, ``serve(..., active="single")``: in a folder,
+at a hub and on NATS.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,8 @@ async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, le
         if kind == "hub":
             await two.until(lambda now: now["links"]["services"].get("matching", 0) == 3, PATIENCE)
             assert await client.who() == ("holder", fence)
-            # Of a call that was begun it is not known whether it was handled; an idempotent one is made again.
+            # Of a call that was begun it is not known whether it was handled; an idempotent one is
+            # made again.
             begun = asyncio.ensure_future(client.hang(False))
             calls = [asyncio.ensure_future(client.who()) for _ in range(20)]
         doomed.send_signal(signal.SIGKILL)

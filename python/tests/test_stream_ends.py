@@ -1,4 +1,6 @@
-"""Streams that are left before their end: what their generators see of it, and who waits for that, here and over a link."""
+"""Streams that are left before their end: what their generators see of it, and who waits for that,
+here and over a link.
+"""
 
 from __future__ import annotations
 

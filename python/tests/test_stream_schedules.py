@@ -1,4 +1,6 @@
-"""Schedules of streams, in a folder and at a hub: their beats, over restarts and kills of the process that has the folder."""
+"""Schedules of streams, in a folder and at a hub: their beats, over restarts and kills of the
+process that has the folder.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ asyncio.run(main())
 
 
 def test_no_beat_is_lost_or_doubled_by_a_kill(tmp_path: Path) -> None:
-    """Each life of the process is killed as soon as it has shown a beat: about when it writes that the beat is over."""
+    """Each life of the process is killed as soon as it has shown a beat: about when it writes that
+    the beat is over.
+    """
     for _ in range(6):
         command = [sys.executable, "-c", HOLDER, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

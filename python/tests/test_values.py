@@ -44,7 +44,8 @@ single = (
 hashable = st.recursive(
     single, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3), max_leaves=5
 )
-# Not in sets and keys: Python finds a time in the hour that a zone repeats unequal to the same instant in any other zone.
+# Not in sets and keys: Python finds a time in the hour that a zone repeats unequal to the same
+# instant in any other zone.
 named_zones = st.datetimes(timezones=st.timezones())
 values = st.recursive(
     single | named_zones | st.binary(max_size=5_000).map(bytearray),

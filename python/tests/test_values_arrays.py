@@ -1,4 +1,6 @@
-"""NumPy arrays and scalars between processes: shape, dtype and order are kept, and nothing is copied that need not be."""
+"""NumPy arrays and scalars between processes: shape, dtype and order are kept, and nothing is
+copied that need not be.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Errors between processes: the same type where it is known, with the traceback of the other side as data."""
+"""Errors between processes: the same type where it is known, with the traceback of the other side
+as data.
+"""
 
 from __future__ import annotations
 

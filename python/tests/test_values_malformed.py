@@ -1,4 +1,6 @@
-"""Bytes that are no values: any bytes give a value or a WireError, and take no more memory than they have."""
+"""Bytes that are no values: any bytes give a value or a WireError, and take no more memory than
+they have.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What can't be sent fails at the sender and names its place; hooks stand in for what is not data."""
+"""What can't be sent fails at the sender and names its place; hooks stand in for what is not
+data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Typed values and errors between processes: made again where the type is known, plain values elsewhere."""
+"""Typed values and errors between processes: made again where the type is known, plain values
+elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ if TYPE_CHECKING:
     from tidewire.subscription import Envelope, SubscriptionStream
     from tidewire.supervision import Mailbox, Supervision
 
-# Loaded when it is first used: worker processes begin sooner, and a program that uses only actors loads no services.
+# Loaded when it is first used: worker processes begin sooner, and a program that uses only actors
+# loads no services.
 _LATER = {
     "ActorRef": "tidewire._binding",
     "ActorStopped": "tidewire.errors",

@@ -9,7 +9,9 @@ _OF_COMMAND_LINE = ("typer", "rich")
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage, or the command line is not installed."""
+    """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage, or the
+    command line is not installed.
+    """
     try:
         from tidewire.cli import main as run
     except ModuleNotFoundError as error:

@@ -1,4 +1,6 @@
-"""The end of a node after an error: handlers that await are cancelled, and those that can't be have a short time."""
+"""The end of a node after an error: handlers that await are cancelled, and those that can't be have
+a short time.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _ending: set[asyncio.Task[None]] = set()
 
 
 async def abort(node: Node) -> None:
-    """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is cancelled, as scopes of anyio do."""
+    """Stop a node soon. Nothing that waits begins any more. It goes on where waiting for it is
+    cancelled, as scopes of anyio do.
+    """
     task = asyncio.ensure_future(_abort(node))
     _ending.add(task)
     task.add_done_callback(_ending.discard)

@@ -26,7 +26,9 @@ def handles(task: object) -> bool:
 
 
 def cancel(node: object) -> None:
-    """Cancel the handlers of a node that are under way. On the loop that they run on; ``node`` is what its actors know it by."""
+    """Cancel the handlers of a node that are under way. On the loop that they run on; ``node`` is
+    what its actors know it by.
+    """
     for task in list(_running):
         intake: Any = task.get_coro()
         if intake.node is node:

@@ -26,14 +26,18 @@ def lock() -> threading.Lock:
 
 
 def reentrant_lock() -> Any:
-    """Return a lock for a module that a thread may take again: the collector may call what needs it while it is held."""
+    """Return a lock for a module that a thread may take again: the collector may call what needs it
+    while it is held.
+    """
     made: Any = threading.RLock()
     in_child(made._at_fork_reinit)
     return made
 
 
 def leave(error: BaseException | None) -> NoReturn:
-    """End a child that a handler forked, once the handler is through: the threads that would go on are the parent's."""
+    """End a child that a handler forked, once the handler is through: the threads that would go on
+    are the parent's.
+    """
     code: Any = 0
     if isinstance(error, SystemExit):
         code = error.code

@@ -1,4 +1,6 @@
-"""Operations in asyncio: futures to what waits for them, and a warning for those that nobody awaits."""
+"""Operations in asyncio: futures to what waits for them, and a warning for those that nobody
+awaits.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ from typing import Any
 from tidewire._binding import Pending
 
 TRACES = sys.flags.dev_mode or bool(os.environ.get("PYTHONASYNCIODEBUG"))
-"""Whether it is noted where operations are made, as asyncio does for coroutines in its debug mode."""
+"""Whether it is noted where operations are made, as asyncio does for coroutines in its debug
+mode.
+"""
 
 _FRAMES = 10
 
 
 class Begun(Pending[Any]):
-    """An operation that asyncio has taken for a future. No task can be made of it any more, and ``asyncio.wait`` takes it."""
+    """An operation that asyncio has taken for a future. No task can be made of it any more, and
+    ``asyncio.wait`` takes it.
+    """
 
     __slots__ = ()
 
@@ -27,7 +33,9 @@ class Begun(Pending[Any]):
     def throw(  # type: ignore[override]
         self, error: Any, value: BaseException | None = None, traceback: object = None
     ) -> Any:
-        """Raise an error in whoever waits; as with the futures of asyncio, the operation goes on."""
+        """Raise an error in whoever waits; as with the futures of asyncio, the operation goes
+        on.
+        """
         del traceback
         raise error if value is None else value
 

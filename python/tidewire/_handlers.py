@@ -1,4 +1,6 @@
-"""Handlers: functions, coroutines, classes and objects that become actors, and errors of those that can't."""
+"""Handlers: functions, coroutines, classes and objects that become actors, and errors of those that
+can't.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from tidewire.errors import InvalidArgument
 
 
 class GivenUp(BaseException):
-    """A handler's error for a message that is not to be delivered again. The binding takes the error out: nobody else sees this.
+    """A handler's error for a message that is not to be delivered again. The binding takes the
+    error out: nobody else sees this.
 
     Attributes:
         error: What the handler raised.
@@ -41,12 +44,14 @@ def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
     """Look at what is to become an actor.
 
     Args:
-        target: A function, a coroutine function, a class with ``receive``, or an object with ``receive``.
+        target: A function, a coroutine function, a class with ``receive``, or an object with
+            ``receive``.
         args: Positional arguments for the class.
         kwargs: Keyword arguments for the class.
 
     Raises:
-        InvalidArgument: if the target can't be an actor, or takes other parameters than a message and a context.
+        InvalidArgument: if the target can't be an actor, or takes other parameters than a message
+            and a context.
     """
     if inspect.isclass(target):
         first = target(*args, **kwargs)
@@ -85,10 +90,12 @@ def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
     Args:
         handler: What handles the messages that follow.
         field: What an error calls it.
-        on_loop: Whether the actor runs on the node's event loop, where coroutines and plain functions both run.
+        on_loop: Whether the actor runs on the node's event loop, where coroutines and plain
+            functions both run.
 
     Raises:
-        InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is not on the loop.
+        InvalidArgument: if it can't handle messages, or is a coroutine function and the actor is
+            not on the loop.
     """
     takes = takes_context(handler, field)
     if is_coroutine(handler) and not on_loop:
@@ -147,7 +154,9 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
 
 
 def _called(handler: object) -> tuple[object, object]:
-    """What runs when a handler is called: it itself, or its __call__, below any functools.partial."""
+    """What runs when a handler is called: it itself, or its __call__, below any
+    functools.partial.
+    """
     while isinstance(handler, functools.partial):
         handler = handler.func
     return handler, getattr(handler, "__call__", None)  # noqa: B004

@@ -26,8 +26,8 @@ _Marks = tuple["Mark", dict[str, int]]
 class IdleWatch:
     """Looks whether a node has anything to do, and says for what to wait if it has.
 
-    The parts are looked at one after the other, so that one look says nothing. All had nothing to do between two looks, one behind
-    the other, that found the same.
+    The parts are looked at one after the other, so that one look says nothing. All had nothing to
+    do between two looks, one behind the other, that found the same.
     """
 
     def __init__(self, node: Node, timeout: float | None) -> None:
@@ -40,7 +40,8 @@ class IdleWatch:
         """Return what to wait for before the next look, or None if there is nothing to do.
 
         Raises:
-            TimeoutError: if the time is up, or something is to be tried again only later; it names what there is to do.
+            TimeoutError: if the time is up, or something is to be tried again only later; it names
+                what there is to do.
         """
         engine = self._node._engine
         while True:
@@ -140,7 +141,8 @@ def check(node: Node, timeout: float | None) -> None:
 
     Raises:
         AskCycle: if a handler of the node would wait for itself.
-        InvalidArgument: if the timeout is not allowed, or the node was not started, so that nothing is handled.
+        InvalidArgument: if the timeout is not allowed, or the node was not started, so that nothing
+            is handled.
     """
     check_seconds("timeout", timeout)
     if not node._started:

@@ -1,4 +1,6 @@
-"""The statistics service of a node: whether it is on, and what of it is light enough to be always loaded."""
+"""The statistics service of a node: whether it is on, and what of it is light enough to be always
+loaded.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,16 @@ def open_for(node: Node) -> StatisticsService:
 
 
 def agents(node: Node) -> list[dict[str, Any]]:
-    """Return the statistics of all live agents of a node. Where there are none, the package stays unloaded."""
+    """Return the statistics of all live agents of a node. Where there are none, the package stays
+    unloaded.
+    """
     return [] if node._agents is None else [agent.statistics() for agent in node._agents]
 
 
 def pools() -> list[dict[str, Any]]:
-    """Return the statistics of all pools of this process that have started and not stopped, in the order of their names."""
+    """Return the statistics of all pools of this process that have started and not stopped, in the
+    order of their names.
+    """
     module = sys.modules.get("tidewire.pools.pool")
     if module is None:
         return []
@@ -62,20 +68,25 @@ def pools() -> list[dict[str, Any]]:
 
 
 def services(node: Node) -> list[dict[str, Any]]:
-    """Return the statistics of what a node serves, by name and instance. Where there is nothing, the package stays unloaded."""
+    """Return the statistics of what a node serves, by name and instance. Where there is nothing,
+    the package stays unloaded.
+    """
     module = sys.modules.get("tidewire.services.registry")
     rows = [] if module is None else [served.statistics() for served in module.registry_of(node).served()]
     return sorted(rows, key=lambda row: (row["service"], row["instance"]))
 
 
 def remote(node: Node) -> dict[str, int]:
-    """Return how many functions and objects a node has given to others, and how many it has of them."""
+    """Return how many functions and objects a node has given to others, and how many it has of
+    them.
+    """
     objects = None if node._connection is None else node._connection._objects
     return {"given": 0, "held": 0} if objects is None else objects.statistics()
 
 
 def links(node: Node) -> dict[str, Any]:
-    """Return the hub that a node is joined to at present, how many nodes have joined here, and how many instances of services it can reach.
+    """Return the hub that a node is joined to at present, how many nodes have joined here, and how
+    many instances of services it can reach.
 
     While it is joined, also what the link has counted, and what the hub has that it is.
     """

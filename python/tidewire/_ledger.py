@@ -41,7 +41,8 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of all messages that were accepted: ``accepted == handled + returned + dead_lettered``.
+    """What became of all messages that were accepted: ``accepted == handled + returned +
+    dead_lettered``.
 
     Attributes:
         accepted: Messages that mailboxes took.

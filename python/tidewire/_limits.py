@@ -76,7 +76,9 @@ RESTART_WINDOW_MS: Final = Limit("restart_window_ms", "ms", 60_000, 1, 86_400_00
 """The window in which restarts are counted."""
 
 RESTART_BACKOFF_MS: Final = Limit("restart_backoff_ms", "ms", 100, 0, 86_400_000)
-"""Wait before the first restart; each further restart in the window waits twice as long, minus a random part."""
+"""Wait before the first restart; each further restart in the window waits twice as long, minus
+a random part.
+"""
 
 RESTART_BACKOFF_MAX_MS: Final = Limit("restart_backoff_max_ms", "ms", 10_000, 0, 86_400_000)
 """Longest wait before a restart."""
@@ -88,7 +90,9 @@ STOP_TIMEOUT_MS: Final = Limit("stop_timeout_ms", "ms", 30_000, 0, 86_400_000)
 """Default time that a stop or a shutdown waits for accepted work."""
 
 ABORT_TIMEOUT_MS: Final = Limit("abort_timeout_ms", "ms", 1000, 0, 86_400_000)
-"""How long a node or pool whose block was left by an exception waits for handlers that cannot be cancelled."""
+"""How long a node or pool whose block was left by an exception waits for handlers that cannot
+be cancelled.
+"""
 
 AGENT_MAILBOX: Final = Limit("agent_mailbox", "messages", 10_000, 1, 1_000_000)
 """Waiting messages of one agent, over all lanes."""
@@ -103,7 +107,9 @@ RETRY_LIMIT: Final = Limit("retry_limit", "retries", 0, 0, 1000)
 """Default number of further attempts at a message whose handler failed."""
 
 RETRY_BACKOFF_MS: Final = Limit("retry_backoff_ms", "ms", 100, 0, 86_400_000)
-"""Wait before the second attempt; each further attempt waits twice as long, minus a random part of up to a half."""
+"""Wait before the second attempt; each further attempt waits twice as long, minus a random part
+of up to a half.
+"""
 
 POOL_TASK_TIMEOUT_MS: Final = Limit("pool_task_timeout_ms", "ms", 86_400_000, 1, 86_400_000)
 """Longest call of a pool's function, where a limit is given; otherwise there is none."""
@@ -151,7 +157,9 @@ POOL_RESTARTS: Final = Limit("pool_restarts", "restarts", 10, 0, 1_000_000)
 """Workers within the window that end without a finished task."""
 
 POOL_BACKOFF_MS: Final = Limit("pool_backoff_ms", "ms", 50, 0, 60_000)
-"""Wait before the second such worker is replaced; each further one waits twice as long, minus a random part."""
+"""Wait before the second such worker is replaced; each further one waits twice as long, minus a
+random part.
+"""
 
 POOL_BACKOFF_MAX_MS: Final = Limit("pool_backoff_max_ms", "ms", 1000, 0, 86_400_000)
 """Longest wait before a worker is replaced."""
@@ -160,7 +168,9 @@ POOL_RESULT_BYTES: Final = Limit("pool_result_bytes", "bytes", 67_108_864, 1024,
 """One pickled result of a worker process."""
 
 LINK_HEARTBEAT_MS: Final = Limit("link_heartbeat_ms", "ms", 5000, 50, 3_600_000)
-"""A link sends a ping after half of this time without a frame, and is dead after twice this time without input."""
+"""A link sends a ping after half of this time without a frame, and is dead after twice this
+time without input.
+"""
 
 LINK_GREETING_MS: Final = Limit("link_greeting_ms", "ms", 5000, 50, 600_000)
 """How long a new link may take for its greeting."""
@@ -169,7 +179,9 @@ LINK_WINDOW_BYTES: Final = Limit("link_window_bytes", "bytes", 524_288, 65_536, 
 """Bytes of one payload in transfer before the receiver has requested more."""
 
 LINK_HELLO_BYTES: Final = Limit("link_hello_bytes", "bytes", 16_384, 1024, 131_072)
-"""Length of HELLO, and half of all bytes of a connection before it has joined, including WebSocket and TLS."""
+"""Length of HELLO, and half of all bytes of a connection before it has joined, including
+WebSocket and TLS.
+"""
 
 LINK_GREETINGS: Final = Limit("link_greetings", "connections", 1000, 1, 1_000_000)
 """Connections to one hub that have not joined yet."""
@@ -178,7 +190,9 @@ LINK_BACKOFF_MS: Final = Limit("link_backoff_ms", "ms", 50, 1, 60_000)
 """Wait before the first attempt to join a lost hub again; it doubles, with jitter."""
 
 LINK_COMPRESSED_BYTES: Final = Limit("link_compressed_bytes", "bytes", 67_108_864, 65_536, 67_108_864)
-"""Longest payload that is compressed, before compression: all of it is compressed before the first byte is sent."""
+"""Longest payload that is compressed, before compression: all of it is compressed before the
+first byte is sent.
+"""
 
 LINK_BACKOFF_MAX_MS: Final = Limit("link_backoff_max_ms", "ms", 1000, 1, 3_600_000)
 """Longest wait between two attempts to join a lost hub again."""
@@ -199,7 +213,9 @@ LINK_FRAME_BYTES: Final = Limit("link_frame_bytes", "bytes", 1_048_576, 131_072,
 """Longest frame that a link accepts, without its length field."""
 
 LINK_CHUNK_BYTES: Final = Limit("link_chunk_bytes", "bytes", 65_536, 1024, 98_304)
-"""Longest payload in one frame; longer ones are split. With the longest head it fits the least link_frame_bytes."""
+"""Longest payload in one frame; longer ones are split. With the longest head it fits the least
+link_frame_bytes.
+"""
 
 LINK_INTAKE_BYTES: Final = Limit("link_intake_bytes", "bytes", 16_777_216, 65_536, 4_294_967_296)
 """Bytes of inbound messages and calls that the event loop of a node has not taken yet."""
@@ -208,19 +224,29 @@ PAYLOAD_BYTES: Final = Limit("payload_bytes", "bytes", 268_435_456, 1024, 4_294_
 """Longest payload of one message on a link."""
 
 LINK_COMPRESS_BYTES: Final = Limit("link_compress_bytes", "bytes", 16_384, 0, 67_108_864)
-"""Shortest payload compressed on a link to another host, if it gets shorter and all receivers can read it; 0: none."""
+"""Shortest payload compressed on a link to another host, if it gets shorter and all receivers
+can read it; 0: none.
+"""
 
 LINK_COMPRESS_NEAR_BYTES: Final = Limit("link_compress_near_bytes", "bytes", 0, 0, 67_108_864)
-"""As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0: none."""
+"""As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub
+of this process; 0: none.
+"""
 
 LINK_SHARED_BYTES: Final = Limit("link_shared_bytes", "bytes", 67_108_864, 0, 1_073_741_824)
-"""Shared memory of a process's nodes for long payloads to other processes of the machine, until they are read; 0: none."""
+"""Shared memory of a process's nodes for long payloads to other processes of the machine, until
+they are read; 0: none.
+"""
 
 LINK_BATCH_BYTES: Final = Limit("link_batch_bytes", "bytes", 262_144, 4096, 262_144)
-"""Bytes of payloads that gather in one round of the event loop before they are written; also the size of one socket write."""
+"""Bytes of payloads that gather in one round of the event loop before they are written; also
+the size of one socket write.
+"""
 
 LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
-"""Frames that gather in one round of the event loop, or within link_linger_us, before they are written."""
+"""Frames that gather in one round of the event loop, or within link_linger_us, before they are
+written.
+"""
 
 LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
 """How long a frame may wait for others, to share one write; urgent frames do not wait."""
@@ -241,13 +267,19 @@ HUB_QUEUE_BYTES: Final = Limit("hub_queue_bytes", "bytes", 268_435_456, 1_048_57
 """Bytes in the send queues of all links of a hub: each link may use the rest."""
 
 HUB_HEARTBEAT_MS: Final = Limit("hub_heartbeat_ms", "ms", 1000, 50, 3_600_000)
-"""Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one sends PING."""
+"""Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one
+sends PING.
+"""
 
 HUB_NAME_MS: Final = Limit("hub_name_ms", "ms", 60_000, 0, 86_400_000)
-"""How long a hub reserves the name of a node with a lost link for that node and its token; at most 1,000 names of one token."""
+"""How long a hub reserves the name of a node with a lost link for that node and its token; at
+most 1,000 names of one token.
+"""
 
 LINK_SAID_BYTES: Final = Limit("link_said_bytes", "bytes", 4_194_304, 16_384, 268_435_456)
-"""Descriptions of all services and agents of one joined node, and as many announced bytes in four seconds."""
+"""Descriptions of all services and agents of one joined node, and as many announced bytes in
+four seconds.
+"""
 
 STREAM_CREDIT: Final = Limit("stream_credit", "items", 64, 1, 65_536)
 """Items of a stream in transfer before the reader has requested more."""
@@ -259,7 +291,9 @@ VALUE_INLINE_BYTES: Final = Limit("value_inline_bytes", "bytes", 4096, 4096, 409
 """Longest bytes, byte array or array in the head of a value; longer ones are buffers beside it."""
 
 SUBSCRIPTION_BYTES: Final = Limit("subscription_bytes", "bytes", 67_108_864, 1_048_576, 4_294_967_296)
-"""Bytes of messages from other nodes that wait for one subscriber with a full mailbox and policy `wait`."""
+"""Bytes of messages from other nodes that wait for one subscriber with a full mailbox and
+policy `wait`.
+"""
 
 REMOTE_OBJECTS: Final = Limit("remote_objects", "objects", 10_000, 1, 1_000_000)
 """Functions, objects and streams that a node exports, and that it imports, at once."""
@@ -268,13 +302,17 @@ REMOTE_LEASE_MS: Final = Limit("remote_lease_ms", "ms", 600_000, 1, 604_800_000)
 """How long an export lives without use, unless `remote` sets another time."""
 
 REMOTE_CLAIM_MS: Final = Limit("remote_claim_ms", "ms", 5000, 5000, 5000)
-"""How long an export of a finished call waits for the confirmation that the other node has received it."""
+"""How long an export of a finished call waits for the confirmation that the other node has
+received it.
+"""
 
 SERVICE_CONCURRENCY: Final = Limit("service_concurrency", "calls", 1024, 1, 10_000)
 """Calls that one instance of a service handles at once, from all callers."""
 
 SERVICE_WAITING: Final = Limit("service_waiting", "calls", 10_000, 1, 10_000)
-"""Waiting calls of one instance of a service: of coroutines, of plain functions and of streams each."""
+"""Waiting calls of one instance of a service: of coroutines, of plain functions and of streams
+each.
+"""
 
 SERVICE_STREAMS: Final = Limit("service_streams", "streams", 10_000, 1, 10_000)
 """Streams that one instance of a service writes at once, to all readers."""
@@ -310,13 +348,17 @@ CONSUMER_IN_FLIGHT: Final = Limit("consumer_in_flight", "deliveries", 1000, 1, 6
 """Unsettled deliveries of one consumer."""
 
 CONSUMER_PARKED: Final = Limit("consumer_parked", "events", 100_000, 100_000, 100_000)
-"""Events of a consumer that wait for earlier events of their keys, and gaps between finished events."""
+"""Events of a consumer that wait for earlier events of their keys, and gaps between finished
+events.
+"""
 
 CONSUMER_DEAD_LETTERS: Final = Limit("consumer_dead_letters", "dead letters", 10_000, 10_000, 10_000)
 """Dead letters of one consumer."""
 
 AGENT_INBOX: Final = Limit("agent_inbox", "messages", 100_000, 100_000, 100_000)
-"""Messages in the inbox of one durable agent, including finished messages that are not yet removed."""
+"""Messages in the inbox of one durable agent, including finished messages that are not yet
+removed.
+"""
 
 AGENT_HISTORY: Final = Limit("agent_history", "messages", 1000, 1000, 1000)
 """Finished messages that stay in the inbox of a durable agent, for inspection."""
@@ -328,7 +370,9 @@ AGENT_OUTBOX: Final = Limit("agent_outbox", "messages", 1000, 1000, 1000)
 """Sends of one durable agent's handlers that are not yet in the inboxes of their recipients."""
 
 AGENT_STATE_BYTES: Final = Limit("agent_state_bytes", "bytes", 524_288, 524_288, 524_288)
-"""The state of a durable agent, and the sends of its handlers that are not yet delivered to inboxes, each."""
+"""The state of a durable agent, and the sends of its handlers that are not yet delivered to
+inboxes, each.
+"""
 
 AGENT_LOST_ATTEMPTS: Final = Limit("agent_lost_attempts", "attempts", 5, 5, 5)
 """Attempts at a durable message whose process ended during them, since its agent was last lost."""
@@ -340,7 +384,9 @@ AGENT_DEAD_LETTERS: Final = Limit("agent_dead_letters", "dead letters", 1000, 10
 """Dead letters of one durable agent."""
 
 COMMAND_CONCURRENCY: Final = Limit("command_concurrency", "commands", 1, 1, 1000)
-"""Concurrent runs of one command at one instance of its service: `concurrency=` of `@tw.command`."""
+"""Concurrent runs of one command at one instance of its service: `concurrency=` of
+`@tw.command`.
+"""
 
 COMMAND_PARKED: Final = Limit("command_parked", "commands", 64, 64, 64)
 """Commands of one kind that one instance holds while they wait for their key."""
@@ -349,10 +395,14 @@ COMMAND_ARGUMENT_BYTES: Final = Limit("command_argument_bytes", "bytes", 524_288
 """Encoded arguments of a command. Its result may have 1 MiB with the rest of its record."""
 
 COMMANDS_QUEUED: Final = Limit("commands_queued", "commands", 1_000_000, 1_000_000, 1_000_000)
-"""Commands of a storage backend that wait, or have ended and are not removed. Their records may take 64 MiB."""
+"""Commands of a storage backend that wait, or have ended and are not removed. Their records may
+take 64 MiB.
+"""
 
 COMMAND_LEASE_MS: Final = Limit("command_lease_ms", "ms", 5000, 5000, 5000)
-"""How long a command stays with a worker without a heartbeat. The worker renews the lease after each third of the time."""
+"""How long a command stays with a worker without a heartbeat. The worker renews the lease after
+each third of the time.
+"""
 
 FAULT_BYTES: Final = Limit("fault_bytes", "bytes", 16_384, 16_384, 16_384)
 """The error, the traceback and the reason of a dead letter, each."""
@@ -409,7 +459,9 @@ HTTP_READ_MS: Final = Limit("http_read_ms", "ms", 30_000, 1, 3_600_000)
 """How long the head of a request over HTTP may take, and its body."""
 
 HTTP_IDLE_MS: Final = Limit("http_idle_ms", "ms", 75_000, 1, 86_400_000)
-"""How long a connection over HTTP stays open without a request, or with an answer that its client does not read."""
+"""How long a connection over HTTP stays open without a request, or with an answer that its
+client does not read.
+"""
 
 HTTP_STREAMS: Final = Limit("http_streams", "streams", 1024, 1, 1_000_000)
 """Stream answers of an HTTP gateway: of services, and of subscriptions."""
@@ -424,7 +476,9 @@ NATS_REQUEST_TIMEOUT_MS: Final = Limit("nats_request_timeout_ms", "ms", 5000, 10
 """How long NATS may take to answer a request, or to ack a message (`request_timeout_ms`)."""
 
 NATS_PUBLISH_TIMEOUT_MS: Final = Limit("nats_publish_timeout_ms", "ms", 30_000, 10, 3_600_000)
-"""How long a message may wait for its ack while servers are away or change (`publish_timeout_ms`)."""
+"""How long a message may wait for its ack while servers are away or change
+(`publish_timeout_ms`).
+"""
 
 NATS_PING_INTERVAL_MS: Final = Limit("nats_ping_interval_ms", "ms", 2000, 50, 600_000)
 """Pause between two pings; a server that leaves three unanswered is lost (`ping_interval_ms`)."""

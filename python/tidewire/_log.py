@@ -1,4 +1,6 @@
-"""The log of failures: the first of each handler as it is, those that follow summed up after a while."""
+"""The log of failures: the first of each handler as it is, those that follow summed up after a
+while.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class _Repeated:
         self.more, self.last = 0, ""
 
 
-# Ids of actors are used again in other nodes of the process, so that the actors themselves are known, as long as they are there.
+# Ids of actors are used again in other nodes of the process, so that the actors themselves are
+# known, as long as they are there.
 _known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
 _counted: list[_Repeated] = []
 _timer: threading.Timer | None = None
@@ -43,7 +46,9 @@ _lock = _fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
-    """Log that a handler or a hook of an actor has failed; briefly, if an asker is told of the error."""
+    """Log that a handler or a hook of an actor has failed; briefly, if an asker is told of the
+    error.
+    """
     _note(
         actor,
         (hook, is_told),
@@ -55,7 +60,9 @@ def failed(actor: object, hook: str, error: BaseException, is_told: bool = False
 
 
 def call_failed(host: object, title: str, error: BaseException, is_shown: bool) -> None:
-    """Log that a method of a service has raised; briefly, if its caller is in this process and has the traceback too."""
+    """Log that a method of a service has raised; briefly, if its caller is in this process and has
+    the traceback too.
+    """
     _note(host, title, f"{title} failed", error, logging.WARNING, is_shown)
 
 

@@ -1,4 +1,6 @@
-"""Bridges between asyncio event loops and the engine: one for each loop, made when it is first needed."""
+"""Bridges between asyncio event loops and the engine: one for each loop, made when it is first
+needed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import threading
 import weakref
 from typing import NoReturn, Protocol
 
-# The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must not meet a module half loaded.
+# The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must
+# not meet a module half loaded.
 from tidewire import _current, _drive  # noqa: F401
 from tidewire._binding import Bridge
 from tidewire._fork_handlers import in_child
@@ -34,7 +37,8 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
     bridge = _bridges.get(loop)
     if bridge is None:
         bridge = Bridge()
-        # A loop copies the variables of whoever adds a reader, who may be an actor at work: what comes in is none of its business.
+        # A loop copies the variables of whoever adds a reader, who may be an actor at work: what
+        # comes in is none of its business.
         contextvars.Context().run(loop.add_reader, bridge.fileno(), bridge.drain)
         bridge.open(loop, loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge
@@ -42,7 +46,8 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
         _close_with(loop, bridge)
         wake_by_signals(loop)
         bridge.enter(loop)
-        # Programs that call asyncio.run() more than once: the coroutines of a node go on here when their loop was closed.
+        # Programs that call asyncio.run() more than once: the coroutines of a node go on here when
+        # their loop was closed.
         for user in list(_users):
             user._follow(bridge, loop)
     bridge.enter(loop)
@@ -55,10 +60,12 @@ def uses(user: User) -> None:
 
 
 def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Have signals wake a loop of the main thread, as asyncio does for those that have handlers at the loop.
+    """Have signals wake a loop of the main thread, as asyncio does for those that have handlers at
+    the loop.
 
-    A signal that another thread was handed, or that comes just before the loop falls asleep, does not end its sleep: Ctrl-C would
-    wait until something else happens. A loop without such a pipe (uvloop has its own way) and a pipe of somebody else are left alone.
+    A signal that another thread was handed, or that comes just before the loop falls asleep, does
+    not end its sleep: Ctrl-C would wait until something else happens. A loop without such a pipe
+    (uvloop has its own way) and a pipe of somebody else are left alone.
     """
     if threading.current_thread() is threading.main_thread():
         end = getattr(loop, "_csock", None)
@@ -67,7 +74,9 @@ def wake_by_signals(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _set_wakeup(fd: int, instead_of: int) -> None:
-    """Have signals write to a descriptor, if they write to this one at present. On the main thread."""
+    """Have signals write to a descriptor, if they write to this one at present. On the main
+    thread.
+    """
     # It may be closed since, or no socket.
     with contextlib.suppress(OSError, ValueError):
         before = signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
@@ -78,7 +87,8 @@ def _set_wakeup(fd: int, instead_of: int) -> None:
 def raised(error: BaseException) -> None:
     """Do what the loop of this thread does with an error of something that it calls.
 
-    SystemExit and KeyboardInterrupt leave the loop; what else has come is done first, or when the loop runs again.
+    SystemExit and KeyboardInterrupt leave the loop; what else has come is done first, or when the
+    loop runs again.
     """
     loop = asyncio.get_running_loop()
     if isinstance(error, (SystemExit, KeyboardInterrupt)):
@@ -88,7 +98,9 @@ def raised(error: BaseException) -> None:
 
 
 def interrupted(error: KeyboardInterrupt) -> None:
-    """Have Ctrl-C, which came while a handler ran, leave the loop of the main thread: only there it is a person's."""
+    """Have Ctrl-C, which came while a handler ran, leave the loop of the main thread: only there it
+    is a person's.
+    """
     loop = _current.running_loop()
     if loop is not None and threading.current_thread() is threading.main_thread():
         loop.call_soon(_raise, error)
@@ -109,12 +121,14 @@ def _close_with(loop: asyncio.AbstractEventLoop, bridge: Bridge) -> None:
             with contextlib.suppress(OSError, ValueError):
                 loop.remove_reader(bridge.fileno())
         bridge.close()
-        # Else it would keep its pipe until the collector comes: the loop holds this function, and this function the loop.
+        # Else it would keep its pipe until the collector comes: the loop holds this function, and
+        # this function the loop.
         _bridges.pop(loop, None)
         with contextlib.suppress(AttributeError):
             del loop.close
         close()
 
-    # An event loop has no hook for its end. A loop whose class forbids the attribute keeps its bridge until it is collected.
+    # An event loop has no hook for its end. A loop whose class forbids the attribute keeps its
+    # bridge until it is collected.
     with contextlib.suppress(AttributeError):
         loop.close = close_both  # type: ignore[method-assign]

@@ -37,7 +37,8 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._ended:
-                # sys.exit() in a task ends a program whose main thread runs the loop. This thread is none of the user's.
+                # sys.exit() in a task ends a program whose main thread runs the loop. This thread
+                # is none of the user's.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
         finally:

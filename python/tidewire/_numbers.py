@@ -1,4 +1,6 @@
-"""Checks numbers that users give: tables of a configuration by the limits of their names, and times."""
+"""Checks numbers that users give: tables of a configuration by the limits of their names, and
+times.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tidewire.errors import ConfigError, InvalidArgument
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table of a configuration. Each field is a whole number, and has the name of its limit in small letters."""
+    """A table of a configuration. Each field is a whole number, and has the name of its limit in
+    small letters.
+    """
 
     _table: ClassVar[str]
 

@@ -1,4 +1,6 @@
-"""SIGINT and SIGTERM: the first one lets the work of a program end, the second one does not wait for it."""
+"""SIGINT and SIGTERM: the first one lets the work of a program end, the second one does not wait
+for it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GIVEN_UP = 1
-"""The exit code of a program that was asked to end, and had to leave handlers behind that did not."""
+"""The exit code of a program that was asked to end, and had to leave handlers behind that did
+not.
+"""
 
 
 class ShutdownRequest:
@@ -35,7 +39,9 @@ class ShutdownRequest:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """Wait until the program is asked to end. Who waits sees to it, so that nobody else is told."""
+        """Wait until the program is asked to end. Who waits sees to it, so that nobody else is
+        told.
+        """
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
         try:
@@ -64,7 +70,9 @@ def is_asked_to_end(kind: type[BaseException]) -> bool:
 
 @contextlib.contextmanager
 def heard(ending: ShutdownRequest) -> Iterator[ShutdownRequest]:
-    """Have the signals of this program heard by the loop that runs, which must be that of the main thread; others hear none."""
+    """Have the signals of this program heard by the loop that runs, which must be that of the main
+    thread; others hear none.
+    """
     global _ending
     if threading.current_thread() is not threading.main_thread():
         yield ending
@@ -141,10 +149,12 @@ def run(
     debug: bool | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> _T:
-    """Run a program: as ``asyncio.run``, and SIGINT (Ctrl-C) and SIGTERM let its nodes finish their work.
+    """Run a program: as ``asyncio.run``, and SIGINT (Ctrl-C) and SIGTERM let its nodes finish their
+    work.
 
-    The first signal ends ``node.run_forever()``, or cancels ``main`` where nobody waits in that; nodes whose blocks are left by it work
-    off what they have, as at the end of any block, for at most ``stop_timeout_ms``. A second signal ends the program at once.
+    The first signal ends ``node.run_forever()``, or cancels ``main`` where nobody waits in that;
+    nodes whose blocks are left by it work off what they have, as at the end of any block, for at
+    most ``stop_timeout_ms``. A second signal ends the program at once.
 
     Args:
         main: What the program does, such as ``main()``.
@@ -155,8 +165,8 @@ def run(
         What ``main`` returns.
 
     Raises:
-        SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not end in time; 128 and the number of the
-            first signal if there was a second one.
+        SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not
+            end in time; 128 and the number of the first signal if there was a second one.
         InvalidArgument: if ``main`` is no coroutine.
         BaseException: whatever ``main`` raises.
     """

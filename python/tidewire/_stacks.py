@@ -13,10 +13,12 @@ _one_at_a_time = lock()
 
 
 def stacks(threads: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """Return the stack of each of these threads that lives, by its identity; the innermost line comes last.
+    """Return the stack of each of these threads that lives, by its identity; the innermost line
+    comes last.
 
-    No garbage is collected meanwhile: CPython before 3.11.8 and 3.12.2 makes frames with its list of threads locked, and a finalizer
-    that lets go of the interpreter there stops it for good, as soon as a thread begins or ends.
+    No garbage is collected meanwhile: CPython before 3.11.8 and 3.12.2 makes frames with its list
+    of threads locked, and a finalizer that lets go of the interpreter there stops it for good, as
+    soon as a thread begins or ends.
     """
     wanted = set(threads)
     if not wanted:

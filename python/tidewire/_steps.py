@@ -1,7 +1,7 @@
 """Procedures that wait for several things, written once for coroutines and for plain threads.
 
-Such a procedure is a generator of what it waits for: pending operations, each with ``await`` and ``wait()``. It gets their results, and their errors are
-raised in it.
+Such a procedure is a generator of what it waits for: pending operations, each with ``await`` and
+``wait()``. It gets their results, and their errors are raised in it.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ BUILD: Literal["fast", "release"]
 
 @disjoint_base
 class Pending(Coroutine[Any, Any, _R_co]):
-    """An operation under way. Await it, ``wait()`` for it in a plain thread, or give it to ``asyncio.gather``. Tasks can be made of it."""
+    """An operation under way. Await it, ``wait()`` for it in a plain thread, or give it to
+    ``asyncio.gather``. Tasks can be made of it.
+    """
 
     _asyncio_future_blocking: bool
     @property
@@ -177,7 +179,9 @@ class Balancer:
 
 @final
 class ActorRef(Generic[_M_contra, _R_co]):
-    """A reference to an actor: compares and hashes by id, and does not keep the actor from stopping."""
+    """A reference to an actor: compares and hashes by id, and does not keep the actor from
+    stopping.
+    """
 
     @property
     def alive(self) -> bool: ...
@@ -245,7 +249,9 @@ class Timer:
 
 @final
 class Subscription:
-    """A subscription. Awaiting it waits until other nodes' messages reach it too, where there is a hub, and gives it."""
+    """A subscription. Awaiting it waits until other nodes' messages reach it too, where there is a
+    hub, and gives it.
+    """
 
     @property
     def pattern(self) -> str: ...
@@ -685,7 +691,9 @@ _Position: TypeAlias = tuple[tuple[int, int], tuple[int, int, int, int], int]
 
 @final
 class Philox:
-    """A stream of random words. Its methods stand in the ``tw.RunRandom`` of a run as attributes of their own."""
+    """A stream of random words. Its methods stand in the ``tw.RunRandom`` of a run as attributes of
+    their own.
+    """
 
     def __new__(cls, key: tuple[int, int], counter: tuple[int, int, int, int], used: int = 4) -> Self: ...
     def random(self) -> float:
@@ -702,7 +710,8 @@ class Philox:
 
 @final
 class Run(Generic[_P]):
-    """What the function of a campaign is given for one run. ``tw.Run[Params]`` says which parameters it takes.
+    """What the function of a campaign is given for one run. ``tw.Run[Params]`` says which
+    parameters it takes.
 
     Make one to call the function by hand: ``tw.Run(12, campaign_seed=7, params={"steps": 83})``.
     """
@@ -778,7 +787,9 @@ class CampaignStore:
         """Counters, workers, pace."""
 
     def events(self, campaign: int) -> list[tuple[int, str, str, str]]:
-        """Changes of state and notes, oldest first: time in microseconds, state before, state after, reason."""
+        """Changes of state and notes, oldest first: time in microseconds, state before, state
+        after, reason.
+        """
 
     def transition(self, campaign: int, to: str, reason: str) -> None:
         """Moves a campaign to another state."""
@@ -822,14 +833,16 @@ class CampaignWorker:
         work_wait: float | None = None,
     ) -> Self: ...
     def serve(self, warm_up: float = 0.0) -> str:
-        """Works until the campaign has ended, there was nothing to run for ``work_wait`` seconds, or the worker is stopped.
-        Returns the state of the campaign then."""
+        """Works until the campaign has ended, there was nothing to run for ``work_wait`` seconds,
+        or the worker is stopped. Returns the state of the campaign then."""
 
     def stop(self) -> None:
         """Ends the worker after the run that it is in. What it has run by then is stored."""
 
 def end_with_parent(parent: int) -> bool:
-    """Has the system kill this process when its parent ends, where it can. False if the parent is gone already."""
+    """Has the system kill this process when its parent ends, where it can. False if the parent is
+    gone already.
+    """
 
 @final
 class DurableSubscriptionCore:

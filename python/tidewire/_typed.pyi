@@ -1,7 +1,9 @@
-"""Static types of handlers, services and their clients: what type checkers see, and nothing that exists at run time.
+"""Static types of handlers, services and their clients: what type checkers see, and nothing that
+exists at run time.
 
-A client of a service class is typed as the class itself, ``type[Pricing]``: an attribute of the class is the method as clients call it,
-an attribute of an object is the method as it was written. So both calls have their own result, and share the parameters.
+A client of a service class is typed as the class itself, ``type[Pricing]``: an attribute of the
+class is the method as clients call it, an attribute of an object is the method as it was written.
+So both calls have their own result, and share the parameters.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
@@ -123,7 +125,9 @@ class CommandMarker:
     def __call__(self, function: Callable[Concatenate[Any, _P], _T], /) -> Command[_P, _T]: ...
 
 class Unlike:
-    """What only a parameter without a type of its own takes: it must not be mistaken for the context of the call."""
+    """What only a parameter without a type of its own takes: it must not be mistaken for the
+    context of the call.
+    """
 
 class Marker:
     """``@tw.method``: callers don't give self, nor the context where it comes first."""

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BrokerConfig(Numbers):
-    """What agents and pools use where a call says nothing. ``docs/reference/limits.md`` has the units and ranges.
+    """What agents and pools use where a call says nothing. ``docs/reference/limits.md`` has the
+    units and ranges.
 
-    It is the table ``broker`` of a node's configuration: ``tw.Node(config={"broker": {"retry_limit": 3}})``, the table
-    ``[broker]`` of a TOML file, or ``TIDEWIRE_BROKER__RETRY_LIMIT=3`` in the environment. ``node.broker`` is what is in force.
+    It is the table ``broker`` of a node's configuration: ``tw.Node(config={"broker":
+    {"retry_limit": 3}})``, the table ``[broker]`` of a TOML file, or
+    ``TIDEWIRE_BROKER__RETRY_LIMIT=3`` in the environment. ``node.broker`` is what is in force.
 
     Args:
         agent_mailbox: Messages that wait for one agent.

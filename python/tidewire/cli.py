@@ -60,7 +60,9 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file to check.", show_default=False)] = None,
 ) -> None:
-    """Look at versions and configuration, and try the engine out. Exit code 1 if something is to be mended."""
+    """Look at versions and configuration, and try the engine out. Exit code 1 if something is to be
+    mended.
+    """
     from tidewire._doctor import examine
 
     report = examine(config)
@@ -173,7 +175,9 @@ def up(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
-    """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and ends with a ledger."""
+    """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and
+    ends with a ledger.
+    """
     from tidewire.commands.up import up
 
     options = {
@@ -233,7 +237,9 @@ def mcp(
 
 
 def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
-    """Make a command of a function that gets a ``talk.Hub`` first: with the options that say which one, and how to join it."""
+    """Make a command of a function that gets a ``talk.Hub`` first: with the options that say which
+    one, and how to join it.
+    """
 
     def command(
         url: Url = None,
@@ -365,7 +371,9 @@ def generate_ts(
     cert: Cert = None,
     key: Key = None,
 ) -> None:
-    """TypeScript interfaces of the services of a hub, from their schemas: for `node.client<Services["name"]>("name")`."""
+    """TypeScript interfaces of the services of a hub, from their schemas: for
+    `node.client<Services["name"]>("name")`.
+    """
     from tidewire.commands.talk import Hub, generate_ts
 
     raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out))
@@ -388,7 +396,9 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one look as data, and end.")] = False,
 ) -> None:
-    """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or TIDEWIRE_INSPECT=1."""
+    """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or
+    TIDEWIRE_INSPECT=1.
+    """
     from tidewire.top.command import endpoint, top
 
     raise typer.Exit(top(endpoint(url, token, (ca, cert, key)), node, interval, once, json))
@@ -400,7 +410,9 @@ def top(
     context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_engine(context: typer.Context) -> None:
-    """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All options: --help."""
+    """The engine beside kameo, ractor, actix, Pekko, channels, asyncio and thread queues. All
+    options: --help.
+    """
     from tidewire.commands.bench import bench
 
     raise typer.Exit(bench("engine", context.args))
@@ -412,7 +424,9 @@ def bench_engine(context: typer.Context) -> None:
     context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_agents(context: typer.Context) -> None:
-    """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options: --help."""
+    """Agents and pools beside asyncio, concurrent.futures, multiprocessing and Ray. All options:
+    --help.
+    """
     from tidewire.commands.bench import bench
 
     raise typer.Exit(bench("agents", context.args))
@@ -424,7 +438,9 @@ def bench_agents(context: typer.Context) -> None:
     context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_rpc(context: typer.Context) -> None:
-    """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options: --help."""
+    """Calls between processes beside NATS, WebSocket, gRPC, zenoh and others. All options:
+    --help.
+    """
     from tidewire.commands.bench import bench
 
     raise typer.Exit(bench("rpc", context.args))
@@ -432,7 +448,9 @@ def bench_rpc(context: typer.Context) -> None:
 
 @bench.command("http", epilog="Example: tidewire bench http --repeat 3", context_settings=OPTIONS_OF_ITS_OWN)
 def bench_http(context: typer.Context) -> None:
-    """JSON over HTTP through the gateway of a hub, beside axum, and FastAPI on uvicorn. All options: --help."""
+    """JSON over HTTP through the gateway of a hub, beside axum, and FastAPI on uvicorn. All
+    options: --help.
+    """
     from tidewire.commands.bench import bench
 
     raise typer.Exit(bench("http", context.args))
@@ -452,7 +470,9 @@ def bench_streams(context: typer.Context) -> None:
     context_settings=OPTIONS_OF_ITS_OWN,
 )
 def bench_campaigns(context: typer.Context) -> None:
-    """Seeded runs over worker processes beside Pool, Dramatiq, Celery, Taskiq, Ray and Dask. All options: --help."""
+    """Seeded runs over worker processes beside Pool, Dramatiq, Celery, Taskiq, Ray and Dask. All
+    options: --help.
+    """
     from tidewire.commands.bench import bench
 
     raise typer.Exit(bench("campaigns", context.args))

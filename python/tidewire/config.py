@@ -11,22 +11,27 @@ from typing import Any
 from tidewire._numbers import Numbers
 from tidewire.errors import ConfigError
 
-# A node in Python starts from these: one thread runs at a time, the others step in for one that blocks.
+# A node in Python starts from these: one thread runs at a time, the others step in for one that
+# blocks.
 _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"threads": 8}}}
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a node. What is not given keeps its default; ``docs/reference/limits.md`` lists them all.
+    """Settings of a node. What is not given keeps its default; ``docs/reference/limits.md`` lists
+    them all.
 
-    Options win over the environment, the environment over the TOML file, the file over the values given here.
+    Options win over the environment, the environment over the TOML file, the file over the values
+    given here.
 
     Args:
-        values: Nested tables, such as ``{"mailbox_capacity": 1000, "dispatchers": {"io": {"threads": 4}}}``.
+        values: Nested tables, such as ``{"mailbox_capacity": 1000, "dispatchers": {"io":
+            {"threads": 4}}}``.
         file: A TOML file with the same tables, or None.
         environment: Variables to look at; the default is ``os.environ``.
             ``TIDEWIRE_DISPATCHERS__IO__THREADS=4`` sets ``dispatchers.io.threads``.
-        options: What a command line says: keys such as ``"links.link_heartbeat_ms"``, and their values as text.
+        options: What a command line says: keys such as ``"links.link_heartbeat_ms"``, and their
+            values as text.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -42,7 +47,8 @@ class Config:
 
     @classmethod
     def of(cls, source: Config | Mapping[str, Any] | str | Path | None) -> Config:
-        """Make a configuration from what ``tw.Node(config=...)`` takes: a Config, a mapping, the path of a TOML file, or None.
+        """Make a configuration from what ``tw.Node(config=...)`` takes: a Config, a mapping, the
+        path of a TOML file, or None.
 
         Raises:
             ConfigError: if it is something else.

@@ -22,9 +22,11 @@ class DeadLetter:
 
     Attributes:
         number: Its number, from 1, in the order in which letters came.
-        actor: The id of the actor it was meant for; for an agent of another node, one that no actor has.
+        actor: The id of the actor it was meant for; for an agent of another node, one that no actor
+            has.
         name: The name of that actor or agent, or None.
-        reason: "failed", "expired", "cancelled", "dropped", "stopped", "abandoned" or "mailbox_full".
+        reason: "failed", "expired", "cancelled", "dropped", "stopped", "abandoned" or
+            "mailbox_full".
         error: The error of the handler as text, or None.
         traceback: Where the handler failed, as text, or None.
         at: When, in UTC.
@@ -95,7 +97,8 @@ class DeadLetters:
         self._engine.requeue(_number(letter))
 
     def requeue_all(self, *, reason: str | None = None, name: str | None = None) -> int:
-        """Tell all messages, or those with a reason or for an actor, to their actors again. Those that are refused stay.
+        """Tell all messages, or those with a reason or for an actor, to their actors again. Those
+        that are refused stay.
 
         Returns:
             How many were told again.

@@ -14,10 +14,11 @@ from tidewire.errors import ConfigError
 class LinkConfig(Numbers):
     """How the links of a node work. ``docs/reference/limits.md`` has the units and ranges.
 
-    It is the table ``links`` of a node's configuration: ``tw.Node(config={"links": {"link_heartbeat_ms": 1000}})``, the table
-    ``[links]`` of a TOML file, or ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` is what is in force.
-    What both sides of a link must know is said when a node joins: each keeps to the other's heartbeat, to the longest frame and
-    payload that it takes, and to the exchanges that it allows.
+    It is the table ``links`` of a node's configuration: ``tw.Node(config={"links":
+    {"link_heartbeat_ms": 1000}})``, the table ``[links]`` of a TOML file, or
+    ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` is what is in
+    force. What both sides of a link must know is said when a node joins: each keeps to the other's
+    heartbeat, to the longest frame and payload that it takes, and to the exchanges that it allows.
 
     Args:
         link_heartbeat_ms: A link is alive if something is heard within twice this time.
@@ -30,23 +31,34 @@ class LinkConfig(Numbers):
         link_frame_bytes: Longest frame that this side takes.
         link_chunk_bytes: Longest payload that is sent in one frame.
         payload_bytes: Longest payload of one message.
-        link_compress_bytes: Payloads from this length on are compressed on the way to another host; 0: none.
+        link_compress_bytes: Payloads from this length on are compressed on the way to another host;
+            0: none.
         link_compress_near_bytes: The same within this host, and to a hub of this process; 0: none.
-        link_shared_bytes: Shared memory in which payloads lie that other processes of this machine read; 0: none.
-        link_batch_bytes: Bytes that gather before they are written; about so many are given to a socket in one write.
-        link_batch_frames: Frames that gather in one round of the event loop before they are written.
+        link_shared_bytes: Shared memory in which payloads lie that other processes of this machine
+            read; 0: none.
+        link_batch_bytes: Bytes that gather before they are written; about so many are given to a
+            socket in one write.
+        link_batch_frames: Frames that gather in one round of the event loop before they are
+            written.
         link_linger_us: How long a frame may wait for others.
-        link_in_flight: Calls, streams, subscriptions and long messages that the other side may have open.
+        link_in_flight: Calls, streams, subscriptions and long messages that the other side may have
+            open.
         link_subscriptions: Subscriptions of one node that joined this one.
-        link_resends: How often a call of an idempotent method is made again after its link was lost.
+        link_resends: How often a call of an idempotent method is made again after its link was
+            lost.
         hub_links: Nodes that join this one.
         hub_queue_bytes: Bytes that wait to be written to all nodes that joined this one.
-        hub_heartbeat_ms: Shortest heartbeat of a node that is told by itself that this one is there.
-        hub_name_ms: How long the name of a node whose link was lost is kept for it and for others of its token.
+        hub_heartbeat_ms: Shortest heartbeat of a node that is told by itself that this one is
+            there.
+        hub_name_ms: How long the name of a node whose link was lost is kept for it and for others
+            of its token.
         link_said_bytes: What one node that joined this one says of its services and agents.
-        stream_credit: Items of a stream that are under way to this node before it has asked for more.
-        remote_objects: Functions and objects that the node has given to others, and that it holds of others.
-        remote_lease_ms: How long a function or object that was given lives without being used, unless ``tw.remote`` says otherwise.
+        stream_credit: Items of a stream that are under way to this node before it has asked for
+            more.
+        remote_objects: Functions and objects that the node has given to others, and that it holds
+            of others.
+        remote_lease_ms: How long a function or object that was given lives without being used,
+            unless ``tw.remote`` says otherwise.
 
     Raises:
         ConfigError: if values are not allowed; it names all of them at once.

@@ -42,33 +42,42 @@ _EXIT_TIMEOUT_S = 1.0
 _TELL_AFTER_S = 2.0
 _BEGUN = "what it has begun"
 _IDLE_SHARE = 0.75
-"""The part of the time of a stop in which it may wait until nothing is left to do: what then does not end is stopped in the rest."""
+"""The part of the time of a stop in which it may wait until nothing is left to do: what then does
+not end is stopped in the rest.
+"""
 
 _live: weakref.WeakSet[Node] = weakref.WeakSet()
 _ended_stuck: deque[str] = deque(maxlen=1)
-"""The name of the node that has ended last with handlers that had not, until somebody has looked."""
+"""The name of the node that has ended last with handlers that had not, until somebody has
+looked.
+"""
 
 
 class Node(Subjects, Streams, Agents):
     """A node: most programs have one in each process.
 
-    Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as node`` in plain threads.
-    At the end of the block it is waited until nothing is left to do, so that what actors, agents and pools send each other arrives
-    too; then they stop, and ``node.ledger`` tells what became of all messages.
+    Use it as a context manager: ``async with tw.Node() as node`` in asyncio, ``with tw.Node() as
+    node`` in plain threads. At the end of the block it is waited until nothing is left to do, so
+    that what actors, agents and pools send each other arrives too; then they stop, and
+    ``node.ledger`` tells what became of all messages.
 
     Args:
-        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` it is one of a cluster: services and
-            agents of all processes call each other over NATS, subjects are theirs together, and streams, key-value buckets and leases live in JetStream.
+        url: Where the node lives. ``mem://`` is this process alone. With ``nats://host:port`` it is
+            one of a cluster: services and agents of all processes call each other over NATS,
+            subjects are theirs together, and streams, key-value buckets and leases live in
+            JetStream.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
-        inspect: Whether the node serves its statistics as the private service ``$sys``: at a socket for ``tidewire top`` of the same user,
-            and to nodes of its hub. None leaves it to TIDEWIRE_INSPECT in the environment, and without that it does not.
+        inspect: Whether the node serves its statistics as the private service ``$sys``: at a socket
+            for ``tidewire top`` of the same user, and to nodes of its hub. None leaves it to
+            TIDEWIRE_INSPECT in the environment, and without that it does not.
         token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.
-        tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for hubs that ask for one.
-        join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for as long as it takes. The
-            default is one attempt.
-        data: A folder for streams, key-value buckets and leases; one process has it open at a time. Without it they are those of the hub
-            that the node joins.
+        tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for
+            hubs that ask for one.
+        join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for
+            as long as it takes. The default is one attempt.
+        data: A folder for streams, key-value buckets and leases; one process has it open at a time.
+            Without it they are those of the hub that the node joins.
 
     Raises:
         ConfigError: if the configuration is wrong; it names all problems at once.
@@ -118,7 +127,8 @@ class Node(Subjects, Streams, Agents):
         check_seconds("join_timeout", join_timeout)
         self._join_timeout = join_timeout
         self.url = url
-        # Names are unique on a hub, whose nodes may be of one process, or have the same process id on other machines.
+        # Names are unique on a hub, whose nodes may be of one process, or have the same process id
+        # on other machines.
         made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
         self.name = made if name is None else name
         self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
@@ -154,12 +164,14 @@ class Node(Subjects, Streams, Agents):
     # Life
 
     def start(self) -> None:
-        """Start the node. What was told before is handled now. The context manager does this by itself.
+        """Start the node. What was told before is handled now. The context manager does this by
+        itself.
 
         Raises:
             AlreadyStarted: if it was started before.
             NodeStopped: if it has been stopped.
-            ConfigError: if it is to be inspected, and there is no place for a socket that only this user can open.
+            ConfigError: if it is to be inspected, and there is no place for a socket that only this
+                user can open.
         """
         self._check()
         if self._started:
@@ -182,14 +194,17 @@ class Node(Subjects, Streams, Agents):
         self._engine.start()
 
     async def stop(self, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Wait until the node is idle, then stop all actors, children before their parents. A second call gives the same ledger.
+        """Wait until the node is idle, then stop all actors, children before their parents. A
+        second call gives the same ledger.
 
-        A node that has joined a hub takes no new calls, cuts the streams of its services, and stays until the hub has read its last
-        answers. One that is a hub takes no new calls, and lets those that pass through it end.
+        A node that has joined a hub takes no new calls, cuts the streams of its services, and stays
+        until the hub has read its last answers. One that is a hub takes no new calls, and lets
+        those that pass through it end.
 
         Args:
-            timeout: Seconds after which actors that are stuck are abandoned, and named in the ledger; the default is the
-                configuration's ``stop_timeout_ms``. Three quarters of it at most are spent waiting for the node to be idle.
+            timeout: Seconds after which actors that are stuck are abandoned, and named in the
+                ledger; the default is the configuration's ``stop_timeout_ms``. Three quarters of it
+                at most are spent waiting for the node to be idle.
 
         Returns:
             What became of all messages of the actors that were alive.
@@ -248,11 +263,13 @@ class Node(Subjects, Streams, Agents):
             raise
 
     async def run_forever(self) -> None:
-        """Wait until the program is asked to end, by SIGINT (Ctrl-C) or SIGTERM, or until the node has stopped.
+        """Wait until the program is asked to end, by SIGINT (Ctrl-C) or SIGTERM, or until the node
+        has stopped.
 
-        It belongs at the end of the node's block, which then works off what was accepted, for at most ``stop_timeout_ms``. A second
-        signal ends the program at once. Signals are heard in the main thread only. See ``tw.run`` for programs that do something else
-        meanwhile, and for their exit codes.
+        It belongs at the end of the node's block, which then works off what was accepted, for at
+        most ``stop_timeout_ms``. A second signal ends the program at once. Signals are heard in the
+        main thread only. See ``tw.run`` for programs that do something else meanwhile, and for
+        their exit codes.
 
         Raises:
             InvalidArgument: if the node was not started.
@@ -266,14 +283,16 @@ class Node(Subjects, Streams, Agents):
         await run_forever(self)
 
     async def idle(self, timeout: float | None = None) -> None:
-        """Wait until the node has nothing to do: nothing waits or is handled in its actors, agents, services and pools, and no agent is to
-        try a message again. Timers that have not fired do not count. It takes messages all the while.
+        """Wait until the node has nothing to do: nothing waits or is handled in its actors, agents,
+        services and pools, and no agent is to try a message again. Timers that have not fired do
+        not count. It takes messages all the while.
 
         Args:
             timeout: Seconds after which it is given up; None for no limit.
 
         Raises:
-            TimeoutError: if the node is not idle in time, or is sure not to be; it names what is still at work.
+            TimeoutError: if the node is not idle in time, or is sure not to be; it names what is
+                still at work.
             AskCycle: if a handler of the node would wait for itself.
             InvalidArgument: if the timeout is not allowed, or the node was not started.
         """
@@ -298,12 +317,15 @@ class Node(Subjects, Streams, Agents):
         return DeadLetters(self._engine)
 
     def statistics(self) -> dict[str, Any]:
-        """Return counters and times of all actors, agents, dispatchers, services and the pools of this process.
+        """Return counters and times of all actors, agents, dispatchers, services and the pools of
+        this process.
 
-        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or None; ``nodes`` how many nodes have
-        joined here, itself included, 0 if it is no hub; ``services`` how many instances of each service it can reach at present, here
-        and at other nodes. ``dropped`` counts published messages that came and could not be read, and ``of_hub`` is what a hub counts:
-        among others, under ``dropped``, published messages for which there was no room (``link_queue_bytes``). The cost grows with the number of actors.
+        Under ``links``, ``hub`` is the name of the hub that this node is joined to at present, or
+        None; ``nodes`` how many nodes have joined here, itself included, 0 if it is no hub;
+        ``services`` how many instances of each service it can reach at present, here and at other
+        nodes. ``dropped`` counts published messages that came and could not be read, and ``of_hub``
+        is what a hub counts: among others, under ``dropped``, published messages for which there
+        was no room (``link_queue_bytes``). The cost grows with the number of actors.
         """
         return {
             **self._engine.statistics(),
@@ -319,8 +341,9 @@ class Node(Subjects, Streams, Agents):
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        It is looked at whenever the node is told of something: its link is lost or it has joined again, a node has joined here or
-        gone, a service or an agent of any node came or went, a function or object was given or let go, a message became a dead letter. What is counted for
+        It is looked at whenever the node is told of something: its link is lost or it has joined
+        again, a node has joined here or gone, a service or an agent of any node came or went, a
+        function or object was given or let go, a message became a dead letter. What is counted for
         each message shows in the statistics, and is told by nothing.
 
         Args:
@@ -345,7 +368,9 @@ class Node(Subjects, Streams, Agents):
     # Inside
 
     def _begin_goodbye(self) -> bool:
-        """Take no more from other nodes. Returns whether there is anything to wait for before the node stops."""
+        """Take no more from other nodes. Returns whether there is anything to wait for before the
+        node stops.
+        """
         if self._ledger is not None or self._engine.is_past:
             return False
         _idle.refuse_own(self)
@@ -444,7 +469,9 @@ def has_ended_stuck() -> bool:
 
 
 def _stop_all() -> None:
-    """Stop the nodes that are still live when the interpreter ends, so that none of their threads outlives it."""
+    """Stop the nodes that are still live when the interpreter ends, so that none of their threads
+    outlives it.
+    """
     for node in list(_live):
         if node._ends_now:
             node._abort_blocking()

@@ -13,9 +13,11 @@ from tidewire._numbers import Numbers
 class ServiceConfig(Numbers):
     """How the services of a node work. ``docs/reference/limits.md`` has the units and ranges.
 
-    It is the table ``services`` of a node's configuration: ``tw.Node(config={"services": {"service_waiting": 100}})``, the table
-    ``[services]`` of a TOML file, or ``TIDEWIRE_SERVICES__SERVICE_WAITING=100`` in the environment. ``node.serving`` is what is in force.
-    ``node.serve`` can say otherwise for one service: ``concurrency``, ``waiting`` and ``streams``.
+    It is the table ``services`` of a node's configuration: ``tw.Node(config={"services":
+    {"service_waiting": 100}})``, the table ``[services]`` of a TOML file, or
+    ``TIDEWIRE_SERVICES__SERVICE_WAITING=100`` in the environment. ``node.serving`` is what is in
+    force. ``node.serve`` can say otherwise for one service: ``concurrency``, ``waiting`` and
+    ``streams``.
 
     Args:
         service_concurrency: Calls that one instance handles at once, whoever makes them.

@@ -34,7 +34,9 @@ class Envelope:
 
 
 class _Feeder:
-    """The actor behind a stream: it gives its readers one message after the other, and says when it ends."""
+    """The actor behind a stream: it gives its readers one message after the other, and says when it
+    ends.
+    """
 
     def __init__(self, next: asyncio.Queue[Envelope | None]) -> None:
         self._next = next
@@ -47,7 +49,9 @@ class _Feeder:
 
 
 def _end(queue: asyncio.Queue[Envelope | None]) -> None:
-    """Tell a reader that waits that nothing more comes. One that is not empty has none that waits."""
+    """Tell a reader that waits that nothing more comes. One that is not empty has none that
+    waits.
+    """
     if queue.empty():
         queue.put_nowait(None)
 
@@ -55,7 +59,8 @@ def _end(queue: asyncio.Queue[Envelope | None]) -> None:
 class SubscriptionStream:
     """Messages of a pattern, as an asynchronous iterator. Made by ``node.subscription(...)``.
 
-    A reader that is slow fills the stream's mailbox; what happens then is the stream's overflow policy.
+    A reader that is slow fills the stream's mailbox; what happens then is the stream's overflow
+    policy.
     """
 
     def __init__(self, node: Node, pattern: str, mailbox: Mailbox, queue: str | None) -> None:

@@ -25,7 +25,8 @@ Priority = Literal["high", "normal", "low"]
 class Supervision:
     """What failures of an actor's handler lead to.
 
-    The failed message is handed out again until ``max_deliveries`` is reached, and then becomes a dead letter. After that:
+    The failed message is handed out again until ``max_deliveries`` is reached, and then becomes a
+    dead letter. After that:
 
     - ``"resume"`` goes on with the state as it is,
     - ``"restart"`` makes a new object of the actor's class and goes on with the mailbox as it is,
@@ -37,7 +38,8 @@ class Supervision:
         max_deliveries: How often a message is handed out, 1 to 1,000.
         max_restarts: Restarts allowed within the window; one more stops the actor.
         window_ms: The window, in milliseconds.
-        backoff_ms: Wait before the first restart, in milliseconds. Each further one in the window waits twice as long, less a random part.
+        backoff_ms: Wait before the first restart, in milliseconds. Each further one in the window
+            waits twice as long, less a random part.
         backoff_max_ms: Longest wait before a restart, in milliseconds.
 
     Raises:
@@ -66,8 +68,8 @@ class Mailbox:
 
     Args:
         capacity: Most messages that wait at once, 1 to 1,000,000.
-        overflow: What happens to one more: "wait" (``tell`` raises, ``send`` waits), "fail" (both raise),
-            "drop_new" (it is dropped), or "drop_old" (the oldest waiting one is dropped).
+        overflow: What happens to one more: "wait" (``tell`` raises, ``send`` waits), "fail" (both
+            raise), "drop_new" (it is dropped), or "drop_old" (the oldest waiting one is dropped).
 
     Raises:
         InvalidArgument: if a value is not allowed.

@@ -25,22 +25,28 @@ _R = TypeVar("_R")
 
 
 class Sync:
-    """Blocking calls, at ``node.sync``. Not for the thread of an event loop: there, ``await`` the same thing.
+    """Blocking calls, at ``node.sync``. Not for the thread of an event loop: there, ``await`` the
+    same thing.
 
-    Inside a handler that is a plain function, a call that blocks lets another thread look after the other actors.
+    Inside a handler that is a plain function, a call that blocks lets another thread look after the
+    other actors.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def stream(self, name: str, **options: Any) -> SyncStream:
-        """Make a stream, or find it, for plain threads. Arguments and errors are those of ``node.stream``."""
+        """Make a stream, or find it, for plain threads. Arguments and errors are those of
+        ``node.stream``.
+        """
         from tidewire.streams.blocking_streams import SyncStream, run
 
         return SyncStream(self._node, run(self._node, self._node.stream(name, **options)))
 
     def kv(self, name: str, **options: Any) -> SyncBucket:
-        """Make a bucket, or find it, for plain threads. Arguments and errors are those of ``node.kv``."""
+        """Make a bucket, or find it, for plain threads. Arguments and errors are those of
+        ``node.kv``.
+        """
         from tidewire.streams.blocking_streams import SyncBucket, run
 
         return SyncBucket(self._node, run(self._node, self._node.kv(name, **options)))
@@ -56,29 +62,37 @@ class Sync:
         return self._node.command(id).sync
 
     def commands(self, **options: Any) -> list[CommandInfo]:
-        """Return the commands there are, the oldest first. Arguments and errors are those of ``node.commands``."""
+        """Return the commands there are, the oldest first. Arguments and errors are those of
+        ``node.commands``.
+        """
         from tidewire.streams.blocking_streams import run
 
         return run(self._node, self._node.commands(**options))
 
     def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:
-        """Yield the instances of a service, or of all, and then whichever come and go; see ``node.watch_services``."""
+        """Yield the instances of a service, or of all, and then whichever come and go; see
+        ``node.watch_services``.
+        """
         from tidewire.services import instance_watch
 
         instance_watch.check(name)
         return instance_watch.watch_blocking(self._node, name)
 
     send = staticmethod(send_blocking)
-    """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is full.
+    """``send(ref, message, priority="normal")``: send a message, and block while the mailbox is
+    full.
 
-    Gives True, or False if a mailbox that drops new messages has let it go. Raises MailboxFull if the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more messages.
+    Gives True, or False if a mailbox that drops new messages has let it go. Raises MailboxFull if
+    the mailbox is full and its policy is to fail, and ActorStopped if the actor takes no more
+    messages.
     """
 
     def ask(self, ref: ActorRef[_M, _R], message: _M, timeout: float | EllipsisType | None = ...) -> _R:
         """Ask an actor, and block until it replies.
 
         Raises:
-            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
+            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's
+                ``ask_timeout_ms``.
             AskCycle: if the actors would wait for each other in a ring.
             ActorStopped: if the actor takes no more messages.
             BaseException: whatever the handler raised.
@@ -92,24 +106,32 @@ class Sync:
         timeout: float | EllipsisType | None = ...,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask`` does, and NoResponders."""
+        """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask``
+        does, and NoResponders.
+        """
         return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
 
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
-        """Block until the statistics of the node fit a condition, and return them, as ``node.until`` does."""
+        """Block until the statistics of the node fit a condition, and return them, as
+        ``node.until`` does.
+        """
         if running_loop() is not None:
             raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
         return _steps.blocking(_statistics_wait.fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
-        """Block until the node has nothing to do, as ``node.idle`` waits for it. Raises as that does."""
+        """Block until the node has nothing to do, as ``node.idle`` waits for it. Raises as that
+        does.
+        """
         if running_loop() is not None:
             raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
         _idle.check(self._node, timeout)
         _steps.blocking(_idle.quiet(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop an actor, and block until it has stopped or the time is up; the configuration's ``stop_timeout_ms`` if none is given."""
+        """Stop an actor, and block until it has stopped or the time is up; the configuration's
+        ``stop_timeout_ms`` if none is given.
+        """
         result: Ledger = _wait(_actor(ref).stop(drain, timeout))
         return result
 

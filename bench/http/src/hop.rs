@@ -1,4 +1,5 @@
-//! A socket hop as small as one can be: frames of a length, a number and bytes, many at once over one connection, gathered into one write.
+//! A socket hop as small as one can be: frames of a length, a number and bytes, many at once over
+//! one connection, gathered into one write.
 
 use std::collections::HashMap;
 use std::io;

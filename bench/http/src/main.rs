@@ -1,4 +1,5 @@
-//! The roles of `tidewire bench http` that are written in Rust. Each prints one line once it is ready, or its figures, and ends with its input.
+//! The roles of `tidewire bench http` that are written in Rust. Each prints one line once it is
+//! ready, or its figures, and ends with its input.
 
 mod hop;
 mod load;

@@ -1,4 +1,5 @@
-//! Latency against offered load: how long acks take while messages come at a rate that does not wait for them.
+//! Latency against offered load: how long acks take while messages come at a rate that does not
+//! wait for them.
 
 use std::path::Path;
 use std::sync::mpsc;

@@ -1,10 +1,12 @@
-//! Streams of a folder beside SQLite, fjall and a bare file: rates of appends that are synced before they are acked, and how long an ack takes under load.
+//! Streams of a folder beside SQLite, fjall and a bare file: rates of appends that are synced
+//! before they are acked, and how long an ack takes under load.
 //!
 //! ```sh
 //! cargo run --release --manifest-path bench/log/Cargo.toml -- 400000 5    # messages of the rows with groups, and rounds
 //! ```
 //!
-//! Messages of 256 bytes, a new folder for each run. Contenders take turns in each round; `TMPDIR` says on which disk.
+//! Messages of 256 bytes, a new folder for each run. Contenders take turns in each round; `TMPDIR`
+//! says on which disk.
 
 mod load;
 mod logs;

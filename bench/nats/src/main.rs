@@ -1,11 +1,12 @@
-//! Streams of Tidewire on NATS beside async-nats alone: publishing with acks, and consuming with acks that are confirmed.
+//! Streams of Tidewire on NATS beside async-nats alone: publishing with acks, and consuming with
+//! acks that are confirmed.
 //!
 //! ```sh
 //! python tools/servers.py nats -- cargo run --release --manifest-path bench/nats/Cargo.toml -- 100000 5
 //! ```
 //!
-//! One server, file storage, messages of 256 bytes, one connection for each contender. Contenders take turns in each round;
-//! the table has the slowest round, the median and the fastest.
+//! One server, file storage, messages of 256 bytes, one connection for each contender. Contenders
+//! take turns in each round; the table has the slowest round, the median and the fastest.
 
 mod bare;
 mod ours;

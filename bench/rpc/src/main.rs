@@ -5,7 +5,8 @@
 //! rpc-bench socket caller --url 127.0.0.1:4000 --workload small-seq --count 2000 --watch service=123
 //! ```
 //!
-//! The command line and the lines of JSON are those of the Python peers in `bench/python/rpc_roles.py`.
+//! The command line and the lines of JSON are those of the Python peers in
+//! `bench/python/rpc_roles.py`.
 
 mod contenders;
 mod payloads;

@@ -80,7 +80,8 @@ impl Service {
     }
 }
 
-/// One thread for the bare socket, which is fastest so, and for Tidewire, which has a thread of its own; two for the others.
+/// One thread for the bare socket, which is fastest so, and for Tidewire, which has a thread of its
+/// own; two for the others.
 pub fn runtime(contender: Contender) -> Runtime {
     let mut builder = match contender {
         Contender::Socket | Contender::Tidewire => Builder::new_current_thread(),

@@ -31,7 +31,8 @@ impl Usage {
         self.spent_ns = after.iter().zip(&self.before_ns).map(|(after, before)| after - before).collect();
     }
 
-    /// Microseconds for each of `count`, and megabytes at the peak, which includes the start and the warm-up.
+    /// Microseconds for each of `count`, and megabytes at the peak, which includes the start and
+    /// the warm-up.
     pub fn add_to(&self, figures: &mut Map<String, Value>, count: usize) -> Result<(), Fault> {
         for ((name, pid), spent_ns) in self.processes.iter().zip(&self.spent_ns) {
             figures.insert(format!("cpu_us_{name}"), (*spent_ns as f64 / 1e3 / count as f64).into());

@@ -39,7 +39,8 @@ pub async fn run(link: &impl Link, workload: &str, count: usize, usage: &mut Usa
     }
 }
 
-/// `count` requests, one after another or all at once; replies are compared when the clock has stopped.
+/// `count` requests, one after another or all at once; replies are compared when the clock has
+/// stopped.
 async fn requests(
     link: &impl Link,
     size: &str,
@@ -116,7 +117,8 @@ async fn transfer(link: impl Link, enough: Arc<AtomicBool>, transfers: Arc<Atomi
     Ok(())
 }
 
-/// Starts requests when they are due, without waiting for the ones before; their time counts from when they were due.
+/// Starts requests when they are due, without waiting for the ones before; their time counts from
+/// when they were due.
 async fn paced(link: &impl Link, count: usize, interval_ns: u64) -> Result<Vec<u64>, Fault> {
     let mut payloads = payloads_of("small", count).into_iter();
     let mut due = ticks(now_ns(), interval_ns, count);
@@ -133,7 +135,8 @@ async fn paced(link: &impl Link, count: usize, interval_ns: u64) -> Result<Vec<u
     Ok(samples)
 }
 
-/// `count` small messages one way, from the first that is sent to the last that the service has received.
+/// `count` small messages one way, from the first that is sent to the last that the service has
+/// received.
 async fn stream(link: &impl Link, count: usize, usage: &mut Usage) -> Result<Figures, Fault> {
     let messages = payloads_of("small", count);
     let (before, _) = tally(link).await?;

@@ -38,8 +38,8 @@ pub fn main(allocator: &str) -> ExitCode {
     }
 }
 
-/// One untimed round at a twentieth of the size: page faults and lazy set-up belong to nobody's figure.
-/// Memory and latency workloads go without, as it would blur what they measure.
+/// One untimed round at a twentieth of the size: page faults and lazy set-up belong to nobody's
+/// figure. Memory and latency workloads go without, as it would blur what they measure.
 fn warm_up(contender: &contenders::Contender, job: &Job) {
     if job.workload.wants_warm_up() {
         // An exchange is short, and its mailboxes must have grown once.

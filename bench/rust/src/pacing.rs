@@ -23,7 +23,8 @@ pub fn after_idle(count: u64, mut send: impl FnMut(u64)) {
     }
 }
 
-/// Sends `count` bursts, one every 2 ms; every message of a burst holds the time at which the burst began.
+/// Sends `count` bursts, one every 2 ms; every message of a burst holds the time at which the burst
+/// began.
 pub fn in_bursts(count: u64, mut send: impl FnMut(u64)) {
     now_ns();
     let start = Instant::now();

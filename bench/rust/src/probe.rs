@@ -40,7 +40,8 @@ impl Handler for Counter {
     }
 }
 
-/// Takes each message for the time at which it was sent, and notes how long every `every`th was under way.
+/// Takes each message for the time at which it was sent, and notes how long every `every`th was
+/// under way.
 #[derive(Debug)]
 pub struct Latency {
     every: u64,

@@ -14,26 +14,28 @@ pub enum Missing {
     Fail,
 }
 
-/// A connection to a store of campaigns. Each call is one transaction: it happens whole or not at all, whatever dies when.
+/// A connection to a store of campaigns. Each call is one transaction: it happens whole or not at
+/// all, whatever dies when.
 ///
-/// A connection belongs to one thread at a time. Processes share a store by opening it each for itself; a connection must
-/// not be used in a forked child.
+/// A connection belongs to one thread at a time. Processes share a store by opening it each for
+/// itself; a connection must not be used in a forked child.
 ///
 /// # Errors
 ///
 /// Every call fails with [`Unreachable`](crate::ErrorKind::Unreachable) when the store is away,
-/// [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long, both of which are worth another
-/// try, and with [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign) for an id that it doesn't have. A call that writes
-/// fails with [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Full`](crate::ErrorKind::Full) or
+/// [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long, both of
+/// which are worth another try, and with [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign) for
+/// an id that it doesn't have. A call that writes fails with
+/// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Full`](crate::ErrorKind::Full) or
 /// [`Denied`](crate::ErrorKind::Denied). Further errors stand with each call.
 pub trait Campaigns: Send {
-    /// Stores a plan and its parameter sets, as a draft. Run i has parameter set `i % sets`; without a sweep there is one
-    /// set. Each is a JSON object.
+    /// Stores a plan and its parameter sets, as a draft. Run i has parameter set `i % sets`;
+    /// without a sweep there is one set. Each is a JSON object.
     ///
     /// # Errors
     ///
-    /// [`NameTaken`](crate::ErrorKind::NameTaken), and [`Invalid`](crate::ErrorKind::Invalid) for what can't be stored,
-    /// such as a column named `run`.
+    /// [`NameTaken`](crate::ErrorKind::NameTaken), and [`Invalid`](crate::ErrorKind::Invalid) for
+    /// what can't be stored, such as a column named `run`.
     fn create(&mut self, plan: &Plan, parameters: &[String]) -> Result<CampaignId>;
 
     /// Every campaign of the store, or those in one state, newest first.
@@ -52,26 +54,30 @@ pub trait Campaigns: Send {
     /// [`Invalid`](crate::ErrorKind::Invalid) if there is no `first`.
     fn parameters(&mut self, campaign: CampaignId, first: u64, most: u32) -> Result<Vec<String>>;
 
-    /// Counters, workers, leases and pace, read from the ledger at a cost that does not depend on the number of runs.
+    /// Counters, workers, leases and pace, read from the ledger at a cost that does not depend on
+    /// the number of runs.
     fn status(&mut self, campaign: CampaignId) -> Result<Status>;
 
-    /// What happened to the campaign as a whole, oldest first: its states with time and reason, and notes.
+    /// What happened to the campaign as a whole, oldest first: its states with time and reason, and
+    /// notes.
     fn events(&mut self, campaign: CampaignId) -> Result<Vec<Event>>;
 
-    /// Moves a campaign to another state. Cancelling or failing it takes all leases away; pausing lets them be stored.
+    /// Moves a campaign to another state. Cancelling or failing it takes all leases away; pausing
+    /// lets them be stored.
     ///
     /// # Errors
     ///
-    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the state that it has. The state that it has
-    /// already is no error.
+    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the state that it has.
+    /// The state that it has already is no error.
     fn transition(&mut self, campaign: CampaignId, to: State, reason: &str) -> Result<()>;
 
-    /// Adds `more` runs behind the last one. One that was done runs again; its stored runs stay as they are.
+    /// Adds `more` runs behind the last one. One that was done runs again; its stored runs stay as
+    /// they are.
     ///
     /// # Errors
     ///
-    /// [`Transition`](crate::ErrorKind::Transition) if it was cancelled or has failed, [`Invalid`](crate::ErrorKind::Invalid)
-    /// if that would be too many runs.
+    /// [`Transition`](crate::ErrorKind::Transition) if it was cancelled or has failed,
+    /// [`Invalid`](crate::ErrorKind::Invalid) if that would be too many runs.
     fn extend(&mut self, campaign: CampaignId, more: u64) -> Result<()>;
 
     /// Writes a note into the events, such as that a worker runs other code than the plan's.
@@ -83,8 +89,8 @@ pub trait Campaigns: Send {
     /// The end of a worker that leaves by itself: its leases are given back. Its row stays.
     fn leave(&mut self, campaign: CampaignId, worker: WorkerId) -> Result<()>;
 
-    /// Leases a range to a worker. `holding` names the leases that the worker has: any other that the store knows of is
-    /// given back, as the worker never learned of it.
+    /// Leases a range to a worker. `holding` names the leases that the worker has: any other that
+    /// the store knows of is given back, as the worker never learned of it.
     ///
     /// A campaign that is a draft leases nothing: `transition` it to `Running` first.
     fn claim(&mut self, campaign: CampaignId, worker: WorkerId, holding: &[Lease]) -> Result<Claim>;
@@ -93,26 +99,31 @@ pub trait Campaigns: Send {
     ///
     /// # Errors
     ///
-    /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: it expired, or the campaign ended.
+    /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: it expired, or the campaign
+    /// ended.
     fn renew(&mut self, campaign: CampaignId, lease: &Lease) -> Result<ClaimState>;
 
-    /// Stores the results of `results.count` runs from the front of a lease, and completes that part of it, in one
-    /// transaction. When it returns they are on disk. `lease` is moved on by so many runs.
+    /// Stores the results of `results.count` runs from the front of a lease, and completes that
+    /// part of it, in one transaction. When it returns they are on disk. `lease` is moved on by so
+    /// many runs.
     ///
     /// # Errors
     ///
-    /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: nothing was stored, and the results must be
-    /// forgotten. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit the lease or the columns.
+    /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: nothing was stored, and the
+    /// results must be forgotten. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit
+    /// the lease or the columns.
     fn commit(&mut self, campaign: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState>;
 
-    /// Gives what is left of a lease back, to be leased to the next who asks. One that was taken away is no error.
+    /// Gives what is left of a lease back, to be leased to the next who asks. One that was taken
+    /// away is no error.
     fn give_back(&mut self, campaign: CampaignId, lease: &Lease) -> Result<()>;
 
-    /// Says that a worker process has died, and which run it was in, if its progress mark is known: its leases go to
-    /// others at once. A run that has killed its worker twice is quarantined.
+    /// Says that a worker process has died, and which run it was in, if its progress mark is known:
+    /// its leases go to others at once. A run that has killed its worker twice is quarantined.
     ///
-    /// With `overtime` the worker was killed because that run was over its time limit: the run is stored as failed with
-    /// that failure once it has had its `attempts`. Runs before it are run again.
+    /// With `overtime` the worker was killed because that run was over its time limit: the run is
+    /// stored as failed with that failure once it has had its `attempts`. Runs before it are run
+    /// again.
     fn worker_lost(
         &mut self,
         campaign: CampaignId,
@@ -121,15 +132,17 @@ pub trait Campaigns: Send {
         overtime: bool,
     ) -> Result<()>;
 
-    /// Waits until something may have changed in a campaign that another connection did, or the time is over. True if
-    /// something may have changed. PostgreSQL notifies; SQLite looks at its data version, every few milliseconds at first
-    /// and less often as it waits.
+    /// Waits until something may have changed in a campaign that another connection did, or the
+    /// time is over. True if something may have changed. PostgreSQL notifies; SQLite looks at its
+    /// data version, every few milliseconds at first and less often as it waits.
     ///
-    /// Changes from the end of the last `wait` on are seen; the first call of a connection returns at once.
+    /// Changes from the end of the last `wait` on are seen; the first call of a connection returns
+    /// at once.
     fn wait(&mut self, timeout_us: u64) -> Result<bool>;
 
-    /// Stored results of whole runs in order of run, from `from_run` on: at most `rows_max` rows, but at least one run.
-    /// Nothing is returned when there are no more. The next part begins after the last run returned.
+    /// Stored results of whole runs in order of run, from `from_run` on: at most `rows_max` rows,
+    /// but at least one run. Nothing is returned when there are no more. The next part begins after
+    /// the last run returned.
     fn read_rows(&mut self, campaign: CampaignId, from_run: u64, rows_max: u32) -> Result<Rows>;
 
     /// Failed and quarantined runs in order of run, from `from_run` on.

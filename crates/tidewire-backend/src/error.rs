@@ -5,7 +5,8 @@ use std::fmt;
 /// The result of a call of a store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why a store could not do what it was asked for. The message names the field or place, the value and the mend.
+/// Why a store could not do what it was asked for. The message names the field or place, the value
+/// and the mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: ErrorKind,
@@ -26,7 +27,8 @@ pub enum ErrorKind {
     Full,
     /// The user, the password or a privilege is refused.
     Denied,
-    /// The database is not Tidewire's: a file of another application, no database at all, or tables that are not ours.
+    /// The database is not Tidewire's: a file of another application, no database at all, or tables
+    /// that are not ours.
     Foreign,
     /// A newer Tidewire has made or migrated the tables.
     Newer,
@@ -64,8 +66,8 @@ impl StoreError {
         &self.message
     }
 
-    /// True if the same call may succeed after a pause. A commit may have happened although its connection broke: its
-    /// second try is then `Stale`, and its results are stored once.
+    /// True if the same call may succeed after a pause. A commit may have happened although its
+    /// connection broke: its second try is then `Stale`, and its results are stored once.
     pub const fn retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Locked)
     }

@@ -4,8 +4,8 @@
 //! - [`home`]: homes of durable things: streams and their consumers, key-value buckets, leases.
 //! - [`sql`]: what stores of campaigns on SQL databases have in common.
 //!
-//! A backend is a crate of its own (`tidewire-sqlite`, `tidewire-postgres`), and passes the conformance suite of
-//! `tidewire-testkit`. What decides is in [`tidewire_core::campaign`].
+//! A backend is a crate of its own (`tidewire-sqlite`, `tidewire-postgres`), and passes the
+//! conformance suite of `tidewire-testkit`. What decides is in [`tidewire_core::campaign`].
 
 #![forbid(unsafe_code)]
 

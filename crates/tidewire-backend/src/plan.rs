@@ -16,7 +16,8 @@ const TIME_US_MAX: u64 = 30 * 86_400_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CampaignId(pub u64);
 
-/// What a campaign runs. Stored once, and never changed but for the number of runs and columns that were not known.
+/// What a campaign runs. Stored once, and never changed but for the number of runs and columns that
+/// were not known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Unique in its store; 1 to 128 bytes.
@@ -37,12 +38,12 @@ pub struct Plan {
     pub settings: Settings,
 }
 
-/// The columns of a campaign's results. The store adds `run`, `row` if a run may give several rows, and `param_set` if
-/// there is more than one parameter set.
+/// The columns of a campaign's results. The store adds `run`, `row` if a run may give several rows,
+/// and `param_set` if there is more than one parameter set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
-    /// Names and types, in order. Names are unique without regard to case, 1 to 63 bytes, and none of `run`, `row` and
-    /// `param_set`.
+    /// Names and types, in order. Names are unique without regard to case, 1 to 63 bytes, and none
+    /// of `run`, `row` and `param_set`.
     pub columns: Vec<Column>,
     /// True if a run gives a list of rows, false if each gives one.
     pub many: bool,
@@ -71,7 +72,8 @@ impl Default for Settings {
     }
 }
 
-/// How well the mean of a column must be known, for every parameter set, for a campaign to end early.
+/// How well the mean of a column must be known, for every parameter set, for a campaign to end
+/// early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precision {
     /// A column of integers, floats or booleans. Of a run with several rows their mean counts.

@@ -7,9 +7,11 @@ use crate::{Rows, Schema, WorkerId};
 pub struct RangeResults {
     /// The first run: that of the lease.
     pub first: u64,
-    /// How many runs: from 1 to the count of the lease. Each is in `rows` or in `failures`, none in both.
+    /// How many runs: from 1 to the count of the lease. Each is in `rows` or in `failures`, none in
+    /// both.
     pub count: u32,
-    /// The columns, if the campaign did not know them when the lease was made: a pilot whose run succeeded says them.
+    /// The columns, if the campaign did not know them when the lease was made: a pilot whose run
+    /// succeeded says them.
     pub schema: Option<Schema>,
     /// The results of runs that succeeded, in order of run.
     pub rows: Rows,
@@ -19,7 +21,8 @@ pub struct RangeResults {
     pub digest: u128,
     /// How long the runs took together, in microseconds; all attempts.
     pub run_us: u64,
-    /// How long the last claim and commit of this worker took together, in microseconds; 0 if there was none.
+    /// How long the last claim and commit of this worker took together, in microseconds; 0 if there
+    /// was none.
     pub overhead_us: u64,
     /// Where the worker's time went since it has joined.
     pub stages: Stages,

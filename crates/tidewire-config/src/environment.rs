@@ -21,7 +21,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// The variable as a table with one value, or what is wrong with its name.
 ///
-/// Variables are written in capitals: a dispatcher whose name is `known` in another case is that one.
+/// Variables are written in capitals: a dispatcher whose name is `known` in another case is that
+/// one.
 pub(crate) fn to_table<'a>(name: &str, value: &str, known: impl Iterator<Item = &'a String>) -> Result<Table, String> {
     let path = name[PREFIX.len()..].to_lowercase();
     if let Some((dispatcher, key)) = dispatcher_key(&path) {

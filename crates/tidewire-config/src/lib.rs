@@ -1,7 +1,8 @@
-//! The configuration of a node: from code, a TOML text, the environment and a command line, checked as a whole.
+//! The configuration of a node: from code, a TOML text, the environment and a command line, checked
+//! as a whole.
 //!
-//! Options of a command line win over the environment, the environment over the text, the text over code. Everything that is wrong is
-//! reported at once.
+//! Options of a command line win over the environment, the environment over the text, the text over
+//! code. Everything that is wrong is reported at once.
 //!
 //! ```
 //! use tidewire_config::Config;
@@ -66,14 +67,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a configuration from up to three places, of which a later one wins: `code`, a TOML text with the name of
-    /// its origin, and environment variables that begin with `TIDEWIRE_`.
+    /// Reads a configuration from up to three places, of which a later one wins: `code`, a TOML
+    /// text with the name of its origin, and environment variables that begin with `TIDEWIRE_`.
     ///
     /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are not looked at.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with every unknown key, wrong type, value out of range, and share of threads that leads nowhere.
+    /// [`ConfigError`] with every unknown key, wrong type, value out of range, and share of threads
+    /// that leads nowhere.
     pub fn load(
         code: Option<Table>,
         toml_text: Option<(&str, &str)>,
@@ -82,7 +84,8 @@ impl Config {
         Self::load_with(code, toml_text, env, [])
     }
 
-    /// As [`load`](Config::load), with options of a command line above all: keys such as `links.link_heartbeat_ms`, and values.
+    /// As [`load`](Config::load), with options of a command line above all: keys such as
+    /// `links.link_heartbeat_ms`, and values.
     ///
     /// # Errors
     ///

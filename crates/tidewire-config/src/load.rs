@@ -11,7 +11,8 @@ use crate::keys::{self, DISPATCHER_KEYS, DISPATCHERS, ENGINE_KEYS, SHARE};
 use crate::tables::{SUBS, Sub};
 use crate::{Config, environment};
 
-/// A configuration that is being read. A value that is wrong is reported, and the one before it stays.
+/// A configuration that is being read. A value that is wrong is reported, and the one before it
+/// stays.
 #[derive(Default)]
 pub(crate) struct Loader {
     config: Config,

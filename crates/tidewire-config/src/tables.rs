@@ -1,4 +1,5 @@
-//! Tables of numbers: agents and pools, links, services. Their keys are the limits that name the table in `spec/limits.toml`.
+//! Tables of numbers: agents and pools, links, services. Their keys are the limits that name the
+//! table in `spec/limits.toml`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
-//! The cost of a call over a hub, without sockets: `cargo bench -p tidewire-core --bench link [rounds]`.
+//! The cost of a call over a hub, without sockets: `cargo bench -p tidewire-core --bench link
+//! [rounds]`.
 //!
-//! Two sessions and a hub in one thread. Prints nanoseconds per operation as min, median and max over the rounds.
+//! Two sessions and a hub in one thread. Prints nanoseconds per operation as min, median and max
+//! over the rounds.
 
 use std::hint::black_box;
 use std::time::Instant;

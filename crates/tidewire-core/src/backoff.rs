@@ -1,9 +1,11 @@
-//! Growing delays between attempts, spread out so that many who failed together do not return together.
+//! Growing delays between attempts, spread out so that many who failed together do not return
+//! together.
 
 /// The delays before the first, second, ... new attempt, in microseconds.
 ///
-/// The full delay is `initial_us`, doubled for each attempt up to `max_us`. Each delay is drawn evenly from the upper half
-/// of the full one. The draws come from the seed alone: the same seed gives the same delays.
+/// The full delay is `initial_us`, doubled for each attempt up to `max_us`. Each delay is drawn
+/// evenly from the upper half of the full one. The draws come from the seed alone: the same seed
+/// gives the same delays.
 ///
 /// ```
 /// use tidewire_core::backoff::Backoff;
@@ -27,7 +29,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A backoff before its first delay. An initial delay above the maximum counts as the maximum; one of 0 stays 0.
+    /// A backoff before its first delay. An initial delay above the maximum counts as the maximum;
+    /// one of 0 stays 0.
     pub fn new(initial_us: u64, max_us: u64, seed: u64) -> Self {
         let initial_us = initial_us.min(max_us);
         Self { initial_us, max_us, full_us: initial_us, attempts: 0, random: seed }
@@ -46,7 +49,8 @@ impl Backoff {
         self.attempts
     }
 
-    /// Goes back to the initial delay, after an attempt that succeeded. The draws go on; they do not repeat.
+    /// Goes back to the initial delay, after an attempt that succeeded. The draws go on; they do
+    /// not repeat.
     pub fn reset(&mut self) {
         self.full_us = self.initial_us;
         self.attempts = 0;

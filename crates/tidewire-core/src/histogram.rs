@@ -7,11 +7,12 @@ const PRECISION: u32 = 4;
 /// Buckets for each doubling of the value.
 const STEPS: usize = 1 << PRECISION;
 
-/// Counts of values (nanoseconds, or any other unit) in buckets whose width is at most 1/16 of what they hold.
+/// Counts of values (nanoseconds, or any other unit) in buckets whose width is at most 1/16 of what
+/// they hold.
 ///
-/// Values below 32 are kept exactly. What the histogram tells of a larger one is at most 1/16 above it.
-/// An empty histogram has no storage; it grows to cover the values that come, 8 bytes for a bucket and 16 buckets
-/// for each doubling, at most 976 buckets in all.
+/// Values below 32 are kept exactly. What the histogram tells of a larger one is at most 1/16 above
+/// it. An empty histogram has no storage; it grows to cover the values that come, 8 bytes for a
+/// bucket and 16 buckets for each doubling, at most 976 buckets in all.
 ///
 /// ```
 /// use tidewire_core::histogram::Histogram;
@@ -75,8 +76,9 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// The value that `percent` of the values do not exceed, rounded up to the end of its bucket but not above the largest;
-    /// 0 without values. Percents outside of 0 to 100 count as the nearer end, and one that is no number as 0.
+    /// The value that `percent` of the values do not exceed, rounded up to the end of its bucket
+    /// but not above the largest; 0 without values. Percents outside of 0 to 100 count as the
+    /// nearer end, and one that is no number as 0.
     ///
     /// Percent 0 means the smallest value, 50 the median, 100 the largest.
     pub fn percentile(&self, percent: f64) -> u64 {
@@ -101,7 +103,8 @@ impl Histogram {
         self.max
     }
 
-    /// The mean of the values, rounded down; 0 without values. Exact, as it is not computed from the buckets.
+    /// The mean of the values, rounded down; 0 without values. Exact, as it is not computed from
+    /// the buckets.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(u128::from(self.count)).unwrap_or(0) as u64
     }
@@ -111,7 +114,8 @@ impl Histogram {
         self.sum
     }
 
-    /// The buckets that are not empty, as (largest value of the bucket, count), in the order of their values.
+    /// The buckets that are not empty, as (largest value of the bucket, count), in the order of
+    /// their values.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let buckets = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         buckets.map(|(index, &count)| (last_of(self.first + index), count))

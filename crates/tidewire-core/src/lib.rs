@@ -10,7 +10,8 @@
 //! - [`rpc`]: calls between nodes: balancer, admission, retries, watchdog.
 //! - [`stream`]: durable logs, consumers, leases and key-value buckets, without files.
 //!
-//! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same answers everywhere.
+//! Time goes in as a number of microseconds, randomness as a seed; the same calls give the same
+//! answers everywhere.
 
 #![forbid(unsafe_code)]
 

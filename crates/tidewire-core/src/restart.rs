@@ -1,11 +1,12 @@
-//! The restart limit: so many restarts in a window of time, so that an actor which fails at once after each of them is stopped.
+//! The restart limit: so many restarts in a window of time, so that an actor which fails at once
+//! after each of them is stopped.
 
 use std::collections::VecDeque;
 
 /// At most so many restarts within any window of time.
 ///
-/// A restart leaves the window when it is `window_us` old. It keeps one time for each restart within the window, at
-/// most `max_restarts` in all.
+/// A restart leaves the window when it is `window_us` old. It keeps one time for each restart
+/// within the window, at most `max_restarts` in all.
 ///
 /// ```
 /// use tidewire_core::restart::RestartWindow;
@@ -20,12 +21,14 @@ use std::collections::VecDeque;
 pub struct RestartWindow {
     max_restarts: u32,
     window_us: u64,
-    /// The times of the restarts, oldest first, without those that had left the window at the last call.
+    /// The times of the restarts, oldest first, without those that had left the window at the last
+    /// call.
     restarts: VecDeque<u64>,
 }
 
 impl RestartWindow {
-    /// A window without restarts. With `max_restarts` 0 none is ever allowed, with `window_us` 0 (and one or more) every one.
+    /// A window without restarts. With `max_restarts` 0 none is ever allowed, with `window_us` 0
+    /// (and one or more) every one.
     pub fn new(max_restarts: u32, window_us: u64) -> Self {
         Self { max_restarts, window_us, restarts: VecDeque::new() }
     }

@@ -1,4 +1,5 @@
-//! Check and salvage of a data folder: a report on its files, and the rescue of whole records from damaged ones.
+//! Check and salvage of a data folder: a report on its files, and the rescue of whole records from
+//! damaged ones.
 
 use std::path::Path;
 
@@ -25,7 +26,8 @@ pub struct Checked {
     pub bytes: u64,
     /// What is wrong with it; None: nothing.
     pub damage: Option<String>,
-    /// A crash has torn its last write: so many bytes, of which nothing was acked. Opening the folder cuts them off.
+    /// A crash has torn its last write: so many bytes, of which nothing was acked. Opening the
+    /// folder cuts them off.
     pub torn_bytes: u64,
 }
 
@@ -116,8 +118,8 @@ pub fn salvage(path: &Path, visit: &mut dyn FnMut(&str, Rescued)) -> HomeResult<
     Ok(count)
 }
 
-/// Publishes every whole event of a folder's streams into another folder, in streams of the same names that take every
-/// subject. Gives how many.
+/// Publishes every whole event of a folder's streams into another folder, in streams of the same
+/// names that take every subject. Gives how many.
 ///
 /// # Errors
 ///
@@ -148,7 +150,8 @@ pub fn salvage_into(path: &Path, into: &Path) -> HomeResult<u64> {
     Ok(count)
 }
 
-/// The id of a segment whose head is damaged, from the head of its first group, which says it as well.
+/// The id of a segment whose head is damaged, from the head of its first group, which says it as
+/// well.
 fn id_of_groups(bytes: &[u8]) -> Option<u64> {
     use tidewire_core::stream::record::{GROUP_BYTES, Group, HEAD, Kind, Parsed, parse};
     (0..bytes.len().saturating_sub(GROUP_BYTES)).find_map(|at| {

@@ -1,5 +1,5 @@
-//! The small costs: one tell, one ask, one spawn, one timer. `cargo bench -p tidewire-engine`; `make bench` measures whole
-//! workloads beside peers.
+//! The small costs: one tell, one ask, one spawn, one timer. `cargo bench -p tidewire-engine`;
+//! `make bench` measures whole workloads beside peers.
 
 #![allow(missing_docs)]
 

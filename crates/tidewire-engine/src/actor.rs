@@ -54,8 +54,8 @@ impl fmt::Debug for ActorId {
 
 /// State with a handler. One message is handled at a time.
 ///
-/// The handler is a plain function: what waits in it holds a thread. An actor that awaits between its messages is a future, which
-/// takes them from an inbox: [`EngineHandle::spawn_task`].
+/// The handler is a plain function: what waits in it holds a thread. An actor that awaits between
+/// its messages is a future, which takes them from an inbox: [`EngineHandle::spawn_task`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -101,7 +101,8 @@ pub trait Actor: Send + Sized + 'static {
     /// Handles one message.
     ///
     /// # Errors
-    /// A failure dead-letters the message and goes to the supervision policy. A panic counts as a failure.
+    /// A failure dead-letters the message and goes to the supervision policy. A panic counts as a
+    /// failure.
     fn receive(&mut self, message: Self::Message, ctx: &mut Context<'_, Self::Message>) -> Result<(), Fault>;
 
     /// Takes a notice about a watched actor.
@@ -116,7 +117,8 @@ pub trait Actor: Send + Sized + 'static {
     /// Runs after the last message.
     fn stopped(&mut self) {}
 
-    /// A copy of a message, kept while it is handled, for redelivery and for dead letters. None keeps nothing, and costs nothing.
+    /// A copy of a message, kept while it is handled, for redelivery and for dead letters. None
+    /// keeps nothing, and costs nothing.
     fn copy(message: &Self::Message) -> Option<Self::Message> {
         let _ = message;
         None
@@ -168,7 +170,8 @@ impl<'a, M: Send + 'static> Context<'a, M> {
         EngineHandle { core: Arc::clone(&self.cell.core) }
     }
 
-    /// Handles messages with `behaviour` from the next one on. With `stack`, [`unbecome`](Context::unbecome) returns to the present one.
+    /// Handles messages with `behaviour` from the next one on. With `stack`,
+    /// [`unbecome`](Context::unbecome) returns to the present one.
     pub fn become_<F>(&mut self, behaviour: F, stack: bool)
     where
         F: FnMut(M, &mut Context<'_, M>) -> Result<(), Fault> + Send + 'static,
@@ -210,7 +213,8 @@ impl<'a, M: Send + 'static> Context<'a, M> {
     }
 }
 
-/// A reference to an actor that takes messages of type `M`. Cheap to clone, compare and hash; it does not keep the actor from stopping.
+/// A reference to an actor that takes messages of type `M`. Cheap to clone, compare and hash; it
+/// does not keep the actor from stopping.
 pub struct ActorRef<M> {
     pub(crate) cell: Arc<ActorCell<M>>,
 }
@@ -244,7 +248,8 @@ impl<M: Send + 'static> ActorRef<M> {
     /// Sends a message without ever blocking.
     ///
     /// # Errors
-    /// If the mailbox is full and its policy is to wait or to fail, or the actor takes no more messages.
+    /// If the mailbox is full and its policy is to wait or to fail, or the actor takes no more
+    /// messages.
     #[inline]
     pub fn tell(&self, message: M) -> Result<Sent, TellError<M>> {
         self.tell_with(message, Priority::Normal)
@@ -285,7 +290,8 @@ impl<M: Send + 'static> ActorRef<M> {
     /// Sends a message, blocking this thread while the mailbox is full and its policy is to wait.
     ///
     /// # Errors
-    /// As for [`send`](ActorRef::send). Inside the actor's own handler a full mailbox is an error, because waiting could never end.
+    /// As for [`send`](ActorRef::send). Inside the actor's own handler a full mailbox is an error,
+    /// because waiting could never end.
     pub fn send_blocking(&self, message: M) -> Result<Sent, TellError<M>> {
         let mut message = match self.tell(message) {
             Err(error) if error.is_full() && self.cell.senders_wait() && current::actor() != Some(self.cell.key()) => {
@@ -310,12 +316,14 @@ impl<M: Send + 'static> ActorRef<M> {
         &self.cell.core.config
     }
 
-    /// How many messages it has accepted and not finished: those that wait, and one if it is at work.
+    /// How many messages it has accepted and not finished: those that wait, and one if it is at
+    /// work.
     pub fn outstanding(&self) -> usize {
         self.cell.outstanding()
     }
 
-    /// Sends a message with a place for a reply. The message is sent before this returns; the result can be awaited or waited for.
+    /// Sends a message with a place for a reply. The message is sent before this returns; the
+    /// result can be awaited or waited for.
     pub fn ask<T, F>(&self, make: F, timeout: Duration) -> Pending<T>
     where
         T: Send + 'static,
@@ -343,7 +351,8 @@ impl<M: Send + 'static> ActorRef<M> {
         pending
     }
 
-    /// Asks the actor to handle messages with `behaviour`, in order with the other messages of this sender.
+    /// Asks the actor to handle messages with `behaviour`, in order with the other messages of this
+    /// sender.
     ///
     /// # Errors
     /// If the mailbox is full or closed.
@@ -355,7 +364,8 @@ impl<M: Send + 'static> ActorRef<M> {
         self.request(Change::Become { handler: Box::new(behaviour), stack })
     }
 
-    /// Asks the actor to go back to the behaviour below, in order with the other messages of this sender.
+    /// Asks the actor to go back to the behaviour below, in order with the other messages of this
+    /// sender.
     ///
     /// # Errors
     /// If the mailbox is full or closed.
@@ -368,7 +378,8 @@ impl<M: Send + 'static> ActorRef<M> {
         Stopping::new(&self.cell, stop)
     }
 
-    /// Closes the mailbox and lets the actor end when it has handled what it accepted, without waiting and without a time limit.
+    /// Closes the mailbox and lets the actor end when it has handled what it accepted, without
+    /// waiting and without a time limit.
     pub fn stop_quietly(&self) {
         self.cell.close(true, false, StopReason::Stopped);
     }

@@ -1,4 +1,5 @@
-//! The turns of an actor, its failures and restarts, and its end. Locked by the thread that runs the actor.
+//! The turns of an actor, its failures and restarts, and its end. Locked by the thread that runs
+//! the actor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -96,7 +97,8 @@ impl<M: Send + 'static> ActorRun<M> {
                 End::Budget if crate::dispatch::others_wait() => return NextStep::Requeue,
                 End::Budget | End::Again | End::Notice => {}
                 End::Empty => {
-                    // The last thing before the turn is over: from here on another thread may run the actor.
+                    // The last thing before the turn is over: from here on another thread may run
+                    // the actor.
                     let mut inbox = cell.inbox.lock();
                     if inbox.waiting() == 0 && inbox.is_quiet() {
                         inbox.run = Run::Idle;
@@ -276,7 +278,8 @@ impl<M: Send + 'static> ActorRun<M> {
 
     fn close_quietly(&mut self, cell: &Arc<ActorCell<M>>, reason: StopReason) {
         cell.with_aside(|aside| match reason {
-            // A future that ends because it was stopped was stopped; a failure is one whatever came before it.
+            // A future that ends because it was stopped was stopped; a failure is one whatever came
+            // before it.
             StopReason::Finished => {
                 aside.reason.get_or_insert(reason);
             }
@@ -292,8 +295,8 @@ impl<M: Send + 'static> ActorRun<M> {
         cell.wake_senders(woken);
     }
 
-    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the children, then the actor.
-    /// Answers whether this turn is over.
+    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the
+    /// children, then the actor. Answers whether this turn is over.
     fn finish(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
         if cell.inbox.lock().intake == AcceptState::Closed {
             self.bury_hand_of_abandoned(cell);

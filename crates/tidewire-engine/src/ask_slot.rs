@@ -1,4 +1,5 @@
-//! The slot of one reply: its first end counts, and whoever waits for it is woken. `tests/loom_slot.rs` runs this file in all interleavings.
+//! The slot of one reply: its first end counts, and whoever waits for it is woken.
+//! `tests/loom_slot.rs` runs this file in all interleavings.
 
 use std::sync::Weak;
 use std::task::Waker;
@@ -43,7 +44,8 @@ pub enum AskEnd {
 pub trait AskHandle: Send + Sync {
     /// Whether anybody still waits.
     fn standing(&self) -> AskState;
-    /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the engine.
+    /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the
+    /// engine.
     fn settle(&self, end: AskEnd);
 }
 
@@ -63,9 +65,10 @@ const UNANSWERED: u8 = 2;
 
 /// The place where an ask ends, and later perhaps another one.
 ///
-/// Between two asks it rests, with its deadline still among those of the engine: to put one down and to take it back would cost more than
-/// all else here. Who looks at the deadlines asks it for the true one ([`Fire::due`]). Only a slot that nobody else can reach is used
-/// again ([`is_free`](AskSlot::is_free)), so that no late reply ends the wrong ask.
+/// Between two asks it rests, with its deadline still among those of the engine: to put one down
+/// and to take it back would cost more than all else here. Who looks at the deadlines asks it for
+/// the true one ([`Fire::due`]). Only a slot that nobody else can reach is used again
+/// ([`is_free`](AskSlot::is_free)), so that no late reply ends the wrong ask.
 pub(crate) struct AskSlot<T> {
     /// The engine of the actor; none of a reply without an actor.
     pub home: Weak<Core>,
@@ -94,7 +97,8 @@ struct State<T> {
 pub(crate) enum SlotView<T> {
     /// The ask has ended. `stays` says that the slot is not in the timing wheel.
     Ended { value: Result<T, AskError>, stays: bool },
-    /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its deadline.
+    /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its
+    /// deadline.
     Waits { watched: bool },
 }
 
@@ -113,7 +117,8 @@ impl<T> AskSlot<T> {
         }
     }
 
-    /// Begins an ask whose asker waits at most for `after`, until `deadline`. Only for whoever alone has the slot.
+    /// Begins an ask whose asker waits at most for `after`, until `deadline`. Only for whoever
+    /// alone has the slot.
     pub fn begin(&self, actor: ActorId, after: Duration, deadline: u64) {
         self.actor.store(actor.get(), Ordering::Relaxed);
         self.after.store(clock::nanos(after), Ordering::Relaxed);
@@ -143,10 +148,12 @@ impl<T> AskSlot<T> {
         self.watched.store(true, Ordering::Release);
     }
 
-    /// Whether only the caller and the deadlines of the engine have this slot, whose ask is over and `stays`.
+    /// Whether only the caller and the deadlines of the engine have this slot, whose ask is over
+    /// and `stays`.
     pub fn is_free(slot: &Arc<Self>) -> bool {
-        // The deadlines say that they let go of it before they do: those who see that they have not were one of the two. Whoever else
-        // had it has let go for the last time before this goes on.
+        // The deadlines say that they let go of it before they do: those who see that they have not
+        // were one of the two. Whoever else had it has let go for the last time before this goes
+        // on.
         Arc::strong_count(slot) == 2 && {
             fence(Ordering::Acquire);
             slot.watched.load(Ordering::Relaxed)
@@ -233,7 +240,8 @@ impl<T> AskSlot<T> {
         }
     }
 
-    /// The place for the reply was dropped: the end of the handling decides, if it is still to come.
+    /// The place for the reply was dropped: the end of the handling decides, if it is still to
+    /// come.
     pub fn reply_gone(&self) {
         self.ends_without(UNANSWERED);
     }
@@ -248,7 +256,8 @@ impl<T> AskSlot<T> {
 
 impl<T: Send + 'static> AskHandle for AskSlot<T> {
     fn standing(&self) -> AskState {
-        // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has to be read.
+        // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has
+        // to be read.
         if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
     }
 

@@ -1,7 +1,7 @@
 //! An actor as the engine sees it: mailbox, driver, relations, end.
 //!
-//! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`. No user code runs under
-//! `inbox` or `aside`; messages and wakers are dropped after them.
+//! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`.
+//! No user code runs under `inbox` or `aside`; messages and wakers are dropped after them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +54,9 @@ pub enum Sent {
 
 /// One actor. Shared by its references, run queues and relations.
 ///
-/// The order of the fields keeps what the running actor writes for every message more than a cache line away from what
-/// senders write: without that, each handled message would slow the next sender down.
+/// The order of the fields keeps what the running actor writes for every message more than a cache
+/// line away from what senders write: without that, each handled message would slow the next sender
+/// down.
 #[repr(C)]
 pub struct ActorCell<M> {
     pub(crate) handled: AtomicU64,
@@ -215,10 +216,12 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there is room.
+    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there
+    /// is room.
     ///
     /// # Errors
-    /// As for [`push`](ActorCell::push); `Full` means that `waker` was registered, if the policy is to wait.
+    /// As for [`push`](ActorCell::push); `Full` means that `waker` was registered, if the policy is
+    /// to wait.
     pub fn push_or_wait(
         self: &Arc<Self>,
         envelope: Envelope<M>,
@@ -251,13 +254,14 @@ impl<M: Send + 'static> ActorCell<M> {
         self.inbox.lock().senders_wait()
     }
 
-    /// Gives a binding the actor's desk between turns, while its handler awaits something outside: to take the next
-    /// message or to report the end of one.
+    /// Gives a binding the actor's desk between turns, while its handler awaits something outside:
+    /// to take the next message or to report the end of one.
     pub fn outside<R>(self: &Arc<Self>, look: impl FnOnce(&mut Activation<'_, M>) -> R) -> R {
         self.work.lock().outside(self, look)
     }
 
-    /// Whether a binding times the message that its handler is given now: as often as turns are timed.
+    /// Whether a binding times the message that its handler is given now: as often as turns are
+    /// timed.
     pub fn is_timed(&self) -> bool {
         is_sampled(self.handled.load(Ordering::Relaxed))
     }
@@ -301,7 +305,8 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// As [`resume`](Self::resume), by a reference that is not needed any more: the run queue takes it.
+    /// As [`resume`](Self::resume), by a reference that is not needed any more: the run queue takes
+    /// it.
     pub(crate) fn resume_by(self: Arc<Self>) {
         if self.is_to_run_again() {
             dispatch::schedule(self);
@@ -320,7 +325,8 @@ impl<M: Send + 'static> ActorCell<M> {
         !active
     }
 
-    /// As [`resume`](Self::resume), where nothing has failed: an actor with nothing to do stays idle.
+    /// As [`resume`](Self::resume), where nothing has failed: an actor with nothing to do stays
+    /// idle.
     pub fn resume_unless_idle(self: &Arc<Self>) {
         let idle = {
             let inbox = self.inbox.lock();
@@ -333,7 +339,8 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Wakes those who wait until there is nothing to do. Called after it was seen to be so under the inbox lock.
+    /// Wakes those who wait until there is nothing to do. Called after it was seen to be so under
+    /// the inbox lock.
     #[inline]
     pub(crate) fn rests(&self) {
         if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
@@ -403,7 +410,8 @@ impl<M: Send + 'static> ActorCell<M> {
         self.with_aside(|aside| aside.timings.queueing.record(time.as_nanos().try_into().unwrap_or(u64::MAX)));
     }
 
-    /// Remembers a subscription, so that it ends with the actor. False if the actor takes no more messages.
+    /// Remembers a subscription, so that it ends with the actor. False if the actor takes no more
+    /// messages.
     pub(crate) fn add_subscription(&self, id: u64) -> bool {
         let open = self.is_open();
         if open {
@@ -440,7 +448,8 @@ impl<M: Send + 'static> ActorCell<M> {
         self.with_aside(|aside| aside.watchers.retain(|other| other.id() != watcher));
     }
 
-    /// The ledger when `returned` messages go back to the caller of `stop`, and `given_up` more are dead-lettered.
+    /// The ledger when `returned` messages go back to the caller of `stop`, and `given_up` more are
+    /// dead-lettered.
     pub(crate) fn ledger(&self, inbox: &Inbox<M>, dead: u64, returned: u64, given_up: u64) -> Ledger {
         let dead_lettered = dead + inbox.evicted + given_up;
         Ledger { accepted: inbox.accepted, handled: self.handled.load(Ordering::Relaxed), returned, dead_lettered }
@@ -484,7 +493,8 @@ impl<M: Send + 'static> ActorCell<M> {
 }
 
 impl<M: Send + 'static> ActorCell<M> {
-    /// After a panic outside of its handlers, of something that was dropped: the actor goes on with what is left.
+    /// After a panic outside of its handlers, of something that was dropped: the actor goes on with
+    /// what is left.
     #[cold]
     fn go_on(self: &Arc<Self>) {
         if self.inbox.lock().run == Run::Active {

@@ -25,7 +25,8 @@ type Names = HashMap<Arc<str>, Option<Arc<dyn AnyCell>>>;
 
 type Shard = HashMap<u64, Arc<dyn AnyCell>, BuildHasherDefault<IdHasher>>;
 
-/// The shared part of an engine. Locks in here are leaves: nothing else is locked under them, and no user code runs.
+/// The shared part of an engine. Locks in here are leaves: nothing else is locked under them, and
+/// no user code runs.
 pub struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) lane_burst: u8,

@@ -1,4 +1,5 @@
-//! Which actor the present thread runs, so that an ask knows who waits and a stop knows that it stops itself.
+//! Which actor the present thread runs, so that an ask knows who waits and a stop knows that it
+//! stops itself.
 
 use std::cell::Cell;
 
@@ -41,7 +42,8 @@ pub(crate) fn set_handling(handling: bool) {
     CURRENT.set((CURRENT.get().0, handling));
 }
 
-/// Runs `what` as if in the handler of `actor`: for handlers that an event loop runs outside of the actor's turns.
+/// Runs `what` as if in the handler of `actor`: for handlers that an event loop runs outside of the
+/// actor's turns.
 pub fn acting_as<R>(actor: ActorKey, what: impl FnOnce() -> R) -> R {
     let _entered = enter(actor);
     what()

@@ -34,8 +34,9 @@ pub struct DeadLetter {
     pub detail: Option<Arc<str>>,
     /// When.
     pub at: SystemTime,
-    /// The message, where its type allows keeping one. Of an actor that was abandoned its thread has those that it had in hand: they are
-    /// here once that comes back, but for the one that its handler was at work on.
+    /// The message, where its type allows keeping one. Of an actor that was abandoned its thread
+    /// has those that it had in hand: they are here once that comes back, but for the one that its
+    /// handler was at work on.
     pub message: Option<StoredMessage>,
     /// Weak: the letters of an engine must not keep it.
     pub(crate) cell: Option<Weak<dyn AnyCell>>,
@@ -102,7 +103,8 @@ impl DeadLetters {
         self.state.lock().letters.iter().cloned().collect()
     }
 
-    /// As [`list`](DeadLetters::list), but only those whose number is above this one: what has come since.
+    /// As [`list`](DeadLetters::list), but only those whose number is above this one: what has come
+    /// since.
     pub fn list_after(&self, number: u64) -> Vec<DeadLetter> {
         let state = self.state.lock();
         let from = state.letters.partition_point(|letter| letter.number <= number);
@@ -129,8 +131,8 @@ impl DeadLetters {
         self.state.lock().let_go
     }
 
-    /// Calls this after each letter that comes, on whichever thread gave the message up: it must be quick, and must not wait.
-    /// Answers whether it will: an engine has one such call, the first.
+    /// Calls this after each letter that comes, on whichever thread gave the message up: it must be
+    /// quick, and must not wait. Answers whether it will: an engine has one such call, the first.
     pub fn on_added(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
         self.added.set(Box::new(call)).is_ok()
     }
@@ -138,7 +140,8 @@ impl DeadLetters {
     /// Tells a letter's message to its actor again, and removes the letter.
     ///
     /// # Errors
-    /// If there is no such letter, its message was not kept, or the actor refuses it. The letter then stays as it is.
+    /// If there is no such letter, its message was not kept, or the actor refuses it. The letter
+    /// then stays as it is.
     pub fn requeue(&self, number: u64) -> Result<(), RequeueError> {
         let letter = self.find(number).ok_or(RequeueError::Unknown)?;
         let (Some(place), Some(cell)) = (letter.message, letter.cell) else { return Err(RequeueError::NotKept) };

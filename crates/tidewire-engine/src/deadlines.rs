@@ -1,11 +1,13 @@
-//! Deadlines of asks. Nearly every ask ends long before its deadline, so putting one down and taking it back is what counts.
+//! Deadlines of asks. Nearly every ask ends long before its deadline, so putting one down and
+//! taking it back is what counts.
 //!
-//! A deadline lies in a plain slab, in one of a few shards, so that threads seldom meet. Nobody looks at it there until the
-//! earliest deadline that its shard has seen comes. Those that are still there then move to the timing wheel, which finds
-//! them at their time. Each deadline moves at most once, and one that is taken back before has cost two short locks.
+//! A deadline lies in a plain slab, in one of a few shards, so that threads seldom meet. Nobody
+//! looks at it there until the earliest deadline that its shard has seen comes. Those that are
+//! still there then move to the timing wheel, which finds them at their time. Each deadline moves
+//! at most once, and one that is taken back before has cost two short locks.
 //!
-//! What is there may have been used again since, for something with another deadline ([`Fire::due`]): it stays, with that one. If it
-//! rests, it goes.
+//! What is there may have been used again since, for something with another deadline
+//! ([`Fire::due`]): it stays, with that one. If it rests, it goes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -88,7 +90,8 @@ impl Deadlines {
 
     /// The earliest deadline that may be here.
     ///
-    /// Taking each lock is what makes this meet insertions: one that this has not seen sees what the caller wrote before.
+    /// Taking each lock is what makes this meet insertions: one that this has not seen sees what
+    /// the caller wrote before.
     pub fn earliest(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().earliest).min().unwrap_or(u64::MAX)
     }
@@ -184,7 +187,8 @@ impl Shard {
         due
     }
 
-    /// Moves what lies in the next few places. Answers where to go on. What goes is put into `gone`, to be dropped after the lock.
+    /// Moves what lies in the next few places. Answers where to go on. What goes is put into
+    /// `gone`, to be dropped after the lock.
     fn move_some(
         &mut self,
         from: usize,

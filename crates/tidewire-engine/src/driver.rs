@@ -15,7 +15,8 @@ use crate::signal::{Signal, StopReason};
 
 /// Hands messages to user code. One per actor; the engine calls it on one thread at a time.
 pub trait Driver<M>: Send {
-    /// Whether `started` must run before the first message. Actors without it cost nothing until they are told something.
+    /// Whether `started` must run before the first message. Actors without it cost nothing until
+    /// they are told something.
     fn wants_start(&self) -> bool {
         false
     }
@@ -29,7 +30,8 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Handles messages from [`Activation::take`] until that gives none, and reports each one's end.
+    /// Handles messages from [`Activation::take`] until that gives none, and reports each one's
+    /// end.
     fn turn(&mut self, turn: &mut Activation<'_, M>);
 
     /// Takes a notice about another actor.
@@ -41,7 +43,8 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Everything accepted has been handed out and no more will come. Answers whether nothing is under way any more.
+    /// Everything accepted has been handed out and no more will come. Answers whether nothing is
+    /// under way any more.
     fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
         let _ = turn;
         true
@@ -142,7 +145,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         }
     }
 
-    /// Reports how long a handler took that was [timed](crate::raw::ActorCell::is_timed), with all that it awaited.
+    /// Reports how long a handler took that was [timed](crate::raw::ActorCell::is_timed), with all
+    /// that it awaited.
     pub fn timed(&mut self, took: Duration) {
         self.cell.with_aside(|aside| aside.timings.handling.record(took.as_nanos() as u64));
     }
@@ -164,8 +168,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         self.after_failure(error)
     }
 
-    /// Reports that a handler failed on a message that is not to be delivered again, whatever the policy is. Answers as
-    /// [`failed`](Activation::failed) does.
+    /// Reports that a handler failed on a message that is not to be delivered again, whatever the
+    /// policy is. Answers as [`failed`](Activation::failed) does.
     pub fn given_up(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
@@ -173,7 +177,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         self.after_failure(error)
     }
 
-    /// Reports that a message was found to be out of date by its handler: it is given up as expired, which is no failure.
+    /// Reports that a message was found to be out of date by its handler: it is given up as
+    /// expired, which is no failure.
     pub fn expired_in_handler(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) {
         self.cell.bury_expired(kept, &fault.to_string());
         if let Some(asked) = meta.and_then(|meta| meta.asked) {
@@ -181,7 +186,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         }
     }
 
-    /// Applies the policy after a failure that belongs to no message. Answers whether the driver may go on.
+    /// Applies the policy after a failure that belongs to no message. Answers whether the driver
+    /// may go on.
     pub fn after_failure(&mut self, error: String) -> bool {
         let resume = self.on_failure == OnFailure::Resume;
         if !resume {
@@ -190,13 +196,15 @@ impl<M: Send + 'static> Activation<'_, M> {
         resume
     }
 
-    /// Ends the turn: what is under way calls [`ActorCell::resume`](crate::raw::ActorCell::resume) when it is over.
+    /// Ends the turn: what is under way calls [`ActorCell::resume`](crate::raw::ActorCell::resume)
+    /// when it is over.
     pub fn awaiting(&mut self) {
         self.end = End::Awaiting;
     }
 
     /// Ends the turn: what is under way takes the messages that wait, and calls
-    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) when it is over. With none waiting the actor is idle.
+    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) when it is
+    /// over. With none waiting the actor is idle.
     pub fn leave(&mut self) {
         let nothing = self.hand.is_empty() && {
             let inbox = self.cell.inbox.lock();
@@ -299,10 +307,12 @@ fn gather() {
     }
 }
 
-/// Looks at an empty mailbox a few times more before its actor goes idle, while nothing else wants this thread.
+/// Looks at an empty mailbox a few times more before its actor goes idle, while nothing else wants
+/// this thread.
 ///
-/// A fast actor with a busy sender would otherwise fall idle after every message, and each message would pay for putting
-/// it on a run queue again. The looks are apart so that a batch can gather, and end after a few microseconds.
+/// A fast actor with a busy sender would otherwise fall idle after every message, and each message
+/// would pay for putting it on a run queue again. The looks are apart so that a batch can gather,
+/// and end after a few microseconds.
 fn linger<M>(cell: &ActorCell<M>) {
     for _ in 0..LOOKS {
         gather();
@@ -318,7 +328,8 @@ pub(crate) fn add(counter: &std::sync::atomic::AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A stack of handlers over a base that is never lost. An actor that never changes its behaviour pays one word for it.
+/// A stack of handlers over a base that is never lost. An actor that never changes its behaviour
+/// pays one word for it.
 pub struct Behaviours<H> {
     #[allow(clippy::box_collection)]
     above: Option<Box<Vec<H>>>,
@@ -336,7 +347,8 @@ impl<H> Behaviours<H> {
         Self { above: None }
     }
 
-    /// Puts a handler on top, or in the place of the one on top. At the base, both put it above the base.
+    /// Puts a handler on top, or in the place of the one on top. At the base, both put it above the
+    /// base.
     pub fn push(&mut self, handler: H, stack: bool) -> Option<H> {
         let above = self.above.get_or_insert_default();
         let old = if stack { None } else { above.pop() };

@@ -27,15 +27,16 @@ pub(crate) use spawn::spawn;
 /// The name of the dispatcher that always exists.
 pub const DEFAULT_DISPATCHER: &str = "default";
 
-/// A running engine. Clones are the same engine; it is shut down by [`shutdown`](Engine::shutdown), or, without waiting for
-/// anything that waits, when the last clone is dropped.
+/// A running engine. Clones are the same engine; it is shut down by [`shutdown`](Engine::shutdown),
+/// or, without waiting for anything that waits, when the last clone is dropped.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
     handle: EngineHandle,
 }
 
-/// What can be asked of an engine from inside an actor too. It keeps the engine's memory, not its threads, alive.
+/// What can be asked of an engine from inside an actor too. It keeps the engine's memory, not its
+/// threads, alive.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(crate) core: Arc<Core>,
@@ -101,12 +102,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the engine is [idle](EngineHandle::idle), so that what actors send each other arrives, for at most three quarters
-    /// of `timeout`; then stops all actors, children before their parents, handling what they had accepted, and ends all threads.
+    /// Waits until the engine is [idle](EngineHandle::idle), so that what actors send each other
+    /// arrives, for at most three quarters of `timeout`; then stops all actors, children before
+    /// their parents, handling what they had accepted, and ends all threads.
     ///
-    /// Never takes longer than `timeout` plus the time of a few thread switches: what is stuck then is named in the
-    /// report. A second call answers with the report of the first, and gives it no more time than its own. Called in the handler of an
-    /// actor it does not wait.
+    /// Never takes longer than `timeout` plus the time of a few thread switches: what is stuck then
+    /// is named in the report. A second call answers with the report of the first, and gives it no
+    /// more time than its own. Called in the handler of an actor it does not wait.
     pub fn shutdown(&self, timeout: Duration) -> ShutdownReport {
         let (now, timeout) = (Instant::now(), timeout.min(LONGEST));
         if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(&self.core).is_none() {
@@ -115,9 +117,10 @@ impl Engine {
         self.inner.shutdown(true, now + timeout)
     }
 
-    /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they still send each other, on a thread
-    /// of its own, for callers that must not block. It goes on if the future is dropped. Without `drain` nothing begins any more: what
-    /// waits in mailboxes is dead-lettered, also if a shutdown is under way that would have handled it.
+    /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they
+    /// still send each other, on a thread of its own, for callers that must not block. It goes on
+    /// if the future is dropped. Without `drain` nothing begins any more: what waits in mailboxes
+    /// is dead-lettered, also if a shutdown is under way that would have handled it.
     pub fn begin_shutdown(
         &self,
         drain: bool,
@@ -177,7 +180,8 @@ impl fmt::Debug for Engine {
 }
 
 impl Inner {
-    /// Has a shutdown that is under way end by `deadline`, and leave what has not begun if it need not drain any more.
+    /// Has a shutdown that is under way end by `deadline`, and leave what has not begun if it need
+    /// not drain any more.
     fn hasten(&self, drain: bool, deadline: Instant) {
         let waiting = {
             let mut haste = self.haste.lock();
@@ -254,7 +258,8 @@ impl Drop for Inner {
     }
 }
 
-/// The part of the time of a shutdown in which it may wait until nothing is left to do: what then does not end is stopped in the rest.
+/// The part of the time of a shutdown in which it may wait until nothing is left to do: what then
+/// does not end is stopped in the rest.
 pub fn idle_share(timeout: Duration) -> Duration {
     timeout.mul_f64(0.75)
 }

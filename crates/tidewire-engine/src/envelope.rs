@@ -8,8 +8,8 @@ use crate::reply::AskHandle;
 
 /// A message and what travels with it.
 ///
-/// Most messages are plain, and take no more room in a mailbox than they must: moving the mailbox's memory from the
-/// sender's core to the actor's is the largest part of the price of a message.
+/// Most messages are plain, and take no more room in a mailbox than they must: moving the mailbox's
+/// memory from the sender's core to the actor's is the largest part of the price of a message.
 pub enum Envelope<M> {
     /// Only the message.
     Plain(M),
@@ -50,7 +50,8 @@ impl<M> Envelope<M> {
         Self::With(Box::new(Meta { change: Some(change), ..Meta::default() }))
     }
 
-    /// Whether a stop without drain gives it back: asks end with an error instead, and changes concern nobody else.
+    /// Whether a stop without drain gives it back: asks end with an error instead, and changes
+    /// concern nobody else.
     pub(crate) fn is_returnable(&self) -> bool {
         match self {
             Self::Plain(_) => true,

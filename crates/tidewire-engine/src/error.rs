@@ -12,7 +12,8 @@ use crate::actor::ActorId;
 /// What a handler fails with: any error that can travel between threads.
 pub type Fault = Box<dyn Error + Send + Sync + 'static>;
 
-/// Why a message was not accepted. The message comes back to the caller, by [`into_message`](TellError::into_message).
+/// Why a message was not accepted. The message comes back to the caller, by
+/// [`into_message`](TellError::into_message).
 pub struct TellError<M> {
     /// The reason.
     pub reason: Refusal,
@@ -119,7 +120,8 @@ pub enum AskError {
     },
     /// The mailbox refused the message.
     Refused(Refusal),
-    /// The message was accepted, and then dead-lettered because the actor stopped first, or by its overflow policy.
+    /// The message was accepted, and then dead-lettered because the actor stopped first, or by its
+    /// overflow policy.
     Lost {
         /// The actor that was asked.
         actor: ActorId,

@@ -1,7 +1,9 @@
-//! Forks: the state of the engine that the child of a fork forgets. The thread that forked may have been a dispatcher's, in the midst of a turn.
+//! Forks: the state of the engine that the child of a fork forgets. The thread that forked may have
+//! been a dispatcher's, in the midst of a turn.
 
-/// To be called in the child of a fork, by its only thread, after [`forked`](tidewire_sync::forked) and before it uses this
-/// crate again. Engines of the parent must not be used there, and not be dropped; new ones work.
+/// To be called in the child of a fork, by its only thread, after [`forked`](tidewire_sync::forked)
+/// and before it uses this crate again. Engines of the parent must not be used there, and not be
+/// dropped; new ones work.
 pub fn leave_parent() {
     crate::dispatch::leave_seat();
     crate::current::reset();

@@ -56,7 +56,8 @@ impl<M: Send + 'static> Inbox<M> {
         Poll::Pending
     }
 
-    /// The next message; none when the actor is stopping and everything accepted has been handed out.
+    /// The next message; none when the actor is stopping and everything accepted has been handed
+    /// out.
     ///
     /// # Cancel safety
     /// Dropping the future loses no message.
@@ -77,7 +78,8 @@ impl<M: Send + 'static> Inbox<M> {
 
 /// The messages as a stream, for the combinators of `futures`. It ends as [`Inbox::recv`] does.
 ///
-/// Inside of a combinator that polls by a waker of its own, such as `buffer_unordered`, a message wakes the actor's whole future.
+/// Inside of a combinator that polls by a waker of its own, such as `buffer_unordered`, a message
+/// wakes the actor's whole future.
 impl<M: Send + 'static> Stream for Inbox<M> {
     type Item = M;
 

@@ -1,10 +1,12 @@
-//! Guards of the engine's own threads: a panic of what they call, wake or drop goes no further. Its hook has reported it.
+//! Guards of the engine's own threads: a panic of what they call, wake or drop goes no further. Its
+//! hook has reported it.
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Calls something whose failure is nobody's here: a destructor, a waker, a callback. Answers whether it returned.
+/// Calls something whose failure is nobody's here: a destructor, a waker, a callback. Answers
+/// whether it returned.
 #[inline]
 pub(crate) fn guarded(call: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -1,8 +1,9 @@
 //! Quiescence of an engine: the moment in which no actor has anything to do.
 //!
-//! All actors are looked at one after the other, and the first that has something to do is waited for. That says nothing yet: an
-//! actor that was found at rest may have been told something since. So they are looked at until twice in a row nothing was accepted
-//! and nobody has come or gone: then all of them were at rest between the two looks (Mattern, "Algorithms for distributed
+//! All actors are looked at one after the other, and the first that has something to do is waited
+//! for. That says nothing yet: an actor that was found at rest may have been told something since.
+//! So they are looked at until twice in a row nothing was accepted and nobody has come or gone:
+//! then all of them were at rest between the two looks (Mattern, "Algorithms for distributed
 //! termination detection", 1987). Nothing is counted for this while messages are handled.
 
 use std::future::Future;
@@ -18,7 +19,8 @@ use crate::engine::EngineHandle;
 use crate::reply::Unpark;
 use crate::statistics::ActorStatistics;
 
-/// The state of an engine that is idle. Two that are equal say that it was idle all the time between them.
+/// The state of an engine that is idle. Two that are equal say that it was idle all the time
+/// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleSnapshot {
     spawned: u64,
@@ -27,8 +29,9 @@ pub struct IdleSnapshot {
 }
 
 impl EngineHandle {
-    /// Waits until no actor has anything to do: nothing waits in a mailbox, no handler and no hook runs, and no restart is due.
-    /// Timers that have not fired and asks of others do not count. It may never be so: what the actors tell each other is not limited.
+    /// Waits until no actor has anything to do: nothing waits in a mailbox, no handler and no hook
+    /// runs, and no restart is due. Timers that have not fired and asks of others do not count. It
+    /// may never be so: what the actors tell each other is not limited.
     ///
     /// In the handler of an actor it never is, as that handler runs.
     ///

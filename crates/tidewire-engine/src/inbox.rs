@@ -1,6 +1,7 @@
 //! The part of a mailbox that senders and the actor share, as plain data under one short lock.
 //!
-//! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the lock.
+//! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the
+//! lock.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -53,7 +54,8 @@ pub(crate) enum PushOutcome<M> {
 #[allow(clippy::box_collection)]
 pub(crate) type BoxedQueue<T> = Box<VecDeque<T>>;
 
-/// The fields that change with every message come last; see [`ActorCell`](crate::cell::ActorCell) for why their place matters.
+/// The fields that change with every message come last; see [`ActorCell`](crate::cell::ActorCell)
+/// for why their place matters.
 #[repr(C)]
 pub(crate) struct Inbox<M> {
     /// Urgent, high and low; most actors never need them.
@@ -64,14 +66,16 @@ pub(crate) struct Inbox<M> {
     /// Accepted, and let go for a newer one.
     pub evicted: u64,
     capacity: u32,
-    /// How many the actor had taken and not begun when it was last looked at: never less than the truth.
+    /// How many the actor had taken and not begun when it was last looked at: never less than the
+    /// truth.
     in_hand: u32,
     overflow: Overflow,
     pub intake: AcceptState,
     pub run: Run,
     /// `resume` came while the actor was on a thread.
     pub resumed: bool,
-    /// For how many messages that went first by their priority the high, the normal and the low lane have waited.
+    /// For how many messages that went first by their priority the high, the normal and the low
+    /// lane have waited.
     passed: [u8; 3],
     normal: VecDeque<Envelope<M>>,
     pub accepted: u64,
@@ -120,7 +124,8 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Appends a message, or says why not. `in_hand` reads how many the actor has taken and not begun.
+    /// Appends a message, or says why not. `in_hand` reads how many the actor has taken and not
+    /// begun.
     #[inline]
     pub fn push(&mut self, envelope: Envelope<M>, priority: Priority, in_hand: impl Fn() -> u32) -> PushOutcome<M> {
         if self.intake != AcceptState::Open {
@@ -136,7 +141,8 @@ impl<M> Inbox<M> {
         PushOutcome::Accepted { wake: self.activate() }
     }
 
-    /// Appends a notice of the engine; never refused. Answers whether the actor must be put on a run queue.
+    /// Appends a notice of the engine; never refused. Answers whether the actor must be put on a
+    /// run queue.
     pub fn notify(&mut self, notice: Notice) -> bool {
         self.notices.get_or_insert_default().push_back(notice);
         self.activate()
@@ -165,15 +171,16 @@ impl<M> Inbox<M> {
         self.in_hand = hand.len() as u32;
     }
 
-    /// Takes the next message by priority while lanes other than the normal one hold any. `burst` is how many
-    /// messages of higher lanes may be handled in a row while a lower one waits.
+    /// Takes the next message by priority while lanes other than the normal one hold any. `burst`
+    /// is how many messages of higher lanes may be handled in a row while a lower one waits.
     pub fn take_by_priority(&mut self, hand: &mut VecDeque<Envelope<M>>, burst: u8) -> Option<Envelope<M>> {
         let [urgent, high, low] = self.others_wait();
         let waits = [urgent, high, !hand.is_empty() || !self.normal.is_empty(), low];
         let due = (1..4).rev().find(|lane| waits[*lane] && self.passed[lane - 1] >= burst);
         let chosen = due.or_else(|| waits.iter().position(|waits| *waits))?;
         for (lane, passed) in (1..).zip(&mut self.passed) {
-            // What goes first because it was due passes nobody over: else a lane could be due twice before another one has its turn.
+            // What goes first because it was due passes nobody over: else a lane could be due twice
+            // before another one has its turn.
             *passed = match waits[lane] && lane != chosen {
                 true => *passed + u8::from(due.is_none()),
                 false => 0,
@@ -267,7 +274,8 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Those to be woken now that `in_hand` messages are taken and not begun: all of them, once half of the mailbox is free.
+    /// Those to be woken now that `in_hand` messages are taken and not begun: all of them, once
+    /// half of the mailbox is free.
     pub fn woken(&mut self, in_hand: u32) -> Option<BoxedQueue<Waker>> {
         self.waiters.as_ref()?;
         if self.waiting + in_hand <= self.capacity / 2 || self.intake != AcceptState::Open {

@@ -1,7 +1,8 @@
 //! The in-process engine of Tidewire: actors with bounded mailboxes on dispatchers.
 //!
-//! It needs no network and no async runtime. Start with [`Engine`] and [`Actor`]; `spec/semantics.md` in the repository
-//! says what is promised about order, overflow, failure and stop.
+//! It needs no network and no async runtime. Start with [`Engine`] and [`Actor`];
+//! `spec/semantics.md` in the repository says what is promised about order, overflow, failure and
+//! stop.
 //!
 //! ```
 //! use std::time::Duration;
@@ -75,7 +76,8 @@ pub use stop_report::{Ledger, Stop, StopReport, Stopping, Stuck, WaitsForItself}
 pub use subjects::{Published, Subscription};
 pub use timers::{Timer, TimerOutcome};
 
-/// For bindings to other languages: how to drive an actor whose handlers are not Rust. It changes with any version.
+/// For bindings to other languages: how to drive an actor whose handlers are not Rust. It changes
+/// with any version.
 #[doc(hidden)]
 pub mod raw {
     pub use crate::actor::ActorId;

@@ -82,7 +82,8 @@ pub struct Supervision {
     pub max_restarts: u32,
     /// The window for `max_restarts`.
     pub window: Duration,
-    /// Wait before the first restart; each further one in the window waits twice as long, less a random part.
+    /// Wait before the first restart; each further one in the window waits twice as long, less a
+    /// random part.
     pub backoff: Duration,
     /// Longest wait before a restart.
     pub backoff_max: Duration,

@@ -15,9 +15,10 @@ use crate::options::SpawnOptions;
 
 const DISPATCHER: &str = "probe";
 
-/// An actor of a test, in an engine of its own. It stands in for an actor that a handler sends to, and keeps what that is told; and
-/// it lends its [context](Probe::context), so that a handler is called as a function. Nothing happens between the lines of the test:
-/// no other thread handles messages of it.
+/// An actor of a test, in an engine of its own. It stands in for an actor that a handler sends to,
+/// and keeps what that is told; and it lends its [context](Probe::context), so that a handler is
+/// called as a function. Nothing happens between the lines of the test: no other thread handles
+/// messages of it.
 ///
 /// The name is that of Akka's `TestProbe`.
 ///
@@ -95,13 +96,15 @@ impl<M: Send + 'static> Probe<M> {
         &self.engine
     }
 
-    /// The context of a handler whose actor is this one: [`me`](Context::me) is the probe, [`stop`](Context::stop) stops it, and a behaviour that
-    /// is asked for is dropped with the context.
+    /// The context of a handler whose actor is this one: [`me`](Context::me) is the probe,
+    /// [`stop`](Context::stop) stops it, and a behaviour that is asked for is dropped with the
+    /// context.
     pub fn context(&self) -> Context<'_, M> {
         Context::new(&self.me.cell)
     }
 
-    /// The oldest message that it was told and that was not looked at. What is asked is answered here, too: by the `Reply` in the message.
+    /// The oldest message that it was told and that was not looked at. What is asked is answered
+    /// here, too: by the `Reply` in the message.
     pub fn told(&self) -> Option<M> {
         while self.served.run_ready() > 0 {}
         self.kept.lock().pop_front()

@@ -21,13 +21,15 @@ use crate::timers::Fire;
 
 /// The place for one reply. Passing it on lets somebody else reply later.
 ///
-/// Dropping it unused ends the ask with [`AskError::NoReply`], or with the handler's error if that failed.
+/// Dropping it unused ends the ask with [`AskError::NoReply`], or with the handler's error if that
+/// failed.
 pub struct Reply<T> {
     slot: Option<Arc<AskSlot<T>>>,
 }
 
 impl<T> Reply<T> {
-    /// A place for a reply without an actor, and the wait for it, which has no deadline: for tests of handlers.
+    /// A place for a reply without an actor, and the wait for it, which has no deadline: for tests
+    /// of handlers.
     ///
     /// ```
     /// # use tidewire_engine::Reply;
@@ -46,7 +48,8 @@ impl<T> Reply<T> {
     {
         let (pending, reply, asked) =
             Pending::of(Arc::new(AskSlot::new(Weak::new())), None, ActorId::NONE, Duration::MAX);
-        // No engine says when the handler has returned: the reply itself ends the wait, used or not.
+        // No engine says when the handler has returned: the reply itself ends the wait, used or
+        // not.
         asked.settle(AskEnd::Handled);
         (reply, pending)
     }
@@ -75,7 +78,8 @@ impl<T> Drop for Reply<T> {
     }
 }
 
-/// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it cancels the ask.
+/// An ask under way. Await it, or [`wait`](Pending::wait) for it in a plain thread; dropping it
+/// cancels the ask.
 pub struct Pending<T> {
     /// None once a future has given its result: nothing is left to cancel.
     slot: Option<Arc<AskSlot<T>>>,
@@ -125,7 +129,8 @@ impl<T: Send + 'static> Pending<T> {
         }
     }
 
-    /// Blocks this thread until the ask ends. On a dispatcher thread, a spare thread takes over its other actors.
+    /// Blocks this thread until the ask ends. On a dispatcher thread, a spare thread takes over its
+    /// other actors.
     ///
     /// # Errors
     /// Every way an ask can end without a reply: see [`AskError`].

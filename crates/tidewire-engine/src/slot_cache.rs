@@ -1,6 +1,7 @@
 //! Slots of asks that are over, which a thread keeps for its next asks.
 //!
-//! A slot that is kept stays among the deadlines of its engine, which lets go of it when they are next looked at while it rests.
+//! A slot that is kept stays among the deadlines of its engine, which lets go of it when they are
+//! next looked at while it rests.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -66,7 +67,8 @@ pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<AskSlot<T
 /// Keeps a slot whose ask is over, and that [nobody else has](AskSlot::is_free).
 pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
     let spare = CachedSlot { slot: Some(slot), key };
-    // What has to go is dropped after the list is given back. At the end of a thread, that is what was to be kept.
+    // What has to go is dropped after the list is given back. At the end of a thread, that is what
+    // was to be kept.
     let _gone = SPARES.try_with(|spares| {
         let Ok(mut spares) = spares.try_borrow_mut() else { return Some(spare) };
         let old = (spares.len() >= KEEP).then(|| spares.pop_front()).flatten();
@@ -75,7 +77,8 @@ pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
     });
 }
 
-/// In the child of a fork: the engines of the slots stayed in the parent, and their locks may be taken for ever.
+/// In the child of a fork: the engines of the slots stayed in the parent, and their locks may be
+/// taken for ever.
 pub(crate) fn reset() {
     let _ = SPARES.try_with(|spares| {
         if let Ok(mut spares) = spares.try_borrow_mut() {

@@ -14,8 +14,8 @@ pub fn is_sampled(number: impl Into<u64>) -> bool {
     number < 64 || number.is_multiple_of(64)
 }
 
-/// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one turn of 64; of handlers that await,
-/// one message of 64.
+/// Sampled times in nanoseconds: the first 64 messages or turns, then one message of 1,024 and one
+/// turn of 64; of handlers that await, one message of 64.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Timings {

@@ -17,7 +17,8 @@ use crate::reply::Unpark;
 use crate::signal::StopReason;
 use crate::timers::{Fire, TimerKey};
 
-/// What became of all messages that an actor, or an engine, accepted: `accepted = handled + returned + dead_lettered`.
+/// What became of all messages that an actor, or an engine, accepted: `accepted = handled +
+/// returned + dead_lettered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Taken by the mailbox.
@@ -147,7 +148,8 @@ impl<M> EndReporter<M> {
     }
 }
 
-/// A stop under way. Await it or [`wait`](Stopping::wait) for it; dropping it leaves the stop, and its timeout, in force.
+/// A stop under way. Await it or [`wait`](Stopping::wait) for it; dropping it leaves the stop, and
+/// its timeout, in force.
 pub struct Stopping<M> {
     cell: Arc<ActorCell<M>>,
     ending: Arc<EndReporter<M>>,
@@ -209,7 +211,8 @@ impl<M: Send + 'static> Stopping<M> {
         })
     }
 
-    /// Whether this code runs in the handler of the actor, or of a child: the actor ends after its children.
+    /// Whether this code runs in the handler of the actor, or of a child: the actor ends after its
+    /// children.
     fn waits_for_itself(&self) -> bool {
         let core = &self.cell.core;
         let here = current::actor_of(core).and_then(|id| core.find(id));

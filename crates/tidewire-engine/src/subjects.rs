@@ -23,7 +23,8 @@ pub struct Published {
     pub refused: usize,
 }
 
-/// A subscription in force. Dropping this handle does not end it; [`unsubscribe`](Subscription::unsubscribe) does.
+/// A subscription in force. Dropping this handle does not end it;
+/// [`unsubscribe`](Subscription::unsubscribe) does.
 #[derive(Clone)]
 pub struct Subscription {
     pub(crate) id: u64,
@@ -32,7 +33,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Ends the subscription. No publish that starts afterwards delivers to it. Answers whether it was in force.
+    /// Ends the subscription. No publish that starts afterwards delivers to it. Answers whether it
+    /// was in force.
     pub fn unsubscribe(&self) -> bool {
         self.core.subjects.remove(self.id)
     }
@@ -52,7 +54,8 @@ pub(crate) struct Subjects {
     turn: AtomicUsize,
 }
 
-/// As many matches are worth remembering: the list of fewer is found sooner than its subject is looked up.
+/// As many matches are worth remembering: the list of fewer is found sooner than its subject is
+/// looked up.
 const MANY: usize = 8;
 /// Most matches that are remembered, of all subjects together.
 const REMEMBERED: usize = 65_536;
@@ -84,7 +87,8 @@ enum Entry {
 
 #[derive(Clone)]
 struct Subscriber {
-    /// An `Arc<ActorCell<M>>`, shared: who delivers counts its references here, and not beside what the running actor writes.
+    /// An `Arc<ActorCell<M>>`, shared: who delivers counts its references here, and not beside what
+    /// the running actor writes.
     cell: Arc<dyn Any + Send + Sync>,
     /// It gets what is published, and answers no requests.
     listens: bool,

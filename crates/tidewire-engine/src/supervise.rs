@@ -22,7 +22,8 @@ impl Restarts {
         }
     }
 
-    /// Counts a restart at `now` (microseconds), and answers whether it is allowed. It is due at [`due`](Self::due).
+    /// Counts a restart at `now` (microseconds), and answers whether it is allowed. It is due at
+    /// [`due`](Self::due).
     pub fn allow(&mut self, now: u64) -> bool {
         let allowed = self.window.allow(now);
         if allowed {

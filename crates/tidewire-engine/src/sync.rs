@@ -1,4 +1,5 @@
-//! Atomics, locks and threads of those parts whose models are the code itself: there loom's are in their place (`tests/loom_*.rs`).
+//! Atomics, locks and threads of those parts whose models are the code itself: there loom's are in
+//! their place (`tests/loom_*.rs`).
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::Arc;
@@ -10,7 +11,8 @@ pub(crate) use tidewire_sync::Mutex;
 /// Spins of a waiting thread before each yield.
 pub(crate) const SPINS: u32 = 32;
 
-/// Whether it is not worth trying yet. Reading is cheaper than trying: it leaves the cache line where it is.
+/// Whether it is not worth trying yet. Reading is cheaper than trying: it leaves the cache line
+/// where it is.
 #[inline]
 pub(crate) fn looks_taken(locked: &AtomicBool) -> bool {
     locked.load(Ordering::Relaxed)

@@ -24,12 +24,14 @@ pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
 
-    /// An actor is abandoned: whoever waits for it is told. Called on any thread, outside of all locks.
+    /// An actor is abandoned: whoever waits for it is told. Called on any thread, outside of all
+    /// locks.
     fn abandoned(&self, _actor: ActorId) {}
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
 
-    /// Whether the time is still the one for which it was put down. Asked under locks of the engine, of what is watched.
+    /// Whether the time is still the one for which it was put down. Asked under locks of the
+    /// engine, of what is watched.
     #[doc(hidden)]
     fn due(&self) -> Due {
         Due::AsSaid
@@ -81,7 +83,8 @@ impl Timers {
         })
     }
 
-    /// Lets `fire` happen at `at`, or as soon as possible after it. None: the engine has ended, and nothing happens any more.
+    /// Lets `fire` happen at `at`, or as soon as possible after it. None: the engine has ended, and
+    /// nothing happens any more.
     pub fn insert(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> Option<TimerKey> {
         let micros = self.micros(at);
         let (key, sleeper) = {
@@ -96,8 +99,9 @@ impl Timers {
         Some(key)
     }
 
-    /// As [`insert`](Timers::insert), for something that is usually taken back long before its time. It must be taken back
-    /// by [`unwatch`](Timers::unwatch) in the end, whether it has fired or not.
+    /// As [`insert`](Timers::insert), for something that is usually taken back long before its
+    /// time. It must be taken back by [`unwatch`](Timers::unwatch) in the end, whether it has fired
+    /// or not.
     #[inline]
     pub fn watch(self: &Arc<Self>, at: Instant, fire: Arc<dyn Fire>) -> DeadlineKey {
         let micros = self.micros(at);
@@ -291,8 +295,9 @@ pub struct Timer {
 }
 
 thread_local! {
-    /// The node of a timer that is over, for the next one of its type. Where many timers wait, the allocator's pages are full:
-    /// it would take one from the system for each node, and give it back (decision 5).
+    /// The node of a timer that is over, for the next one of its type. Where many timers wait, the
+    /// allocator's pages are full: it would take one from the system for each node, and give it
+    /// back (decision 5).
     static SPARE: std::cell::Cell<Option<Arc<dyn Alarm>>> = const { std::cell::Cell::new(None) };
 }
 
@@ -339,7 +344,8 @@ impl Timer {
         Self::arm(core, period, cell, What::Made(Box::new(make)), Some(period), Priority::Normal)
     }
 
-    /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends with it.
+    /// Prevents the next delivery. Answers true if, and only if, it did; a repeating timer ends
+    /// with it.
     pub fn cancel(&self) -> bool {
         self.alarm().cancel()
     }
@@ -366,7 +372,8 @@ impl Timer {
         let due = Instant::now().checked_add(delay);
         let node = Node::spare();
         {
-            // The key is stored under the node's lock, so that a timer that fires at once waits for it.
+            // The key is stored under the node's lock, so that a timer that fires at once waits for
+            // it.
             let mut state = node.state.lock();
             let cell = Some(Arc::clone(cell));
             *state = NodeState { cell, what, every, priority, due, ..NodeState::over() };
@@ -493,7 +500,8 @@ impl<M: Send + 'static> Fire for Node<M> {
             let what = std::mem::replace(&mut state.what, What::Over);
             (what, state.cell.clone(), state.priority, state.every)
         };
-        // Copying runs code of the user's, which may wait for whoever cancels the timer: nobody may spin for it.
+        // Copying runs code of the user's, which may wait for whoever cancels the timer: nobody may
+        // spin for it.
         let message = match what {
             What::Once(message) => message,
             What::Every(message, copy) => {

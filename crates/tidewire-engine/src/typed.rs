@@ -24,7 +24,8 @@ impl<A: Actor> Typed<A> {
         Self { actor: Some(actor), factory: None, behaviours: Behaviours::new(), starts: true }
     }
 
-    /// The state is made by `factory`, on the actor's dispatcher, at the start and at every restart.
+    /// The state is made by `factory`, on the actor's dispatcher, at the start and at every
+    /// restart.
     pub fn with_factory(factory: impl FnMut() -> A + Send + 'static) -> Self {
         Self { actor: None, factory: Some(Box::new(Box::new(factory))), behaviours: Behaviours::new(), starts: true }
     }
@@ -190,8 +191,8 @@ where
 /// Runs user code; a panic becomes a fault.
 #[inline]
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    // A handler that panicked may leave its state half changed. Whether to go on with it is the supervision policy's
-    // question, as it is for a handler that returned an error.
+    // A handler that panicked may leave its state half changed. Whether to go on with it is the
+    // supervision policy's question, as it is for a handler that returned an error.
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
         Err(panic) => {

@@ -15,7 +15,8 @@ pub struct Watch {
 }
 
 impl EngineHandle {
-    /// Calls `fire` at a time, on the timer thread, unless the watch is dropped before. It costs little where that is usual.
+    /// Calls `fire` at a time, on the timer thread, unless the watch is dropped before. It costs
+    /// little where that is usual.
     pub fn watch(&self, at: Instant, fire: Arc<dyn Fire>) -> Watch {
         Watch { core: Arc::clone(&self.core), key: self.core.timers.watch(at, fire) }
     }

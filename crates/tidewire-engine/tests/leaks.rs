@@ -1,4 +1,5 @@
-//! Spawning and stopping leaves nothing behind. Alone in its process, because it counts what the process holds.
+//! Spawning and stopping leaves nothing behind. Alone in its process, because it counts what the
+//! process holds.
 
 // A test may let a channel grow: what goes through it is counted.
 #![allow(clippy::disallowed_methods, missing_docs)]

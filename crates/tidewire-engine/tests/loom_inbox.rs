@@ -1,5 +1,6 @@
-//! Between "nothing waits" and "on a thread": a message that is accepted is always handled, whatever comes between the
-//! last look into the mailbox and falling idle. The protocol of `cell.rs` over a plain mailbox. Run with `make test-loom`.
+//! Between "nothing waits" and "on a thread": a message that is accepted is always handled,
+//! whatever comes between the last look into the mailbox and falling idle. The protocol of
+//! `cell.rs` over a plain mailbox. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
@@ -54,7 +55,8 @@ impl Actor {
         }
     }
 
-    /// What a dispatcher thread does when it finds the actor on its queue. Answers whether the actor has ended.
+    /// What a dispatcher thread does when it finds the actor on its queue. Answers whether the
+    /// actor has ended.
     fn run(&self) -> bool {
         {
             let mut queued = self.queued.lock().unwrap();

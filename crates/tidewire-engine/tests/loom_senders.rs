@@ -1,5 +1,7 @@
-//! Senders that wait for room in a full mailbox, in all interleavings: each gets its message in. The mailbox is `inbox.rs` itself under a lock of
-//! loom's; around it stand the steps of `ActorCell::push_or_wait`, `Activation::take` and `Activation::refill`. Run with `make test-loom`.
+//! Senders that wait for room in a full mailbox, in all interleavings: each gets its message in.
+//! The mailbox is `inbox.rs` itself under a lock of loom's; around it stand the steps of
+//! `ActorCell::push_or_wait`, `Activation::take` and `Activation::refill`. Run with `make
+//! test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]

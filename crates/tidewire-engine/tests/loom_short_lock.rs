@@ -1,5 +1,5 @@
-//! The lock around a mailbox, in all interleavings of three threads that try to take it. (Waiting for it is trying again;
-//! a model of that has no end.) Run with `make test-loom`.
+//! The lock around a mailbox, in all interleavings of three threads that try to take it. (Waiting
+//! for it is trying again; a model of that has no end.) Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs, unsafe_code)]
@@ -24,13 +24,15 @@ use loom::sync::Arc;
 use loom::thread;
 use short_lock::RawShort;
 
-/// Two numbers that are equal whenever nobody is inside; loom reports any access that is not ordered by the lock.
+/// Two numbers that are equal whenever nobody is inside; loom reports any access that is not
+/// ordered by the lock.
 struct Guarded {
     lock: RawShort,
     pair: UnsafeCell<(u32, u32)>,
 }
 
-// SAFETY: the pair is only touched by the thread that holds the lock, which is what the model checks.
+// SAFETY: the pair is only touched by the thread that holds the lock, which is what the model
+// checks.
 unsafe impl Sync for Guarded {}
 // SAFETY: as above.
 unsafe impl Send for Guarded {}

@@ -1,5 +1,6 @@
-//! Falling asleep and waking up, in all interleavings: work that is made visible while a thread falls asleep is never left lying. What runs is
-//! `dispatch/parker.rs` itself, over loom's atomics, locks and threads. Run with `make test-loom`.
+//! Falling asleep and waking up, in all interleavings: work that is made visible while a thread
+//! falls asleep is never left lying. What runs is `dispatch/parker.rs` itself, over loom's atomics,
+//! locks and threads. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
@@ -28,7 +29,8 @@ impl Pool {
         self.sleepers.wake_one();
     }
 
-    /// A worker: announce, look once more, and only then sleep. It ends with the first work that it finds.
+    /// A worker: announce, look once more, and only then sleep. It ends with the first work that it
+    /// finds.
     fn consume(&self) {
         let bed = Parker::new();
         bed.mine();

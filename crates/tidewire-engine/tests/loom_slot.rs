@@ -1,5 +1,6 @@
-//! The slot of a reply, in all interleavings: an ask ends once, whoever ends it, and whoever waits for it is woken. What runs is `ask_slot.rs`
-//! itself, over loom's atomics and locks; what it says to the rest of the engine stands below. Run with `make test-loom`.
+//! The slot of a reply, in all interleavings: an ask ends once, whoever ends it, and whoever waits
+//! for it is woken. What runs is `ask_slot.rs` itself, over loom's atomics and locks; what it says
+//! to the rest of the engine stands below. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]
@@ -132,7 +133,8 @@ fn slot() -> Arc<AskSlot<u8>> {
     slot
 }
 
-/// Waits until the ask ends; loom reports it if nobody wakes this. Answers how, and whether the slot stays where its deadline is.
+/// Waits until the ask ends; loom reports it if nobody wakes this. Answers how, and whether the
+/// slot stays where its deadline is.
 fn end_of(slot: &AskSlot<u8>) -> (Result<u8, AskError>, bool) {
     let bell = std::sync::Arc::new(Bell(Notify::new()));
     let waker = Waker::from(std::sync::Arc::clone(&bell));
@@ -156,7 +158,8 @@ fn does<T: 'static>(
     thread::spawn(move || act(&slot))
 }
 
-/// The deadlines of an engine look at a slot that they hold. Answers whether they hold on to it, and what they found.
+/// The deadlines of an engine look at a slot that they hold. Answers whether they hold on to it,
+/// and what they found.
 fn deadlines(slot: &Arc<AskSlot<u8>>) -> thread::JoinHandle<(Option<Arc<AskSlot<u8>>>, Due)> {
     let held = Arc::clone(slot);
     thread::spawn(move || {
@@ -226,7 +229,8 @@ fn a_slot_is_used_again_only_when_no_late_reply_can_end_the_next_ask() {
         let slot = slot();
         let watches = deadlines(&slot);
         let replies = does(&slot, |slot| slot.complete(Ok(1)));
-        // The ask was refused, or its handler has failed while somebody else has the place for the reply.
+        // The ask was refused, or its handler has failed while somebody else has the place for the
+        // reply.
         slot.complete(Err(AskError::NoReply { actor: ASKED }));
         let SlotView::Ended { stays, .. } = slot.look_or_wait(Waker::noop()) else { panic!("it has ended") };
         let again = stays && AskSlot::is_free(&slot);
@@ -267,7 +271,8 @@ fn an_actor_that_is_abandoned_ends_no_ask_of_another_one() {
         let abandons = does(&slot, |slot| slot.abandoned(ASKED));
         slot.complete(Ok(1));
         assert!(slot.take().is_some(), "one of the two has ended it");
-        // The deadlines and whoever tells of the end still have it: that is no reason against its next ask.
+        // The deadlines and whoever tells of the end still have it: that is no reason against its
+        // next ask.
         slot.begin(ActorId::new(8), HOUR, 2);
         abandons.join().unwrap();
         assert!(slot.take().is_none() && slot.waits());

@@ -1,5 +1,5 @@
-//! The cases that must hold under load: nothing lost, nothing twice, nothing hanging. Alone in its process, because that load would
-//! make stories late that look at the time.
+//! The cases that must hold under load: nothing lost, nothing twice, nothing hanging. Alone in its
+//! process, because that load would make stories late that look at the time.
 
 // A test may let a channel grow: what goes through it is counted.
 #![allow(clippy::disallowed_methods, missing_docs)]
@@ -470,7 +470,8 @@ fn slots_of_asks_that_are_used_again_give_each_ask_its_own_end_and_deadline() {
     const ASKERS: u64 = 8;
     const EACH: u64 = 20_000;
     let engine = engine(3);
-    // Answers at once, from another thread a little later, also where the handler has failed meanwhile, or not at all.
+    // Answers at once, from another thread a little later, also where the handler has failed
+    // meanwhile, or not at all.
     let (late, later) = sync_channel::<(u64, Reply<u64>)>(1_000);
     let answers = thread::spawn(move || later.into_iter().map(|(n, reply)| reply.send(n)).filter(|sent| !sent).count());
     let mut kept = Vec::new();

@@ -1,4 +1,5 @@
-//! Who makes a request, by the token that it shows, and what that one may do: as the hub has it for nodes.
+//! Who makes a request, by the token that it shows, and what that one may do: as the hub has it for
+//! nodes.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Static files: a folder that is read once, when the gateway begins, and answered from memory.
 //!
-//! A request is looked up among the names that were found, and never opens a file: no path leads out of the folder.
+//! A request is looked up among the names that were found, and never opens a file: no path leads
+//! out of the folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +27,8 @@ struct File {
 }
 
 impl Files {
-    /// Reads a folder: at most so many bytes of names and contents. What begins with a dot is left out, a symbolic link is refused.
+    /// Reads a folder: at most so many bytes of names and contents. What begins with a dot is left
+    /// out, a symbolic link is refused.
     pub fn read(folder: &Path, most: usize) -> Result<Self, GatewayError> {
         let (mut found, mut left) = (Self::default(), most);
         let mut folders = vec![(folder.to_owned(), String::new())];

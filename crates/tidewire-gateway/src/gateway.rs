@@ -18,11 +18,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Listens at `http://host:port`; with port 0 the system chooses one. When this returns, clients can connect.
+    /// Listens at `http://host:port`; with port 0 the system chooses one. When this returns,
+    /// clients can connect.
     ///
     /// # Errors
-    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed, `unauthorized` if other machines could reach it in clear text,
-    /// `config_invalid` if the place is taken, `name_taken` if the hub has a node of its name.
+    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed,
+    /// `unauthorized` if other machines could reach it in clear text, `config_invalid` if the place
+    /// is taken, `name_taken` if the hub has a node of its name.
     pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
         let address = of_url(url)?;
         let access = hub.access();
@@ -53,7 +55,8 @@ impl Gateway {
         async move { server.idle(most).await }
     }
 
-    /// Takes no more connections and requests in, and lets those that are under way end; streams end at once. A second time does nothing.
+    /// Takes no more connections and requests in, and lets those that are under way end; streams
+    /// end at once. A second time does nothing.
     pub fn close(&self) {
         self.server.close();
     }

@@ -1,4 +1,5 @@
-//! What the headers of a request say: which media types it has and takes, for whom it comes, how long it may take.
+//! What the headers of a request say: which media types it has and takes, for whom it comes, how
+//! long it may take.
 
 use std::time::Duration;
 

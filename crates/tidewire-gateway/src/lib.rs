@@ -1,8 +1,11 @@
-//! The gateways of a hub: its public services for programs that speak JSON over HTTP/1.1, HTTP/2 or NATS, and its subjects over HTTP.
+//! The gateways of a hub: its public services for programs that speak JSON over HTTP/1.1, HTTP/2 or
+//! NATS, and its subjects over HTTP.
 //!
-//! `POST /services/NAME/METHOD` calls, `/subjects/SUBJECT` publishes and subscribes, `/openapi.json` describes, `/mcp` offers the same methods as
-//! tools; `spec/http.md` in the repository has all of it. [`NatsGateway`] offers the same methods as services of NATS (`spec/nats.md`). A gateway is a node of its hub like any other, but for what it may say of those who call
-//! through it: who they are, and that they came from outside.
+//! `POST /services/NAME/METHOD` calls, `/subjects/SUBJECT` publishes and subscribes,
+//! `/openapi.json` describes, `/mcp` offers the same methods as tools; `spec/http.md` in the
+//! repository has all of it. [`NatsGateway`] offers the same methods as services of NATS
+//! (`spec/nats.md`). A gateway is a node of its hub like any other, but for what it may say of
+//! those who call through it: who they are, and that they came from outside.
 //!
 //! ```
 //! use tidewire_gateway::{Gateway, GatewayOptions};

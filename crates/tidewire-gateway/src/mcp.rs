@@ -1,4 +1,5 @@
-//! `/mcp`: the public methods as tools of the Model Context Protocol, over its streamable HTTP transport.
+//! `/mcp`: the public methods as tools of the Model Context Protocol, over its streamable HTTP
+//! transport.
 //!
 //! The server keeps no sessions: each POST has one message of JSON-RPC 2.0, and its answer is JSON.
 

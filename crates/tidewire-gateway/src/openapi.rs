@@ -88,8 +88,8 @@ enum Form {
     Output,
 }
 
-/// A schema as a part of the description: its definitions move to those of all, under names of their own, as references are read from the root of
-/// the document.
+/// A schema as a part of the description: its definitions move to those of all, under names of
+/// their own, as references are read from the root of the document.
 fn hoisted(schema: &Value, title: &str, schemas: &mut Map<String, Value>, form: Form) -> Value {
     let mut schema = schema.clone();
     let defined = schema.as_object_mut().and_then(|schema| schema.remove("$defs"));
@@ -122,7 +122,8 @@ fn rewrite(schema: &mut Value, title: &str, form: Form) {
     }
 }
 
-/// Bytes come back in a form of their own; they are also taken as base64 alone where the type of the parameter says that they are bytes.
+/// Bytes come back in a form of their own; they are also taken as base64 alone where the type of
+/// the parameter says that they are bytes.
 fn binary(text: Value, form: Form) -> Value {
     let bytes = json!({ "$ref": "#/components/schemas/Bytes" });
     if form == Form::Output { bytes } else { json!({ "anyOf": [text, bytes] }) }

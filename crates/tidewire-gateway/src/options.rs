@@ -20,7 +20,8 @@ pub struct GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Options of a gateway whose node has this name, which must be unique on the hub; at most `name_bytes`.
+    /// Options of a gateway whose node has this name, which must be unique on the hub; at most
+    /// `name_bytes`.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -33,21 +34,24 @@ impl GatewayOptions {
         }
     }
 
-    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` stands for all. By default only the gateway's own pages may.
+    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` stands
+    /// for all. By default only the gateway's own pages may.
     pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
         self.origins = origins.into_iter().collect();
         self
     }
 
-    /// Names under which the gateway of a hub without tokens may be reached, besides addresses and `localhost`. A page that gave its own name the address
-    /// of this machine could call it otherwise. A hub with tokens takes any name.
+    /// Names under which the gateway of a hub without tokens may be reached, besides addresses and
+    /// `localhost`. A page that gave its own name the address of this machine could call it
+    /// otherwise. A hub with tokens takes any name.
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts = hosts.into_iter().collect();
         self
     }
 
-    /// Serves the files of a folder, and of those below it, at `/files/`, to everybody who reaches the gateway. They are read once, when it begins to listen; names
-    /// that begin with a dot are left out. By default there are none.
+    /// Serves the files of a folder, and of those below it, at `/files/`, to everybody who reaches
+    /// the gateway. They are read once, when it begins to listen; names that begin with a dot are
+    /// left out. By default there are none.
     pub fn files(mut self, folder: Option<PathBuf>) -> Self {
         self.files = folder;
         self
@@ -106,7 +110,8 @@ impl GatewayLimits {
     /// The same with another value for one limit.
     ///
     /// # Errors
-    /// [`GatewayError`] if there is no limit of this name that can be set, or the value is not allowed.
+    /// [`GatewayError`] if there is no limit of this name that can be set, or the value is not
+    /// allowed.
     pub fn with(mut self, name: &str, value: u64) -> Result<Self, GatewayError> {
         let place: &mut usize = match name {
             "http_connections" => &mut self.connections,

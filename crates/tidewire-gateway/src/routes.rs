@@ -1,4 +1,5 @@
-//! From a request to its answer: what must hold for every request, and which part of the gateway has it.
+//! From a request to its answer: what must hold for every request, and which part of the gateway
+//! has it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub(crate) async fn answer(
 ) -> Result<Answer, Infallible> {
     let (began, open) = (Instant::now(), Open::new(&shared, &connection));
     let (parts, body) = request.into_parts();
-    // What follows a body in chunks may be read otherwise by a proxy in front: nothing follows on such a connection.
+    // What follows a body in chunks may be read otherwise by a proxy in front: nothing follows on
+    // such a connection.
     let is_last = parts.version < Version::HTTP_2 && parts.headers.contains_key(TRANSFER_ENCODING);
     let origin = parts.headers.get(ORIGIN).cloned();
     let route = route_of(parts.uri.path());

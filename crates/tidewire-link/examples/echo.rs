@@ -1,4 +1,5 @@
-//! Calls an echo service through a hub, and says how long it takes: `echo hub`, `echo serve URL`, `echo call URL BYTES COUNT IN_FLIGHT`.
+//! Calls an echo service through a hub, and says how long it takes: `echo hub`, `echo serve URL`,
+//! `echo call URL BYTES COUNT IN_FLIGHT`.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -5,9 +5,11 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::raw_stream::RawStream;
 
-/// A stream as the thread of the links waits for it: for reading, for writing, for both or not at all.
+/// A stream as the thread of the links waits for it: for reading, for writing, for both or not at
+/// all.
 ///
-/// A stream that somebody else reads is not watched, so that what comes in does not wake the thread.
+/// A stream that somebody else reads is not watched, so that what comes in does not wake the
+/// thread.
 #[derive(Default)]
 pub struct AsyncStream {
     stream: Option<Stream>,

@@ -48,7 +48,8 @@ impl FrameReader {
         Self::with_room(READ_BYTES, frame_max)
     }
 
-    /// As [`new`](Self::new), with little room, for frames that are not long: whoever sends them is not known yet.
+    /// As [`new`](Self::new), with little room, for frames that are not long: whoever sends them is
+    /// not known yet.
     pub fn small(frame_max: usize) -> Self {
         Self::with_room(SMALL_BYTES, frame_max)
     }
@@ -85,7 +86,8 @@ impl FrameReader {
         self.fill_most(READ_BYTES, read)
     }
 
-    /// Reads little: long payloads are under way, and most of what comes is [`beside`](Self::beside).
+    /// Reads little: long payloads are under way, and most of what comes is
+    /// [`beside`](Self::beside).
     ///
     /// # Errors
     /// As for [`fill`](Self::fill).
@@ -94,7 +96,8 @@ impl FrameReader {
         self.fill_most(BETWEEN_BYTES, read)
     }
 
-    /// Reads the rest of a chunk to `chunk`, and a little of what follows. Answers how much of the chunk came.
+    /// Reads the rest of a chunk to `chunk`, and a little of what follows. Answers how much of the
+    /// chunk came.
     ///
     /// # Errors
     /// As for [`fill`](Self::fill).
@@ -150,7 +153,8 @@ impl FrameReader {
         })
     }
 
-    /// Gives whole frames to `visit`, until that says that it was enough. Answers whether none is left.
+    /// Gives whole frames to `visit`, until that says that it was enough. Answers whether none is
+    /// left.
     ///
     /// # Errors
     /// [`WireError`] if the bytes are no frame.
@@ -167,7 +171,8 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// Whether there was enough before the last frame: nothing is to be read before the others were visited.
+    /// Whether there was enough before the last frame: nothing is to be read before the others were
+    /// visited.
     pub fn is_left(&self) -> bool {
         self.left
     }
@@ -266,7 +271,8 @@ mod tests {
         out
     }
 
-    /// Reads as a node does, at most `step` bytes at a time. Answers the payload that came, and after how many pings.
+    /// Reads as a node does, at most `step` bytes at a time. Answers the payload that came, and
+    /// after how many pings.
     fn received(mut sent: &[u8], step: usize, straight: bool) -> (Vec<u8>, usize, usize) {
         let (mut reading, mut parts) = (FrameReader::new(1 << 20), Assemblies::new(1 << 20));
         let (mut whole, mut pings, mut beside) = (None, 0, 0);

@@ -135,21 +135,23 @@ impl HubHandle {
         self.shared.hub.lock().ending_calls()
     }
 
-    /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must be quick, and must not wait. Answers
-    /// whether it will: a hub has one such call, the first.
+    /// Calls this whenever `nodes` of [`counts`](Self::counts) has changed, on any thread: it must
+    /// be quick, and must not wait. Answers whether it will: a hub has one such call, the first.
     pub fn on_nodes(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
         self.shared.on_nodes.set(Box::new(call)).is_ok()
     }
 
-    /// Calls this for each node that joins or goes, and each service that comes or goes, on any thread: it must be quick, and must not
-    /// wait. Answers whether it will: a hub has one such call, the first.
+    /// Calls this for each node that joins or goes, and each service that comes or goes, on any
+    /// thread: it must be quick, and must not wait. Answers whether it will: a hub has one such
+    /// call, the first.
     pub fn on_changes(&self, call: impl Fn(Change) + Send + Sync + 'static) -> bool {
         self.shared.hub.lock().keep_changes();
         self.shared.on_changes.set(Box::new(call)).is_ok()
     }
 
-    /// Attaches a link that stands for the node of another hub, which has this number there: what the hub has for that node goes to `feed`,
-    /// and [`LocalEnd::write`] says what the node says, HELLO first.
+    /// Attaches a link that stands for the node of another hub, which has this number there: what
+    /// the hub has for that node goes to `feed`, and [`LocalEnd::write`] says what the node says,
+    /// HELLO first.
     pub fn attach_remote(&self, number: u32, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
         let at = self.shared.hub.lock().connected_remote(number, secret(), now_us());
         self.shared.attached(at, feed)
@@ -160,7 +162,8 @@ impl HubHandle {
         self.shared.hub.lock().interests()
     }
 
-    /// From now on calls this, too, whenever [`interests`](Self::interests) may have changed, on any thread: it must be quick, and must not wait.
+    /// From now on calls this, too, whenever [`interests`](Self::interests) may have changed, on
+    /// any thread: it must be quick, and must not wait.
     pub fn on_interests(&self, call: impl Fn() + Send + Sync + 'static) {
         self.shared.on_interests.write().push(Box::new(call));
     }
@@ -186,7 +189,8 @@ impl HubHandle {
         self.shared.hub.lock().access().clone()
     }
 
-    /// From now on, only those with these tokens may join, and do what they allow: for a hub that nobody has joined but its own node.
+    /// From now on, only those with these tokens may join, and do what they allow: for a hub that
+    /// nobody has joined but its own node.
     pub fn set_access(&self, access: Access) {
         self.shared.hub.lock().set_access(access);
     }
@@ -231,7 +235,8 @@ impl Shared {
     }
 
     fn gone(&self, at: LinkId) {
-        // In this order: the number is free for another link only once nobody finds the old one under it.
+        // In this order: the number is free for another link only once nobody finds the old one
+        // under it.
         if let Some(peer) = self.peers.write().get_mut(at) {
             *peer = None;
         }
@@ -287,7 +292,8 @@ async fn watch_time(shared: Weak<Shared>) {
 /// A secret of 32 hexadecimal digits.
 fn secret() -> String {
     let mut bytes = [0; 16];
-    // The system has no randomness only before it has fully started; a link without a secret can't be resumed, and that is all.
+    // The system has no randomness only before it has fully started; a link without a secret can't
+    // be resumed, and that is all.
     if getrandom::fill(&mut bytes).is_err() {
         bytes[..8].copy_from_slice(&now_us().to_le_bytes());
     }

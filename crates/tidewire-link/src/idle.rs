@@ -22,7 +22,8 @@ impl Idle {
         Self { changed: Notify::new(), waiting: AtomicUsize::new(0) }
     }
 
-    /// Has those look again who wait. What they look at is behind locks that the caller has held since it changed, and holds no more.
+    /// Has those look again who wait. What they look at is behind locks that the caller has held
+    /// since it changed, and holds no more.
     pub fn tell(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.changed.notify_waiters();
@@ -45,7 +46,8 @@ impl Idle {
     }
 }
 
-/// Waits on the thread of the links, but not for longer than `most`; true if it ended in time. Dropping the answer gives up waiting.
+/// Waits on the thread of the links, but not for longer than `most`; true if it ended in time.
+/// Dropping the answer gives up waiting.
 pub fn within<Wait: Future<Output = ()> + Send + 'static>(
     runtime: &Runtime,
     most: Option<Duration>,

@@ -8,7 +8,8 @@ use crate::tcp::TcpIo;
 use crate::tls_stream::TlsIo;
 use crate::websocket::WebSocketIo;
 
-/// A TCP stream under TLS or WebSocket, for any thread, as the stream itself: what is possible at once is done at once.
+/// A TCP stream under TLS or WebSocket, for any thread, as the stream itself: what is possible at
+/// once is done at once.
 pub struct LayeredStream {
     stream: Arc<TcpStream>,
     /// Short, and the last lock that is taken: reading and writing share the layer.
@@ -50,7 +51,8 @@ impl LayeredStream {
         }
     }
 
-    /// Whether something was left unread at the last go, and how many bytes were read since the first frame.
+    /// Whether something was left unread at the last go, and how many bytes were read since the
+    /// first frame.
     pub fn left(&self) -> (bool, u64) {
         let state = &mut *self.state.lock();
         let is_held = matches!(&state.layer, Layer::Ws(ws) if ws.is_held());
@@ -62,8 +64,8 @@ impl LayeredStream {
         &self.stream
     }
 
-    /// As for a stream. What is left inside of the layer is read before `WouldBlock` is answered, unless that is [more](Self::left)
-    /// than is read at one go.
+    /// As for a stream. What is left inside of the layer is read before `WouldBlock` is answered,
+    /// unless that is [more](Self::left) than is read at one go.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if let Some(over) = state.over.take() {
@@ -85,8 +87,8 @@ impl LayeredStream {
         Ok(filled)
     }
 
-    /// As for a stream, but for this: whoever is told `WouldBlock` comes again with the same bytes, and only then goes on. The
-    /// layer may have taken them, and somebody must come to write them.
+    /// As for a stream, but for this: whoever is told `WouldBlock` comes again with the same bytes,
+    /// and only then goes on. The layer may have taken them, and somebody must come to write them.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if state.accepted == 0 {
@@ -206,7 +208,8 @@ mod tests {
         frames
     }
 
-    /// Writes frames until the system takes no more. Answers the bytes that it said it wrote, and the frames that it was at.
+    /// Writes frames until the system takes no more. Answers the bytes that it said it wrote, and
+    /// the frames that it was at.
     async fn fill(from: &LayeredStream) -> (usize, Vec<u8>) {
         let mut written = 0;
         loop {
@@ -241,7 +244,8 @@ mod tests {
         }
     }
 
-    /// Whoever was told that bytes are written need not come again; whoever was told to wait comes with the same ones.
+    /// Whoever was told that bytes are written need not come again; whoever was told to wait comes
+    /// with the same ones.
     async fn what_is_written_arrives((from, to): (LayeredStream, LayeredStream)) {
         let (written, rest) = fill(&from).await;
         read(&to, written).await;

@@ -93,7 +93,8 @@ struct Shared {
     holds_back: AtomicBool,
     /// Some are to be laid there.
     lays: AtomicBool,
-    /// Payloads that lie in the memory of others, and wait for the thread of the links to read them.
+    /// Payloads that lie in the memory of others, and wait for the thread of the links to read
+    /// them.
     placed: Mutex<SharedReads>,
     address: Option<Address>,
     ends: Notify,
@@ -145,23 +146,27 @@ impl Link {
         self.shared.state.lock().joined.clone()
     }
 
-    /// Which of its connections this is, counted while it joins again: what was known of others by another one may have changed.
+    /// Which of its connections this is, counted while it joins again: what was known of others by
+    /// another one may have changed.
     pub fn epoch(&self) -> u32 {
         self.shared.state.lock().epoch
     }
 
-    /// Calls this whenever the node has joined again after its link was lost, and has subscribed again.
+    /// Calls this whenever the node has joined again after its link was lost, and has subscribed
+    /// again.
     pub fn on_joined_again(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.again.lock() = Some(Box::new(call));
     }
 
-    /// Calls this whenever the link is lost, or has been ended. Called on any thread: it must be quick, and must not wait.
+    /// Calls this whenever the link is lost, or has been ended. Called on any thread: it must be
+    /// quick, and must not wait.
     pub fn on_lost(&self, call: impl Fn() + Send + Sync + 'static) {
         *self.shared.on_lost.lock() = Some(Box::new(call));
     }
 
-    /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from time to time while calls are open.
-    /// Called on the thread of the links: it must be quick, and must not wait.
+    /// Asks this for how many milliseconds the event loop of the handlers has been blocked, from
+    /// time to time while calls are open. Called on the thread of the links: it must be quick, and
+    /// must not wait.
     pub fn on_pulse(&self, pulse: impl Fn() -> u32 + Send + Sync + 'static) {
         *self.shared.pulse.lock() = Some(Box::new(pulse));
     }
@@ -171,7 +176,8 @@ impl Link {
         *self.shared.left.lock() = Some(Box::new(call));
     }
 
-    /// Whether exchanges other than those of subscriptions are open: then a frame may wait for company.
+    /// Whether exchanges other than those of subscriptions are open: then a frame may wait for
+    /// company.
     pub fn is_busy(&self) -> bool {
         let state = self.shared.state.lock();
         let (mine, theirs) = state.session.open_exchanges();
@@ -273,7 +279,8 @@ impl Link {
         self.shared.state.lock().session.name_of(node).map(|named| named.name.clone())
     }
 
-    /// Messages that were published, and dropped here because they could not be read, or because too many waited.
+    /// Messages that were published, and dropped here because they could not be read, or because
+    /// too many waited.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }

@@ -8,13 +8,15 @@ use tidewire_core::link::outbox::WriteBatch;
 
 /// Most slices of one write.
 const SLICES: usize = 16;
-/// A process that has not turned SIGPIPE off must outlive its links. Elsewhere each socket is told so when it is made.
+/// A process that has not turned SIGPIPE off must outlive its links. Elsewhere each socket is told
+/// so when it is made.
 #[cfg(not(target_vendor = "apple"))]
 const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const QUIETLY: SendFlags = SendFlags::empty();
 
-/// A stream without layers that waits nowhere: whoever reads or writes it decides where to wait for it.
+/// A stream without layers that waits nowhere: whoever reads or writes it decides where to wait for
+/// it.
 pub enum RawStream {
     Tcp(TcpStream),
     Unix(UnixStream),

@@ -1,9 +1,11 @@
-//! Who reads the socket of a link: the thread of the links, or an event loop or an async runtime that has taken it over.
+//! Who reads the socket of a link: the thread of the links, or an event loop or an async runtime
+//! that has taken it over.
 //!
-//! An event loop that reads by itself saves two changes of threads for each answer. The thread of the links reads on
-//! whenever somebody waits elsewhere than on that loop, and it looks with every heartbeat, so that a loop which is busy for
-//! long is not taken for a lost link. `node/runtime_reader.rs` has what an async runtime does, `hub/single_peer.rs` what the hub of a node does
-//! whose loop it is.
+//! An event loop that reads by itself saves two changes of threads for each answer. The thread of
+//! the links reads on whenever somebody waits elsewhere than on that loop, and it looks with every
+//! heartbeat, so that a loop which is busy for long is not taken for a lost link.
+//! `node/runtime_reader.rs` has what an async runtime does, `hub/single_peer.rs` what the hub of a
+//! node does whose loop it is.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -33,7 +35,8 @@ pub(crate) fn here() -> usize {
 pub(crate) trait SharedSocket: Send + Sync {
     /// Whose turn it is.
     fn turn(&self) -> &Arc<ReadOwner>;
-    /// Reads what there is, or a part of it, and hands on what came. `Closed`: nobody reads any more.
+    /// Reads what there is, or a part of it, and hands on what came. `Closed`: nobody reads any
+    /// more.
     fn read(&self) -> Result<ReadProgress, Fault>;
     /// It can't be read any further.
     fn ends(&self);
@@ -53,13 +56,15 @@ pub(crate) struct ReadOwner {
     was_off_loop: AtomicBool,
     /// Whether there is a [`Reader`].
     offered: AtomicBool,
-    /// What was read and is no frame yet; None once the link has ended. Held while what was read is handed on, which keeps the order.
+    /// What was read and is no frame yet; None once the link has ended. Held while what was read is
+    /// handed on, which keeps the order.
     reading: Mutex<Option<FrameReader>>,
     /// Why the loop could not read on.
     fault: Mutex<Option<Fault>>,
 }
 
-/// For an event loop: reads the socket of a link, on one thread at a time. Dropping it gives the reading back to the thread of the links.
+/// For an event loop: reads the socket of a link, on one thread at a time. Dropping it gives the
+/// reading back to the thread of the links.
 pub struct Reader {
     number: usize,
     of: Arc<dyn SharedSocket>,
@@ -100,7 +105,8 @@ impl ReadOwner {
         self.fault.lock().take()
     }
 
-    /// To be held while something is handed on that did not come over the socket: nobody hands on what is read meanwhile.
+    /// To be held while something is handed on that did not come over the socket: nobody hands on
+    /// what is read meanwhile.
     pub fn in_order(&self) -> impl Drop + use<'_> {
         self.reading.lock()
     }
@@ -136,7 +142,8 @@ impl ReadOwner {
         OffLoopWaiter(Arc::clone(self))
     }
 
-    /// Offers the reading, unless a loop has it, or somebody has waited elsewhere since the last time.
+    /// Offers the reading, unless a loop has it, or somebody has waited elsewhere since the last
+    /// time.
     pub fn offer(of: Arc<dyn SharedSocket>, plain: &RawStream, offer: impl FnOnce(Reader)) {
         let turn = Arc::clone(of.turn());
         if turn.was_off_loop.swap(turn.off_loop_waiters.load(Ordering::Acquire) > 0, Ordering::AcqRel)
@@ -167,7 +174,8 @@ impl Reader {
         mine
     }
 
-    /// Reads what there is, or a part of it, and hands on what came. False: this is no longer the one that reads, or nobody reads any more.
+    /// Reads what there is, or a part of it, and hands on what came. False: this is no longer the
+    /// one that reads, or nobody reads any more.
     pub fn read(&self) -> bool {
         self.read_some().is_some()
     }

@@ -1,8 +1,10 @@
-//! Memory that the processes of one machine share: where a node lays long payloads, and where others read them.
+//! Memory that the processes of one machine share: where a node lays long payloads, and where
+//! others read them.
 //!
-//! It is a file without a name, which ends with the last process that has it open, however that ends. Nobody maps it: it is
-//! written and read by system calls, so that nothing that another process does to it can harm this one. Who may open it is what
-//! the system says of the files of that process: processes of the same user, in the same container.
+//! It is a file without a name, which ends with the last process that has it open, however that
+//! ends. Nobody maps it: it is written and read by system calls, so that nothing that another
+//! process does to it can harm this one. Who may open it is what the system says of the files of
+//! that process: processes of the same user, in the same container.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,7 +37,8 @@ const MARK_BYTES: usize = 16;
 /// Most slices of one write.
 const SLICES: usize = 64;
 
-/// That of this process, by its size: its nodes have one for all of them, as each costs a descriptor.
+/// That of this process, by its size: its nodes have one for all of them, as each costs a
+/// descriptor.
 static OF_PROCESS: PerProcess<Mutex<BTreeMap<usize, Weak<SharedArena>>>> = PerProcess::new();
 
 /// Shared memory of this process.
@@ -72,7 +75,8 @@ struct Block {
 }
 
 impl SharedArena {
-    /// Memory for about so many bytes of payloads, for all who ask for as many. None is used before there are some.
+    /// Memory for about so many bytes of payloads, for all who ask for as many. None is used before
+    /// there are some.
     ///
     /// # Errors
     /// Whatever the system says if it has no such files, or no descriptor is left.
@@ -155,7 +159,8 @@ impl SharedArena {
 }
 
 impl Free {
-    /// A part of so many bytes: the first that is long enough, so that the same memory is used again.
+    /// A part of so many bytes: the first that is long enough, so that the same memory is used
+    /// again.
     fn take(&mut self, bytes: u64) -> Option<u64> {
         let (&at, &length) = self.parts.iter().find(|(_, length)| **length >= bytes)?;
         self.parts.remove(&at);
@@ -193,7 +198,8 @@ impl PayloadParts for SharedAllocation {
         let back = self.back.get_or_init(|| {
             let mut bytes = vec![0; self.bytes];
             let read = self.block.memory.file.read_exact_at(&mut bytes, self.block.at + MARK_BYTES as u64);
-            // As with any other memory of this process: if the system can't give it back, nothing can go on.
+            // As with any other memory of this process: if the system can't give it back, nothing
+            // can go on.
             read.expect("what this process wrote to its memory can be read");
             bytes
         });
@@ -207,8 +213,8 @@ impl Drop for Block {
     }
 }
 
-/// Reads a payload in its place to the end of `room`, which has room for it. False: it is not there any more, or this process can't
-/// read it; `room` may have something else at its end then.
+/// Reads a payload in its place to the end of `room`, which has room for it. False: it is not there
+/// any more, or this process can't read it; `room` may have something else at its end then.
 pub fn read(place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> bool {
     opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, room)).unwrap_or(false)
 }
@@ -238,7 +244,8 @@ fn has_mark(file: &File, place: &MemoryLocation) -> io::Result<bool> {
     Ok(found == place.mark)
 }
 
-/// The shared memory of another process, or of this one. Any other file is refused: a number says nothing of what it names.
+/// The shared memory of another process, or of this one. Any other file is refused: a number says
+/// nothing of what it names.
 fn opened(process: u32, number: u32) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(format!("/proc/{process}/fd/{number}"), flags, Mode::empty())?);

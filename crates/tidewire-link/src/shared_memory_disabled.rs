@@ -1,4 +1,5 @@
-//! Systems whose processes can't share memory as `shared_memory.rs` does it: payloads are sent in chunks there.
+//! Systems whose processes can't share memory as `shared_memory.rs` does it: payloads are sent in
+//! chunks there.
 
 use std::io;
 use std::sync::Arc;

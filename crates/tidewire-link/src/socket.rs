@@ -21,7 +21,8 @@ const ALPN: &[u8] = b"tidewire/1";
 /// What a WebSocket begins as.
 const ALPN_HTTP: &[u8] = b"http/1.1";
 
-/// A connected stream of bytes. Any thread may read and write as much as is possible at once; the thread of the links waits.
+/// A connected stream of bytes. Any thread may read and write as much as is possible at once; the
+/// thread of the links waits.
 pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -44,7 +45,8 @@ impl Socket {
     /// Connects, and says on TLS and WebSocket what has to be said before the first frame.
     ///
     /// # Errors
-    /// A [`TlsError`](crate::TlsError) inside if the own certificates can't be used, `InvalidData` if what answers is no hub.
+    /// A [`TlsError`](crate::TlsError) inside if the own certificates can't be used, `InvalidData`
+    /// if what answers is no hub.
     pub async fn connect(address: &Address, frame_max: usize) -> io::Result<Self> {
         match tokio::time::timeout(CONNECT_TIMEOUT, connect(address, frame_max)).await {
             Ok(connected) => connected,
@@ -107,14 +109,16 @@ impl Socket {
         }
     }
 
-    /// At most so many bytes are read at one go, where a layer reads by itself, and frames are at most so long.
+    /// At most so many bytes are read at one go, where a layer reads by itself, and frames are at
+    /// most so long.
     pub fn limit(&self, bytes: usize, frame_max: usize) {
         if let Self::Layered(layered) = self {
             layered.limit(bytes, frame_max);
         }
     }
 
-    /// Whether a layer has left something unread at the last go, and how many bytes it has read since it began.
+    /// Whether a layer has left something unread at the last go, and how many bytes it has read
+    /// since it began.
     pub fn left(&self) -> (bool, u64) {
         match self {
             Self::Tcp(_) | Self::Unix(_) => (false, 0),
@@ -122,8 +126,9 @@ impl Socket {
         }
     }
 
-    /// Less was read than there was room for, so that nothing is left: [`readable`](Self::readable) waits for more, without
-    /// asking the system once more. Only for the thread of the links, which alone hears of what comes.
+    /// Less was read than there was room for, so that nothing is left: [`readable`](Self::readable)
+    /// waits for more, without asking the system once more. Only for the thread of the links, which
+    /// alone hears of what comes.
     pub fn drained(&self) {
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {

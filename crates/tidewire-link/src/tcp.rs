@@ -1,4 +1,5 @@
-//! A TCP stream under TLS or WebSocket: read in long pieces, as far as is allowed; its buffer is the thread's, and lent while bytes lie in it.
+//! A TCP stream under TLS or WebSocket: read in long pieces, as far as is allowed; its buffer is
+//! the thread's, and lent while bytes lie in it.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -13,8 +14,8 @@ thread_local! {
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// A TCP stream that is read and written as far as is possible at once. One of which nothing is left unread has no buffer: a hub has thousands
-/// that say little.
+/// A TCP stream that is read and written as far as is possible at once. One of which nothing is
+/// left unread has no buffer: a hub has thousands that say little.
 pub struct TcpIo {
     stream: Arc<TcpStream>,
     lent: Option<PeekedBytes>,

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 /// Certificates of one side of a link, and whom it trusts. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of those who are trusted. Without it a node trusts whom the system trusts; with it a hub wants
-    /// certificates of the nodes that join.
+    /// Certificates of those who are trusted. Without it a node trusts whom the system trusts; with
+    /// it a hub wants certificates of the nodes that join.
     pub ca: Option<PathBuf>,
     /// The certificate of this side, and those between it and its CA. A hub needs one.
     pub cert: Option<PathBuf>,
@@ -19,7 +19,8 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(pub(crate) String);
 
-/// A side of a TLS connection that the other one does not trust; it names the setting that would mend it.
+/// A side of a TLS connection that the other one does not trust; it names the setting that would
+/// mend it.
 #[derive(Debug)]
 pub(crate) struct Untrusted(pub String);
 

@@ -26,7 +26,8 @@ impl TlsIo {
     /// The side that joins.
     ///
     /// # Errors
-    /// `InvalidInput` if there can be no certificate for this host, `InvalidData` if the other side is not whom this one trusts.
+    /// `InvalidInput` if there can be no certificate for this host, `InvalidData` if the other side
+    /// is not whom this one trusts.
     pub async fn join(stream: Arc<TcpStream>, host: &str, config: ClientSide) -> io::Result<Self> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -37,7 +38,8 @@ impl TlsIo {
     /// The side that listens.
     ///
     /// # Errors
-    /// `InvalidData` if the other side does not speak TLS, or has no certificate although one is wanted.
+    /// `InvalidData` if the other side does not speak TLS, or has no certificate although one is
+    /// wanted.
     pub async fn accept(stream: Arc<TcpStream>, config: ServerSide) -> io::Result<Self> {
         let connection = ServerConnection::new(config).map_err(|error| refusal(&error))?;
         Self::new(stream, connection.into()).shake().await

@@ -19,7 +19,8 @@ const HEAD_BYTES: usize = 16 * 1024;
 
 /// Turns an HTTP request into a WebSocket, or says no in HTTP.
 ///
-/// Any path and any Origin will do: what keeps the pages of a browser out, of this machine or another one, is a token.
+/// Any path and any Origin will do: what keeps the pages of a browser out, of this machine or
+/// another one, is a token.
 ///
 /// # Errors
 /// `InvalidData` if the request does not ask for a WebSocket with our protocol.

@@ -11,12 +11,14 @@ pub use crate::upgrade::{accept, join};
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.
 const MESSAGE_BYTES: usize = 64 * 1024;
-/// What is read of the carrier at one go, and kept for each socket; the carrier asks the system for more.
+/// What is read of the carrier at one go, and kept for each socket; the carrier asks the system for
+/// more.
 const READ_BYTES: usize = 4 * 1024;
 /// Messages without frames that are read at one go.
 const EMPTY_MESSAGES: usize = 64;
 
-/// Frames in the messages of a WebSocket. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
+/// Frames in the messages of a WebSocket. It waits for nothing; whoever was told `WouldBlock` waits
+/// for the stream.
 pub struct WebSocketIo {
     socket: WebSocket<Carrier>,
     message: Bytes,
@@ -62,7 +64,8 @@ impl WebSocketIo {
         self.held
     }
 
-    /// Bytes of frames. `WouldBlock` means that nothing is left inside, either, unless it [is held](Self::is_held).
+    /// Bytes of frames. `WouldBlock` means that nothing is left inside, either, unless it [is
+    /// held](Self::is_held).
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut empty = 0;
         self.held = false;
@@ -91,7 +94,8 @@ impl WebSocketIo {
         Ok(count)
     }
 
-    /// Takes the first message's worth of whole frames. They have been written only once `flush` says so.
+    /// Takes the first message's worth of whole frames. They have been written only once `flush`
+    /// says so.
     pub fn accept(&mut self, frames: &[u8]) -> io::Result<usize> {
         self.flush()?;
         let count = message_length(frames);
@@ -124,7 +128,8 @@ impl WebSocketIo {
         }
     }
 
-    /// The message, unless it ends within a frame. Frames that are wrong in other ways are for who reads them.
+    /// The message, unless it ends within a frame. Frames that are wrong in other ways are for who
+    /// reads them.
     fn whole(&mut self, message: Bytes) -> io::Result<Bytes> {
         let mut at = 0;
         while at < message.len() {

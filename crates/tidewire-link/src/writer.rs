@@ -10,7 +10,8 @@ const TURN_BYTES: usize = 1 << 20;
 
 /// The way from an outbox to a socket, for all threads that send.
 ///
-/// One thread writes at a time. Another one that has something leaves a note, and the one that writes looks again.
+/// One thread writes at a time. Another one that has something leaves a note, and the one that
+/// writes looks again.
 pub struct SharedWriter {
     state: Mutex<State>,
     again: AtomicBool,
@@ -32,8 +33,8 @@ impl SharedWriter {
         Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new(), most: usize::MAX }
     }
 
-    /// As [`new`](Self::new), in turns: a socket that takes much at one go counts as full, so that whoever reads fast does not keep
-    /// the thread that writes.
+    /// As [`new`](Self::new), in turns: a socket that takes much at one go counts as full, so that
+    /// whoever reads fast does not keep the thread that writes.
     pub fn in_turns() -> Self {
         Self { most: TURN_BYTES, ..Self::new() }
     }
@@ -66,7 +67,8 @@ impl SharedWriter {
         self.flush(take, write)
     }
 
-    /// Does something while nobody writes. Who wants to meanwhile leaves a note, as ever: [`flush`](Self::flush) is to follow.
+    /// Does something while nobody writes. Who wants to meanwhile leaves a note, as ever:
+    /// [`flush`](Self::flush) is to follow.
     pub fn alone(&self, act: impl FnOnce()) {
         let _state = self.state.lock();
         act();

@@ -1,7 +1,8 @@
 //! Letting others have the core between two parts of a long copy.
 //!
-//! The thread of the links copies long payloads while event loops of this machine wait for short ones, and there may be fewer cores
-//! than threads: the system lets who is at work go on for some milliseconds, while a part takes some microseconds.
+//! The thread of the links copies long payloads while event loops of this machine wait for short
+//! ones, and there may be fewer cores than threads: the system lets who is at work go on for some
+//! milliseconds, while a part takes some microseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +13,8 @@ use crate::clock::now_us;
 pub const PART_BYTES: usize = 65_536;
 /// Whoever gets the core back later than this has met others who use all that they are given.
 const LATE_US: u64 = 500;
-/// Between every two parts they would be given as much. For so long nobody makes way, and the system shares the core out.
+/// Between every two parts they would be given as much. For so long nobody makes way, and the
+/// system shares the core out.
 const REST_US: u64 = 100_000;
 
 static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };

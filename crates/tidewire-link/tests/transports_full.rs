@@ -1,5 +1,6 @@
-//! A node that does not read for a while: what waits for it is written when it reads again, and nothing else has to happen first.
-//! Alone in its process, because it keeps the machine busy, and other stories have heartbeats of 50 ms.
+//! A node that does not read for a while: what waits for it is written when it reads again, and
+//! nothing else has to happen first. Alone in its process, because it keeps the machine busy, and
+//! other stories have heartbeats of 50 ms.
 
 #[path = "stories/support/certificates.rs"]
 mod certificates;

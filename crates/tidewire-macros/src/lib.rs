@@ -5,8 +5,9 @@ mod service;
 
 use proc_macro::TokenStream;
 
-/// Makes a service of an impl block: each of its functions is a method, and `into_service` is added, which gives the
-/// `Service` to serve. The names of the parameters are those of the function, so that callers may give arguments by them.
+/// Makes a service of an impl block: each of its functions is a method, and `into_service` is
+/// added, which gives the `Service` to serve. The names of the parameters are those of the
+/// function, so that callers may give arguments by them.
 ///
 /// ```ignore
 /// #[tidewire_node::service(name = "pricing", schemas)]
@@ -24,11 +25,12 @@ use proc_macro::TokenStream;
 /// node.serve(Pricing::default().into_service()).await?;
 /// ```
 ///
-/// A method is an `async fn` of `&self` or `self: Arc<Self>` that gives a `Result` whose error is a `Failure`, or becomes
-/// one by `?`. One that gives a stream is a plain `fn` with `#[method(stream)]`; the stream outlives the borrow of `&self`,
-/// so that it takes `self: Arc<Self>`, or borrows nothing (`impl Stream<...> + use<>`). A parameter of the type `Context`
-/// is the call itself, and no argument. The first line of the doc comment is the description. Helpers stand in an impl block of
-/// their own.
+/// A method is an `async fn` of `&self` or `self: Arc<Self>` that gives a `Result` whose error is a
+/// `Failure`, or becomes one by `?`. One that gives a stream is a plain `fn` with
+/// `#[method(stream)]`; the stream outlives the borrow of `&self`, so that it takes `self:
+/// Arc<Self>`, or borrows nothing (`impl Stream<...> + use<>`). A parameter of the type `Context`
+/// is the call itself, and no argument. The first line of the doc comment is the description.
+/// Helpers stand in an impl block of their own.
 ///
 /// | of the block | |
 /// |---|---|

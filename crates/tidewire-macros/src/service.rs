@@ -1,4 +1,5 @@
-//! An impl block as a service: what its functions are, and the function that makes a service of them.
+//! An impl block as a service: what its functions are, and the function that makes a service of
+//! them.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -163,7 +164,8 @@ impl<'a> Method<'a> {
         }}
     }
 
-    /// The type of the result, or of an item: the `T` of `Result<T, ...>` where that is written out.
+    /// The type of the result, or of an item: the `T` of `Result<T, ...>` where that is written
+    /// out.
     fn result(&self) -> Option<&Type> {
         let ReturnType::Type(_, of) = &self.function.sig.output else { return None };
         first_argument(of).filter(|_| is_named(of, "Result") && !self.options.stream)

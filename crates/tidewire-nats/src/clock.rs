@@ -23,7 +23,8 @@ pub(crate) fn written(time_us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
-/// Reads RFC 3339, with any fraction and offset. None before 1970, as Go's zero time is, and for what is no time.
+/// Reads RFC 3339, with any fraction and offset. None before 1970, as Go's zero time is, and for
+/// what is no time.
 pub(crate) fn read(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
@@ -63,7 +64,8 @@ pub(crate) const fn span(span_us: u64) -> Duration {
     Duration::from_micros(span_us)
 }
 
-/// Days since 1970 of a date of the Gregorian calendar; years begin in March, so that a leap day ends one.
+/// Days since 1970 of a date of the Gregorian calendar; years begin in March, so that a leap day
+/// ends one.
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));

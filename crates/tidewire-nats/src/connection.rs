@@ -1,4 +1,5 @@
-//! The connection to NATS: the driver's client, requests to the JetStream API, and word of lost connections.
+//! The connection to NATS: the driver's client, requests to the JetStream API, and word of lost
+//! connections.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl Connection {
         format!("{}.{operation}", self.prefix)
     }
 
-    /// Asks the JetStream API. While there is no leader it asks again, until the request timeout is over.
+    /// Asks the JetStream API. While there is no leader it asks again, until the request timeout is
+    /// over.
     pub async fn api(&self, operation: &str, body: &Value) -> Result<Value, Failure> {
         let until = Instant::now() + self.settings.request_timeout;
         loop {
@@ -114,7 +116,8 @@ impl Connection {
         }
     }
 
-    /// How long to wait for one answer: a request that goes to a server which just lost the lead is never answered, and is sent again.
+    /// How long to wait for one answer: a request that goes to a server which just lost the lead is
+    /// never answered, and is sent again.
     fn attempt(&self, until: Instant) -> Instant {
         (Instant::now() + self.settings.request_timeout / 3).min(until)
     }

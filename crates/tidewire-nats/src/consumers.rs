@@ -78,7 +78,8 @@ pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeR
     described(shared, stream, &info).await
 }
 
-/// Whether a consumer has events that it may deliver now, as far as the server tells: of those to be delivered again it does not.
+/// Whether a consumer has events that it may deliver now, as far as the server tells: of those to
+/// be delivered again it does not.
 pub(crate) async fn is_ready(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<bool> {
     let info = ask(shared, stream, consumer).await?;
     let number = |name: &str| info[name].as_u64().unwrap_or_default();
@@ -151,7 +152,8 @@ pub(crate) async fn pause(shared: &Shared, stream: &str, consumer: &str, until_u
 
 pub(crate) async fn resume(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<()> {
     set_pause(shared, stream, consumer, &json!({})).await?;
-    // A server looks at the pulls that wait only when another one comes. This one is too small for any message.
+    // A server looks at the pulls that wait only when another one comes. This one is too small for
+    // any message.
     let look = Pull { messages: 1, bytes: 1, wait: Wait::No };
     let mut puller = Puller::new(&shared.connection).await?;
     let _too_small = puller.pull(&shared.connection, stream, consumer, look, &mut Vec::new()).await;
@@ -229,8 +231,8 @@ fn config(stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> Va
     if !filter.is_empty() {
         config["filter_subjects"] = json!(filter);
     }
-    // What a process that died had is delivered again after its ack wait and the pause that a failure costs. The pauses of a
-    // server begin with the delivery.
+    // What a process that died had is delivered again after its ack wait and the pause that a
+    // failure costs. The pauses of a server begin with the delivery.
     let most = if settings.max_deliver == 0 { usize::MAX } else { settings.max_deliver as usize };
     let waits = settings.backoff_us.iter().take(most);
     let waits: Vec<_> = waits.map(|pause_us| clock::nanos(settings.ack_wait_us + pause_us)).collect();
@@ -323,7 +325,8 @@ async fn described(shared: &Shared, stream: &str, info: &Value) -> HomeResult<Co
     let oldest_time_us = if idle {
         None
     } else {
-        // The next event that its filter selects is what it has not acked, or has acked out of turn.
+        // The next event that its filter selects is what it has not acked, or has acked out of
+        // turn.
         let next = shared.stored(stream, &json!({"seq": acked_to + 1, "next_by_subj": ">"})).await?;
         next.map(|stored| stored.time_us)
     };

@@ -1,5 +1,5 @@
-//! Cursors: consumers without state on the server's disk, for reading and watching. One that was left at a place is kept for
-//! a few seconds, so that whoever reads on needs no new one.
+//! Cursors: consumers without state on the server's disk, for reading and watching. One that was
+//! left at a place is kept for a few seconds, so that whoever reads on needs no new one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -116,14 +116,16 @@ impl Cursor {
         (taken.into_iter().filter_map(placed).collect(), end)
     }
 
-    /// Tells the server that the cursor is not needed any more; one that is not told forgets it by itself.
+    /// Tells the server that the cursor is not needed any more; one that is not told forgets it by
+    /// itself.
     pub async fn close(self, connection: &Connection) {
         let subject = connection.subject(&format!("CONSUMER.DELETE.{}.{}", self.selection.stream, self.name));
         drop(connection.client.publish_with_reply(subject, connection.client.new_inbox(), Default::default()).await);
     }
 }
 
-/// Everything that a selection has, from a place on, until there is no more or `visit` says that it is enough.
+/// Everything that a selection has, from a place on, until there is no more or `visit` says that it
+/// is enough.
 pub(crate) async fn scan(
     connection: &Connection,
     selection: &Selection,

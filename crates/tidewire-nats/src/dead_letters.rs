@@ -1,7 +1,9 @@
-//! Dead letters: events that a consumer has given up, in a stream of their own beside the stream that they are of.
+//! Dead letters: events that a consumer has given up, in a stream of their own beside the stream
+//! that they are of.
 //!
-//! A client keeps one when a handler has failed for the last time, with error and traceback. The server itself says so when
-//! the process of the last delivery has died: that stream takes its word, too.
+//! A client keeps one when a handler has failed for the last time, with error and traceback. The
+//! server itself says so when the process of the last delivery has died: that stream takes its
+//! word, too.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,8 @@ use crate::shared::Shared;
 /// The longest wait that is asked of a server at once: whoever is asked may go.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
-/// How long a request for what is ready stays with a server at first, and at most while that says that something is.
+/// How long a request for what is ready stays with a server at first, and at most while that says
+/// that something is.
 const BRIEF: Duration = Duration::from_millis(5);
 const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
 
@@ -109,7 +110,8 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
         let Some(place) = AckSubject::read(&reply) else { continue };
         let again = names::is_ours(&message.subject).then_some(place.sequence);
         let Some(event) = message::event(message, place.sequence, place.time_us) else {
-            // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle it.
+            // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle
+            // it.
             let term = how::term("the subject of this event can't be read");
             drop(shared.connection.client.publish(reply, term).await);
             continue;

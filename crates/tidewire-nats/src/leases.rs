@@ -1,8 +1,8 @@
 //! Leases: an entry of a bucket for each name, taken and renewed by compare-and-set in one step.
 //!
-//! The revision of the write that took a lease is its fence: it grows for ever, whoever writes. How old an entry is says the
-//! server that keeps it, by its own clock; nobody's clock but that one decides. What was released or is over stays in the
-//! bucket with its fence.
+//! The revision of the write that took a lease is its fence: it grows for ever, whoever writes. How
+//! old an entry is says the server that keeps it, by its own clock; nobody's clock but that one
+//! decides. What was released or is over stays in the bucket with its fence.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

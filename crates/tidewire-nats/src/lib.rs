@@ -1,8 +1,8 @@
 //! Streams, key-value buckets and leases on NATS JetStream: the home for more than one machine.
 //!
-//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's, buckets are NATS KV: what
-//! others have made can be read here, and the other way round. What is Tidewire's own stands in subjects that begin with
-//! `$TW.`, and in streams named `<stream>@dead`.
+//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's,
+//! buckets are NATS KV: what others have made can be read here, and the other way round. What is
+//! Tidewire's own stands in subjects that begin with `$TW.`, and in streams named `<stream>@dead`.
 //!
 //! A home has a runtime of its own, on one thread; its callers need none.
 
@@ -41,25 +41,27 @@ pub use cluster::{Bridge, BridgeError, BridgeOptions};
 pub use home::Nats;
 pub use settings::{Login, Settings, Tls};
 
-/// Connects to the servers of a URL: `nats://user:password@host:4222`; [`Settings`] has its options. Blocks until the
-/// connection is there, at most for `connect_timeout_ms` for each server and `request_timeout_ms` for JetStream.
+/// Connects to the servers of a URL: `nats://user:password@host:4222`; [`Settings`] has its
+/// options. Blocks until the connection is there, at most for `connect_timeout_ms` for each server
+/// and `request_timeout_ms` for JetStream.
 ///
-/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go on; what the servers may
-/// have done and not answered fails with [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may
-/// be done twice.
+/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go
+/// on; what the servers may have done and not answered fails with
+/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may be done twice.
 ///
 /// # Errors
 ///
-/// [`Invalid`](tidewire_backend::home::HomeErrorKind::Invalid) if the URL, or a file that it names, can't be used,
-/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server answers,
-/// [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if it refuses the login or TLS can't be agreed on, and
-/// [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported) if it is too old or has no JetStream. No error shows a
-/// password, a token or a seed.
+/// [`Invalid`](tidewire_backend::home::HomeErrorKind::Invalid) if the URL, or a file that it names,
+/// can't be used, [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server
+/// answers, [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if it refuses the login or
+/// TLS can't be agreed on, and [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported)
+/// if it is too old or has no JetStream. No error shows a password, a token or a seed.
 pub fn open(url: &str) -> HomeResult<Arc<dyn Home>> {
     begin(url).wait()
 }
 
-/// The same without blocking: the answer comes when the connection is there, or has failed as that of [`open`].
+/// The same without blocking: the answer comes when the connection is there, or has failed as that
+/// of [`open`].
 pub fn begin(url: &str) -> Answer<Arc<dyn Home>> {
     match Settings::read(url) {
         Ok(settings) => Nats::begin(settings).map(|home| Arc::new(home) as Arc<dyn Home>),

@@ -1,11 +1,13 @@
-//! Names on the server: streams of their own for dead letters, subjects for what is delayed or delivered anew.
+//! Names on the server: streams of their own for dead letters, subjects for what is delayed or
+//! delivered anew.
 
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 
 /// Headers of a message that are Tidewire's.
 pub(crate) const KEY: &str = "Tidewire-Key";
 pub(crate) const ID: &str = "Tidewire-Id";
-/// The names of the other headers in their order, with colons between them, if it is not that of the alphabet.
+/// The names of the other headers in their order, with colons between them, if it is not that of
+/// the alphabet.
 pub(crate) const ORDER: &str = "Tidewire-Order";
 pub(crate) const ORIGIN: &str = "Tidewire-Origin";
 /// A schedule's expression, as it was written.
@@ -28,7 +30,8 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {mend}")))
 }
 
-/// True for streams that people made to publish into: neither buckets nor what belongs to another stream.
+/// True for streams that people made to publish into: neither buckets nor what belongs to another
+/// stream.
 pub(crate) fn is_stream(name: &str) -> bool {
     check("stream", name).is_ok() && !name.starts_with("KV_") && !name.starts_with("OBJ_")
 }
@@ -63,7 +66,8 @@ pub(crate) fn again(stream: &str, consumer: &str) -> String {
     format!("$TW.again.{stream}.{consumer}")
 }
 
-/// The same for a stream that keeps the newest of each subject only: what is to come anew has a subject of its own each.
+/// The same for a stream that keeps the newest of each subject only: what is to come anew has a
+/// subject of its own each.
 pub(crate) fn again_each(stream: &str, consumer: &str, number: impl std::fmt::Display) -> String {
     format!("$TW.again.{stream}.{consumer}.{number}")
 }

@@ -1,7 +1,8 @@
 //! Pulls: requests for the next messages of a consumer, over subscriptions that are used again.
 //!
-//! A server sends what was asked for to the subscription of whoever asked, under the subjects of the messages, and a status
-//! when there is no more. One subscription has one request under way, so that each knows what is its own.
+//! A server sends what was asked for to the subscription of whoever asked, under the subjects of
+//! the messages, and a status when there is no more. One subscription has one request under way, so
+//! that each knows what is its own.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -35,8 +36,9 @@ pub(crate) struct Pull {
 pub(crate) enum Wait {
     /// Not at all.
     No,
-    /// Not at all, but for what it may need to see that it may deliver nothing: of a consumer with as many deliveries out as
-    /// it may have it says nothing at once. A server that is busy may need longer to deliver what it has.
+    /// Not at all, but for what it may need to see that it may deliver nothing: of a consumer with
+    /// as many deliveries out as it may have it says nothing at once. A server that is busy may
+    /// need longer to deliver what it has.
     Brief(Duration),
     For(Duration),
 }

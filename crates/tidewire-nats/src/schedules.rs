@@ -1,4 +1,5 @@
-//! Schedules: messages of a stream under a subject of their own each, which the server publishes at their times.
+//! Schedules: messages of a stream under a subject of their own each, which the server publishes at
+//! their times.
 
 use async_nats::HeaderMap;
 use serde_json::json;
@@ -100,7 +101,8 @@ async fn find(shared: &Shared, stream: &str, subject: &str) -> HomeResult<Option
     shared.stored(stream, &json!({"last_by_subj": subject})).await
 }
 
-/// The headers of a schedule as the server takes it. Its own are not on the beats; those of the message are.
+/// The headers of a schedule as the server takes it. Its own are not on the beats; those of the
+/// message are.
 fn headers(settings: &ScheduleSettings, known: &CachedStream) -> HomeResult<HeaderMap> {
     let ScheduleSettings { name, timing, message } = settings;
     let mut beat = NewMessage { ttl_us: None, ..message.clone() };

@@ -159,7 +159,8 @@ impl OutstandingDeliveries {
     }
 }
 
-/// What is said of a delivery, and whether that is the last of it. What is given up is kept as a dead letter first.
+/// What is said of a delivery, and whether that is the last of it. What is given up is kept as a
+/// dead letter first.
 async fn said(
     shared: &Shared,
     stream: &str,

@@ -76,7 +76,8 @@ impl Shared {
         Ok(found)
     }
 
-    /// The subjects of a stream that a pattern selects, with the number of messages of each. None if there is no stream.
+    /// The subjects of a stream that a pattern selects, with the number of messages of each. None
+    /// if there is no stream.
     pub async fn counts(&self, stream: &str, filter: &str) -> HomeResult<BTreeMap<String, u64>> {
         let mut found = BTreeMap::new();
         loop {

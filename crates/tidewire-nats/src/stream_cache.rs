@@ -1,4 +1,5 @@
-//! A cache of streams: their subjects, and what their configuration allows. Asked for once, then remembered.
+//! A cache of streams: their subjects, and what their configuration allows. Asked for once, then
+//! remembered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -166,7 +166,8 @@ async fn lagging(shared: &Shared, selection: &Selection, from: u64, last: u64) -
     Ok(None)
 }
 
-/// Waits until something may have come. The cursor that sees it has moved behind it, and is not used for reading.
+/// Waits until something may have come. The cursor that sees it has moved behind it, and is not
+/// used for reading.
 pub(crate) async fn wait(shared: &Shared, selection: &Selection, next: u64, left: Duration) -> HomeResult<()> {
     let connection = &shared.connection;
     let mut cursor = Cursor::open(connection, selection, From::Sequence(next)).await?;

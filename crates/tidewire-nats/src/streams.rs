@@ -146,7 +146,8 @@ async fn purge_some(shared: &Shared, stream: &str, purge: &Purge) -> HomeResult<
     Ok(purged["purged"].as_u64().unwrap_or_default())
 }
 
-/// The stream of dead letters, which the server fills too, when a process has died in its last delivery.
+/// The stream of dead letters, which the server fills too, when a process has died in its last
+/// delivery.
 pub(crate) async fn create_dead(shared: &Shared, stream: &str, replicas: u64) -> HomeResult<()> {
     let config = json!({
         "name": names::dead(stream),

@@ -1,8 +1,8 @@
-//! Requests and replies through TCP, one after another and 64 in flight, beside a bare socket of tokio on the same machine:
-//! `cargo run --release -p tidewire-node --example echo [requests]`.
+//! Requests and replies through TCP, one after another and 64 in flight, beside a bare socket of
+//! tokio on the same machine: `cargo run --release -p tidewire-node --example echo [requests]`.
 //!
-//! A node calls a service of another node through a hub; all three are in this process and joined by sockets. The bare socket has one hop
-//! each way where these have two.
+//! A node calls a service of another node through a hub; all three are in this process and joined
+//! by sockets. The bare socket has one hop each way where these have two.
 
 mod measuring;
 

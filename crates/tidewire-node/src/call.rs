@@ -96,7 +96,8 @@ impl<T> Call<T> {
         Ok(())
     }
 
-    /// Whether it is made again after an error of this number, and if so from when on. `was_sent`: whoever had it may have handled it.
+    /// Whether it is made again after an error of this number, and if so from when on. `was_sent`:
+    /// whoever had it may have handled it.
     fn goes_on(&mut self, number: u16, was_sent: bool) -> bool {
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| code.number() == number);
         let is_loss = is_one_of(&[ErrorCode::LinkLost]);
@@ -119,7 +120,8 @@ impl<T> Call<T> {
         let core = shot.core()?;
         core.rejoined.add(context.waker());
         if core.link.joined().is_none() {
-            // What it gives may have been lost with this link since it was decided to make the call again.
+            // What it gives may have been lost with this link since it was decided to make the call
+            // again.
             return if shot.may_again() { Ok(()) } else { Err(Error::lost(&shot.title)) };
         }
         if self.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {

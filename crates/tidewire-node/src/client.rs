@@ -54,7 +54,8 @@ impl Priority {
     }
 }
 
-/// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a function or an object, which is for one node.
+/// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a
+/// function or an object, which is for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
@@ -65,8 +66,9 @@ pub enum Choice {
     First,
     /// Any.
     Random,
-    /// The one whose calls from this node have taken the least time lately, with those counted that are under way there. Each is tried once, and one call
-    /// in twenty goes to any of them. This node chooses, and not the hub: its first call asks the hub which instances there are.
+    /// The one whose calls from this node have taken the least time lately, with those counted that
+    /// are under way there. Each is tried once, and one call in twenty goes to any of them. This
+    /// node chooses, and not the hub: its first call asks the hub which instances there are.
     LowestLatency,
 }
 
@@ -100,7 +102,8 @@ pub struct Answer<T> {
     pub result: Result<T, Error>,
 }
 
-/// Calls the methods of a service. Each setting gives a client of its own, which is cheap to make and to clone.
+/// Calls the methods of a service. Each setting gives a client of its own, which is cheap to make
+/// and to clone.
 ///
 /// ```
 /// use std::time::Duration;
@@ -190,7 +193,8 @@ impl Client {
         Self { core, service: service.into(), options }
     }
 
-    /// How long a call may take: 30 s where nothing is said. A stream may last for ever where nothing is said.
+    /// How long a call may take: 30 s where nothing is said. A stream may last for ever where
+    /// nothing is said.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.with_timeout(timeout);
         self
@@ -202,7 +206,8 @@ impl Client {
         self
     }
 
-    /// Adds something that the handler finds in [`Context::headers`]. Names that begin with `tw-` belong to the protocol.
+    /// Adds something that the handler finds in [`Context::headers`]. Names that begin with `tw-`
+    /// belong to the protocol.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.with_header(name.into(), value.into());
         self
@@ -222,33 +227,37 @@ impl Client {
         self
     }
 
-    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline and up to as often as
-    /// [`NodeOptions::resends`](crate::NodeOptions::resends) says.
+    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline
+    /// and up to as often as [`NodeOptions::resends`](crate::NodeOptions::resends) says.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
     }
 
-    /// Makes calls on behalf of somebody who came from outside: a user, or nobody that is known (`""`), with the trace of 32 hexadecimal digits that
-    /// they gave. Only a [gateway](crate::Node::gateway) may: the hub refuses calls of other nodes that say so.
+    /// Makes calls on behalf of somebody who came from outside: a user, or nobody that is known
+    /// (`""`), with the trace of 32 hexadecimal digits that they gave. Only a
+    /// [gateway](crate::Node::gateway) may: the hub refuses calls of other nodes that say so.
     pub fn on_behalf(mut self, user: &str, trace: Option<&str>) -> Self {
         self.options.with_caller(user, trace);
         self
     }
 
-    /// Makes calls a part of another one: they end with it at the latest, and share its [trace](Context::trace).
+    /// Makes calls a part of another one: they end with it at the latest, and share its
+    /// [trace](Context::trace).
     pub fn within(mut self, context: &Context) -> Self {
         self.options.with_outer(context);
         self
     }
 
-    /// Calls a method. A tuple gives its arguments in order, a struct or a map by name, `()` none, any other value is the only one.
-    /// The call is on its way when this returns: await it, wait for it, or drop it to cancel it.
+    /// Calls a method. A tuple gives its arguments in order, a struct or a map by name, `()` none,
+    /// any other value is the only one. The call is on its way when this returns: await it, wait
+    /// for it, or drop it to cancel it.
     pub fn call<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
         Call::begin(self.shot(method, arguments, Some(DEFAULT_TIMEOUT)))
     }
 
-    /// Opens a stream. It is on its way when this returns; dropping it closes the stream of the service.
+    /// Opens a stream. It is on its way when this returns; dropping it closes the stream of the
+    /// service.
     pub fn stream<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.shot(method, arguments, None))
     }
@@ -256,7 +265,8 @@ impl Client {
     /// Calls a method of each instance, and waits for all of them.
     ///
     /// # Errors
-    /// Awaiting it fails if the hub does not list its services; what an instance fails with is in its [`Answer`].
+    /// Awaiting it fails if the hub does not list its services; what an instance fails with is in
+    /// its [`Answer`].
     ///
     /// # Cancel safety
     /// If it is dropped, the calls are cancelled.

@@ -1,4 +1,5 @@
-//! The context of a call: its caller, its deadline and its headers, for the handler that works at it.
+//! The context of a call: its caller, its deadline and its headers, for the handler that works at
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,7 +70,8 @@ impl Context {
         Self(self.0, Active::Under(Arc::clone(lease)))
     }
 
-    /// The context of a call that no node has made, for tests of handlers; what is not said of it is as usual.
+    /// The context of a call that no node has made, for tests of handlers; what is not said of it
+    /// is as usual.
     ///
     /// ```
     /// use std::time::Duration;
@@ -131,8 +133,8 @@ impl Context {
         &self.0.from.name
     }
 
-    /// The user on whose behalf the call is made: that of the token that its caller gave to the gateway of the hub, or that the node that called
-    /// joined with. None if nobody has signed in.
+    /// The user on whose behalf the call is made: that of the token that its caller gave to the
+    /// gateway of the hub, or that the node that called joined with. None if nobody has signed in.
     pub fn user(&self) -> Option<&str> {
         let user = self.0.user.as_deref().unwrap_or(&self.0.from.user);
         Some(user).filter(|user| !user.is_empty())
@@ -143,7 +145,8 @@ impl Context {
         self.0.origin
     }
 
-    /// The id that this call shares with the one it was made in, and with those that are made [within](crate::Client::within) it.
+    /// The id that this call shares with the one it was made in, and with those that are made
+    /// [within](crate::Client::within) it.
     pub fn trace(&self) -> &str {
         self.0.trace.get_or_init(|| random_hex(16))
     }
@@ -168,11 +171,12 @@ impl Context {
         Priority::of_lane(self.0.lane)
     }
 
-    /// The fencing token of a [single active](crate::Node::serve_single) service: greater than that of every instance that was active before. Give it to
-    /// stores that can compare it.
+    /// The fencing token of a [single active](crate::Node::serve_single) service: greater than that
+    /// of every instance that was active before. Give it to stores that can compare it.
     ///
     /// # Errors
-    /// [`Error`] with `lease_lost` if this instance is not active any more, or its service is none of which one is active at a time.
+    /// [`Error`] with `lease_lost` if this instance is not active any more, or its service is none
+    /// of which one is active at a time.
     pub fn fence(&self) -> Result<u64, Error> {
         match &self.1 {
             Active::Under(lease) => lease.fence(),
@@ -185,7 +189,8 @@ impl Context {
         }
     }
 
-    /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one that computes for long should look.
+    /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one
+    /// that computes for long should look.
     pub fn is_cancelled(&self) -> bool {
         self.0.exchange.ended().is_some() || self.remaining() == Some(Duration::ZERO)
     }

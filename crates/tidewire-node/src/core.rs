@@ -124,7 +124,8 @@ impl Runner {
         u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task is made ready that has nothing else to do.
+    /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task
+    /// is made ready that has nothing else to do.
     pub fn blocked_ms(&self, log: &Log) -> u32 {
         if self.watchdog.ready(self.us_at(Instant::now())) {
             let watchdog = Arc::clone(&self.watchdog);
@@ -147,8 +148,9 @@ impl Runner {
         }
     }
 
-    /// Runs a task of the node itself, on its own threads wherever handlers run: a program may block the runtime that runs those while it waits
-    /// for what the task does. If the node is ending, the task is dropped.
+    /// Runs a task of the node itself, on its own threads wherever handlers run: a program may
+    /// block the runtime that runs those while it waits for what the task does. If the node is
+    /// ending, the task is dropped.
     pub fn aside(&self, task: Task) {
         let mut task = Some(task);
         let made = move |inbox: Inbox<()>| {
@@ -162,7 +164,8 @@ impl Runner {
                 Ok(())
             }
         };
-        // An engine that takes no actor is shutting down, or full of them: the task answers when it is dropped.
+        // An engine that takes no actor is shutting down, or full of them: the task answers when it
+        // is dropped.
         drop(self.engine.spawn_task(SpawnOptions::new(), made));
     }
 

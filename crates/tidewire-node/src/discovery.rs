@@ -112,7 +112,8 @@ pub struct EventInfo {
 }
 
 impl ServiceInfo {
-    /// What other nodes may know of it, as the fields of a subscription; nothing if they may not call it.
+    /// What other nodes may know of it, as the fields of a subscription; nothing if they may not
+    /// call it.
     pub(crate) fn said(&self) -> Result<Vec<u8>, Error> {
         let mut fields = Vec::new();
         if self.visibility == Visibility::Node {
@@ -137,8 +138,8 @@ impl ServiceInfo {
 }
 
 impl ServiceInfo {
-    /// The instances that the nodes of a hub serve, each by itself: without those of nodes on which the hub only has a bridge. Such as are not described as they
-    /// should be are left out.
+    /// The instances that the nodes of a hub serve, each by itself: without those of nodes on which
+    /// the hub only has a bridge. Such as are not described as they should be are left out.
     pub fn served_at(hub: &HubHandle) -> Vec<Self> {
         let mut found = Vec::new();
         for interest in hub.interests() {
@@ -180,7 +181,8 @@ fn json(info: &ServiceInfo) -> String {
     serde_json::to_string(info).unwrap_or_default()
 }
 
-/// Reads the list of a hub. Instances of one name are put together; what is not as it should be is skipped and counted.
+/// Reads the list of a hub. Instances of one name are put together; what is not as it should be is
+/// skipped and counted.
 fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     for told in told(listed, skipped)? {
@@ -241,7 +243,8 @@ fn told<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, 
     Ok(found)
 }
 
-/// How many entries were skipped: whoever announced them is a stranger, and the rest of a list is of use nevertheless.
+/// How many entries were skipped: whoever announced them is a stranger, and the rest of a list is
+/// of use nevertheless.
 #[derive(Default)]
 pub(crate) struct Skipped(AtomicU64);
 

@@ -9,7 +9,8 @@ use tidewire_proto::wire::WireError;
 use crate::reply_slot::Alive;
 use crate::values::{self, DecodeError, Kind, Value};
 
-/// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value and the mend.
+/// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value
+/// and the mend.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -138,8 +139,9 @@ impl Error {
         self.0.remote.as_ref()
     }
 
-    /// What is known of a callee whose answer did not come in time: zero if its handler was at work at last, more if the event loop or the threads
-    /// that run handlers there were blocked, and for how long; None if nothing was heard of it.
+    /// What is known of a callee whose answer did not come in time: zero if its handler was at work
+    /// at last, more if the event loop or the threads that run handlers there were blocked, and for
+    /// how long; None if nothing was heard of it.
     ///
     /// ```
     /// use std::time::Duration;

@@ -30,10 +30,13 @@ use tidewire_proto::generated::limits;
 type Handled = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
 
-/// An event handler of a service: what runs for each message on a pattern of subjects, and what others are told of it.
+/// An event handler of a service: what runs for each message on a pattern of subjects, and what
+/// others are told of it.
 ///
-/// Messages are handled one after the other, in their order. One that fails, that does not fit the type, or whose handler panics is counted and told to
-/// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is answered with what the handler gives.
+/// Messages are handled one after the other, in their order. One that fails, that does not fit the
+/// type, or whose handler panics is counted and told to
+/// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is
+/// answered with what the handler gives.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -74,10 +77,12 @@ struct Inner {
 }
 
 impl Event {
-    /// A handler of this name, for what is published on subjects of a pattern: `*` is one token, `>` the rest.
+    /// A handler of this name, for what is published on subjects of a pattern: `*` is one token,
+    /// `>` the rest.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for that is over.
+    /// The future of the handler is dropped where it awaits when its service stops and the time for
+    /// that is over.
     pub fn new<A, O, F, Fut>(name: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -97,7 +102,8 @@ impl Event {
         Self { info, handles: Arc::new(handles), capacity, problem }
     }
 
-    /// Shares events with the other members of this queue group: one of them gets a message. By default each instance gets all.
+    /// Shares events with the other members of this queue group: one of them gets a message. By
+    /// default each instance gets all.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
         self.problem = self.problem.or(names::token("queue", &name).err());
@@ -105,7 +111,8 @@ impl Event {
         self
     }
 
-    /// Messages that wait for the handler; the limit `subscription_capacity` has the default. One more is dropped and counted; a request fails.
+    /// Messages that wait for the handler; the limit `subscription_capacity` has the default. One
+    /// more is dropped and counted; a request fails.
     pub fn capacity(mut self, messages: usize) -> Self {
         let checked = within(&limits::SUBSCRIPTION_CAPACITY, "capacity", messages as u64);
         self.problem = self.problem.or(checked.err());
@@ -119,7 +126,8 @@ impl Event {
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked by the type.
+    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
+    /// by the type.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self
@@ -177,7 +185,8 @@ impl fmt::Debug for EventContext {
     }
 }
 
-/// Runs one event handler, until its subscription has ended and nothing waits, or its service stops.
+/// Runs one event handler, until its subscription has ended and nothing waits, or its service
+/// stops.
 pub(crate) struct Listener {
     title: String,
     mailbox: Arc<Mailbox>,

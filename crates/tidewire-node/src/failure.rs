@@ -6,8 +6,8 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::error::Error;
 use crate::values::{self, Blob, Value};
 
-/// Why a handler failed, as its caller is told. Any error that may cross threads becomes one by `?`: its type and its text
-/// travel. So do a boxed error, one of `anyhow`, and a plain text.
+/// Why a handler failed, as its caller is told. Any error that may cross threads becomes one by
+/// `?`: its type and its text travel. So do a boxed error, one of `anyhow`, and a plain text.
 ///
 /// ```
 /// use tidewire_node::{Failure, Service};
@@ -26,8 +26,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of a type that callers may know: `module:Name`. A Python program that has imported the module gets an
-    /// exception of that type.
+    /// A failure of a type that callers may know: `module:Name`. A Python program that has imported
+    /// the module gets an exception of that type.
     pub fn new(type_name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { refusal: None, type_name: type_name.into(), message: message.into() }
     }
@@ -94,7 +94,8 @@ fn passed_on(error: &Error) -> Failure {
     }
 }
 
-/// The name of a type as other languages write it: `shop::orders::OutOfStock` is `shop.orders:OutOfStock`.
+/// The name of a type as other languages write it: `shop::orders::OutOfStock` is
+/// `shop.orders:OutOfStock`.
 fn type_name<E>() -> String {
     let name = std::any::type_name::<E>();
     let plain = name.split('<').next().unwrap_or(name);

@@ -234,8 +234,8 @@ async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallS
     }
 }
 
-/// The caller's own clock comes to the deadline at about the same time. It knows best how the call went, and says that it waits no longer: only one that
-/// does not is told.
+/// The caller's own clock comes to the deadline at about the same time. It knows best how the call
+/// went, and says that it waits no longer: only one that does not is told.
 async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
     let until = Instant::now() + LATE;
     let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
@@ -244,7 +244,8 @@ async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallStat
     }
 }
 
-/// Ends a handler at the deadline of its call. It is watched only once the handler waits for something.
+/// Ends a handler at the deadline of its call. It is watched only once the handler waits for
+/// something.
 struct Deadline<'a> {
     host: &'a ServiceInstance,
     at: Option<Instant>,

@@ -1,4 +1,5 @@
-//! The server side of a service instance: calls come in from the thread of the links, and handlers run.
+//! The server side of a service instance: calls come in from the thread of the links, and handlers
+//! run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +47,8 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    /// What the holder of its object is told: name, whether it gives a stream, and seconds that a call may take.
+    /// What the holder of its object is told: name, whether it gives a stream, and seconds that a
+    /// call may take.
     pub fn offered(&self) -> Value {
         Value::List(vec![Value::from(&*self.name), Value::Bool(self.is_stream()), Value::Nil])
     }
@@ -179,7 +181,8 @@ impl ServiceInstance {
         self.durables.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Fetches no more events of streams, and ends all streams of callers, as they may last for ever.
+    /// Fetches no more events of streams, and ends all streams of callers, as they may last for
+    /// ever.
     pub fn leave(&self) {
         self.durables().iter().for_each(|durable| durable.leave());
         self.end(|running| running.is_stream);
@@ -219,7 +222,8 @@ impl ServiceInstance {
         self.give_back();
     }
 
-    /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all that it came with.
+    /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all
+    /// that it came with.
     pub fn gone(&self, exchange: &InboundCallState) {
         let is_it = |job: &AdmittedCall| std::ptr::eq(&*job.exchange, exchange);
         let job = {
@@ -330,7 +334,8 @@ impl Drop for AdmissionPermit {
         };
         match next {
             Some(job) => self.host.begin(job),
-            // Who runs tasks takes none any more. Each that waits would only be dropped within the drop of the one before.
+            // Who runs tasks takes none any more. Each that waits would only be dropped within the
+            // drop of the one before.
             None if !self.has_begun => self.host.close(),
             None => {}
         }

@@ -1,4 +1,5 @@
-//! A call for which it is learned first where it goes. It is sent as soon as that is known, whether anybody polls it or not.
+//! A call for which it is learned first where it goes. It is sent as soon as that is known, whether
+//! anybody polls it or not.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -62,12 +63,14 @@ impl InstanceLookup {
         }
     }
 
-    /// Whether it is known by now where it goes: its answer may have come before the task has handed it over.
+    /// Whether it is known by now where it goes: its answer may have come before the task has
+    /// handed it over.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.0.0.lock().call, Where::Waits(_))
     }
 
-    /// Takes the call back, as it is. One that was not sent is not sent any more, and one that is being sent is ended.
+    /// Takes the call back, as it is. One that was not sent is not sent any more, and one that is
+    /// being sent is ended.
     pub fn take_back(self) -> Option<(PreparedCall, Option<CallKey>)> {
         let mut state = self.0.0.lock();
         match std::mem::replace(&mut state.call, Where::Gone) {

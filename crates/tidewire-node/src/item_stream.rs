@@ -25,13 +25,15 @@ use crate::values::{self, references};
 /// How far the writer of a stream may be ahead of its reader.
 const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
 
-/// The items of a stream: a `Stream` for any runtime, or read by [`next`](Items::next) and [`next_blocking`](Items::next_blocking).
-/// The service is at most 64 items ahead of the reader.
+/// The items of a stream: a `Stream` for any runtime, or read by [`next`](Items::next) and
+/// [`next_blocking`](Items::next_blocking). The service is at most 64 items ahead of the reader.
 ///
-/// Dropping it closes the stream of the service. An error comes after the items before it, and is the last.
+/// Dropping it closes the stream of the service. An error comes after the items before it, and is
+/// the last.
 ///
-/// As an argument of a handler it is the stream that the caller gave: a [`Feed`](crate::Feed) of Rust, a generator of Python. That one begins when its first
-/// item is asked for, can be read while its call is under way, and is closed when this is dropped.
+/// As an argument of a handler it is the stream that the caller gave: a [`Feed`](crate::Feed) of
+/// Rust, a generator of Python. That one begins when its first item is asked for, can be read while
+/// its call is under way, and is closed when this is dropped.
 #[must_use = "dropping a stream closes it"]
 pub struct Items<T> {
     shot: Option<PreparedCall>,
@@ -199,7 +201,8 @@ impl<T: DeserializeOwned> Items<T> {
     /// The next item; None after the last.
     ///
     /// # Errors
-    /// The error that ended the stream, once; or that an item is not a `T`, after which others follow.
+    /// The error that ended the stream, once; or that an item is not a `T`, after which others
+    /// follow.
     ///
     /// # Cancel safety
     /// Dropping the future loses no item.

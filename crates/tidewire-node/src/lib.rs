@@ -1,8 +1,10 @@
-//! Nodes of the Tidewire messaging runtime in Rust: join a hub or be one, serve typed services and call them, publish and subscribe.
+//! Nodes of the Tidewire messaging runtime in Rust: join a hub or be one, serve typed services and
+//! call them, publish and subscribe.
 //!
-//! A node of Rust and one of Python call each other's services with the same values, errors, deadlines and streams; `spec/wire.md`,
-//! `spec/values.md` and section 13 of `spec/semantics.md` in the repository say what is promised. Everything can be awaited on any async
-//! runtime, or waited for on a plain thread; no runtime is needed.
+//! A node of Rust and one of Python call each other's services with the same values, errors,
+//! deadlines and streams; `spec/wire.md`, `spec/values.md` and section 13 of `spec/semantics.md` in
+//! the repository say what is promised. Everything can be awaited on any async runtime, or waited
+//! for on a plain thread; no runtime is needed.
 //!
 //! ```
 //! use tidewire_node::{Node, NodeOptions, Service};

@@ -1,4 +1,5 @@
-//! Subscriptions of this node: what it publishes and asks itself goes to them directly, and not over its link.
+//! Subscriptions of this node: what it publishes and asks itself goes to them directly, and not
+//! over its link.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ impl Mailbox {
         Self { state: Mutex::default(), capacity, queue: queue.to_owned() }
     }
 
-    /// Adds a message. If too many wait, it is counted and dropped, and a request refused. One more always fits in bytes.
+    /// Adds a message. If too many wait, it is counted and dropped, and a request refused. One more
+    /// always fits in bytes.
     pub fn add(&self, message: Message) {
         let mut state = self.state.lock();
         let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
@@ -55,7 +57,8 @@ impl Mailbox {
         }
     }
 
-    /// Whether there is no room for what is published: it is counted as dropped then, before anything is made of it.
+    /// Whether there is no room for what is published: it is counted as dropped then, before
+    /// anything is made of it.
     fn drops(&self) -> bool {
         let mut state = self.state.lock();
         let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
@@ -152,7 +155,8 @@ impl LocalSubscriptions {
         drop(removed);
     }
 
-    /// Those that get what is published on a subject: all outside of queue groups, and one of each group, in turn.
+    /// Those that get what is published on a subject: all outside of queue groups, and one of each
+    /// group, in turn.
     pub fn receivers(&self, subject: &str) -> Vec<Arc<Mailbox>> {
         let mut table = self.tree.lock();
         table.turn = table.turn.wrapping_add(1);

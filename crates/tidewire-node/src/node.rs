@@ -36,11 +36,13 @@ use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 /// What handlers have to end once nobody waits for them any more.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the same node.
+/// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the
+/// same node.
 ///
-/// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together with all clients, calls and streams
-/// that were made with it; then at once: what is under way fails with `link_lost` on the other side. What it holds of other nodes does not
-/// keep it, nor do calls of that, nor streams of callers that its handlers read. Handlers that hold a clone keep
+/// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together
+/// with all clients, calls and streams that were made with it; then at once: what is under way
+/// fails with `link_lost` on the other side. What it holds of other nodes does not keep it, nor do
+/// calls of that, nor streams of callers that its handlers read. Handlers that hold a clone keep
 /// their node alive until it is stopped.
 ///
 /// ```
@@ -89,12 +91,14 @@ pub struct RemoteStatistics {
 }
 
 impl Node {
-    /// Joins the hub at a URL: `tide://host:port`, `tide+unix:///path`, `ws://host:port/path`, or with TLS `tide+tls://` and `wss://`.
-    /// If the link is lost later, the node joins again by itself, with what it serves and subscribed to.
+    /// Joins the hub at a URL: `tide://host:port`, `tide+unix:///path`, `ws://host:port/path`, or
+    /// with TLS `tide+tls://` and `wss://`. If the link is lost later, the node joins again by
+    /// itself, with what it serves and subscribed to.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, `link_lost` if nobody listens there,
-    /// `unauthorized` if the hub does not take the token, `name_taken` if it has a node of this name, `wire_error` if it is no hub.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
+    /// `link_lost` if nobody listens there, `unauthorized` if the hub does not take the token,
+    /// `name_taken` if it has a node of this name, `wire_error` if it is no hub.
     ///
     /// # Cancel safety
     /// If it is dropped, the node leaves as soon as it has joined.
@@ -115,12 +119,14 @@ impl Node {
         })
     }
 
-    /// Makes a hub that others can join at a URL, as for [`join`](Node::join); port 0 lets the system choose one.
-    /// It listens on loopback only, unless it has tokens and TLS, or [`insecure`](NodeOptions::insecure) is set.
+    /// Makes a hub that others can join at a URL, as for [`join`](Node::join); port 0 lets the
+    /// system choose one. It listens on loopback only, unless it has tokens and TLS, or
+    /// [`insecure`](NodeOptions::insecure) is set.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, `config_invalid` if the place is taken,
-    /// `unauthorized` if other machines could reach it without showing who they are.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
+    /// `config_invalid` if the place is taken, `unauthorized` if other machines could reach it
+    /// without showing who they are.
     ///
     /// # Cancel safety
     /// If it is dropped, the hub ends as soon as it listens.
@@ -157,9 +163,10 @@ impl Node {
         })
     }
 
-    /// Joins a hub of this process as its gateway, which needs no token: it may call, publish and subscribe everywhere, says
-    /// [for whom](Client::on_behalf) it does, and looks itself at what [`access`](HubHandle::access) allows those. It blocks for as long as somebody
-    /// else is at the hub.
+    /// Joins a hub of this process as its gateway, which needs no token: it may call, publish and
+    /// subscribe everywhere, says [for whom](Client::on_behalf) it does, and looks itself at what
+    /// [`access`](HubHandle::access) allows those. It blocks for as long as somebody else is at the
+    /// hub.
     ///
     /// # Errors
     /// [`Error`] if an option is not allowed, the hub has a node of this name, or is stopping.
@@ -170,8 +177,9 @@ impl Node {
         Self::new(options, hub.runtime().clone(), link, None, home)
     }
 
-    /// Hands what is published to subscriptions, on the thread that runs this, for as long as that goes on: for a [gateway](Self::gateway)
-    /// alone, whose messages wait for it. So many that subscribe cost the thread of the hub nothing.
+    /// Hands what is published to subscriptions, on the thread that runs this, for as long as that
+    /// goes on: for a [gateway](Self::gateway) alone, whose messages wait for it. So many that
+    /// subscribe cost the thread of the hub nothing.
     ///
     /// # Cancel safety
     /// Messages that wait stay.
@@ -238,11 +246,12 @@ impl Node {
         self.core.link.joined().is_some()
     }
 
-    /// Lets others call a service. It is in force once the pending is done; a lost link is no end of it.
+    /// Lets others call a service. It is in force once the pending is done; a lost link is no end
+    /// of it.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, `name_taken` if this node serves the instance already,
-    /// `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, `name_taken` if this
+    /// node serves the instance already, `unauthorized` if the token does not allow it.
     ///
     /// # Cancel safety
     /// If it is dropped, the service is served all the same.
@@ -250,9 +259,11 @@ impl Node {
         serve(&self.core, service)
     }
 
-    /// Serves a service of which one instance is active at a time, wherever they are served, by nodes of whichever language: the holder of a lease of 5
-    /// seconds. The others stand by, and hold calls until one is active. An instance whose process ends is followed by another at once where the lease is
-    /// at a hub. One that may have lost its lease answers no more, by its own clock. A node that serves one at its hub stays until it is stopped.
+    /// Serves a service of which one instance is active at a time, wherever they are served, by
+    /// nodes of whichever language: the holder of a lease of 5 seconds. The others stand by, and
+    /// hold calls until one is active. An instance whose process ends is followed by another at
+    /// once where the lease is at a hub. One that may have lost its lease answers no more, by its
+    /// own clock. A node that serves one at its hub stays until it is stopped.
     ///
     /// ```
     /// # use tidewire_node::{Node, NodeOptions, Service};
@@ -270,7 +281,8 @@ impl Node {
     /// ```
     ///
     /// # Errors
-    /// As for [`serve`](Node::serve). An error of the home of leases, such as a hub without one, is told to [`NodeOptions::log`], and it is tried again.
+    /// As for [`serve`](Node::serve). An error of the home of leases, such as a hub without one, is
+    /// told to [`NodeOptions::log`], and it is tried again.
     ///
     /// # Cancel safety
     /// If it is dropped, the instance may stand by all the same.
@@ -306,7 +318,8 @@ impl Node {
         Pending::new(async move { listed(&core).await })
     }
 
-    /// The instances of a service, or of all if none is named, that nodes of the hub serve, and then whichever come and go, until the node stops.
+    /// The instances of a service, or of all if none is named, that nodes of the hub serve, and
+    /// then whichever come and go, until the node stops.
     ///
     /// ```
     /// use tidewire_node::{Node, NodeOptions, Service};
@@ -323,8 +336,8 @@ impl Node {
         ServiceChanges::new(&self.core, service)
     }
 
-    /// How many announcements of services in lists of the hub were skipped, as they were not of the form that they have to have: a hub of this
-    /// version takes none of those.
+    /// How many announcements of services in lists of the hub were skipped, as they were not of the
+    /// form that they have to have: a hub of this version takes none of those.
     pub fn skipped(&self) -> u64 {
         self.core.skipped.get()
     }
@@ -337,7 +350,8 @@ impl Node {
     /// Publishes; see [`Subject::publish`].
     ///
     /// # Errors
-    /// [`Error`] if the subject is none, the value can't be sent, the token does not allow it, or the link is lost.
+    /// [`Error`] if the subject is none, the value can't be sent, the token does not allow it, or
+    /// the link is lost.
     pub fn publish<T: Serialize + ?Sized>(&self, subject: &str, value: &T) -> Result<(), Error> {
         self.subject(subject).publish(value)
     }
@@ -359,10 +373,12 @@ impl Node {
         self.subject(subject).request(value)
     }
 
-    /// Subscribes to a pattern of subjects: `*` is one token, `>` the rest. It is in force once the pending is done.
+    /// Subscribes to a pattern of subjects: `*` is one token, `>` the rest. It is in force once the
+    /// pending is done.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_subject` if the pattern is none, `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `invalid_subject` if the pattern is none, `unauthorized` if the token
+    /// does not allow it.
     ///
     /// # Cancel safety
     /// If it is dropped, the subscription ends.
@@ -381,14 +397,15 @@ impl Node {
         subscribe(&self.core, pattern, options)
     }
 
-    /// How many functions, objects and streams it has given to other nodes, and how many of others it holds.
+    /// How many functions, objects and streams it has given to other nodes, and how many of others
+    /// it holds.
     pub fn remote(&self) -> RemoteStatistics {
         let (given, held) = self.core.objects.counts();
         RemoteStatistics { given, held }
     }
 
-    /// Waits until what it has given and what it holds is as somebody wants, which is asked now, and whenever something is given, comes
-    /// or is let go.
+    /// Waits until what it has given and what it holds is as somebody wants, which is asked now,
+    /// and whenever something is given, comes or is let go.
     ///
     /// ```
     /// # use tidewire_node::{Node, NodeOptions};
@@ -423,20 +440,25 @@ impl Node {
         }))
     }
 
-    /// Stops the node: it takes no new calls and events, finishes those that it has, cuts streams, and leaves. What is not done after `timeout` is
-    /// dropped; handlers have 100 ms more to end. A second call waits for the same end. Subscriptions end; what they have not read can still be read.
+    /// Stops the node: it takes no new calls and events, finishes those that it has, cuts streams,
+    /// and leaves. What is not done after `timeout` is dropped; handlers have 100 ms more to end. A
+    /// second call waits for the same end. Subscriptions end; what they have not read can still be
+    /// read.
     ///
     /// # Errors
-    /// `AskCycle` if a handler of the node awaits it: it would wait for itself. The node takes no new calls all the same.
+    /// `AskCycle` if a handler of the node awaits it: it would wait for itself. The node takes no
+    /// new calls all the same.
     ///
     /// # Cancel safety
-    /// If it is dropped before the end, the node takes no new calls, and stays until its last clone is dropped.
+    /// If it is dropped before the end, the node takes no new calls, and stays until its last clone
+    /// is dropped.
     pub fn stop(&self, timeout: Duration) -> Pending<Stopped> {
         let (core, end) = (Arc::clone(&self.core), Instant::now() + timeout);
         let hosts = core.hosts();
         hosts.iter().for_each(|host| host.leave());
         core.objects.host.leave();
-        // Handlers of durable events that are at work may still call others, and what becomes of their events is stored.
+        // Handlers of durable events that are at work may still call others, and what becomes of
+        // their events is stored.
         let has_given_back = {
             let (hosts, runner) = (hosts.clone(), Arc::clone(&core.runner));
             move || hosts.iter().all(|host| host.has_given_back()) && runner.has_returned()
@@ -472,7 +494,8 @@ impl Node {
                 is_drained &= hub.idle(left()).await;
             }
             core.end();
-            // A handler that awaits ends at once, but on its own thread: an engine without time would leave it where it is.
+            // A handler that awaits ends at once, but on its own thread: an engine without time
+            // would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
             until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             core.engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;

@@ -74,39 +74,44 @@ impl NodeOptions {
         self
     }
 
-    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts whom the system trusts.
+    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts whom the system
+    /// trusts.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Lets a hub listen where other machines reach it without a token or without TLS. Off by default.
+    /// Lets a hub listen where other machines reach it without a token or without TLS. Off by
+    /// default.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
     }
 
-    /// The number of threads that run handlers; 0, the default, means one per core. They are not started if [`spawn`](Self::spawn) is given.
+    /// The number of threads that run handlers; 0, the default, means one per core. They are not
+    /// started if [`spawn`](Self::spawn) is given.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// How often the node wants to hear something of its hub; the limit `link_heartbeat_ms` has the default.
+    /// How often the node wants to hear something of its hub; the limit `link_heartbeat_ms` has the
+    /// default.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again, within its deadline; the limit `link_resends` has
-    /// the default. 0: never.
+    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again,
+    /// within its deadline; the limit `link_resends` has the default. 0: never.
     pub fn resends(mut self, calls: u32) -> Self {
         self.resends = calls;
         self
     }
 
-    /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its libraries may need. It is called on the
-    /// thread of the links, and must not run the task itself.
+    /// Runs handlers elsewhere than on threads of the node: on a runtime of the program, which its
+    /// libraries may need. It is called on the thread of the links, and must not run the task
+    /// itself.
     ///
     /// ```
     /// # use tidewire_node::NodeOptions;
@@ -121,29 +126,33 @@ impl NodeOptions {
         self
     }
 
-    /// Called with one line whenever a link is lost or turned away, and when handlers block all threads that run them while calls wait. By default
-    /// nobody is told. It is called on the thread of the links, and must not wait.
+    /// Called with one line whenever a link is lost or turned away, and when handlers block all
+    /// threads that run them while calls wait. By default nobody is told. It is called on the
+    /// thread of the links, and must not wait.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self
     }
 
-    /// Called with one line when the node joins its hub, again too, and when it serves something or does so no longer; at a hub also when
-    /// others join, leave, or serve something. By default nobody is told. It is called on any thread, and must not wait.
+    /// Called with one line when the node joins its hub, again too, and when it serves something or
+    /// does so no longer; at a hub also when others join, leave, or serve something. By default
+    /// nobody is told. It is called on any thread, and must not wait.
     pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.changes = Arc::new(changes);
         self
     }
 
-    /// Where the [streams](crate::streams), buckets and leases of this node live, instead of at the hub that it has joined: a folder, a cluster of NATS, or any
-    /// other home. A hub offers it to those that join it. It is not closed when the node stops.
+    /// Where the [streams](crate::streams), buckets and leases of this node live, instead of at the
+    /// hub that it has joined: a folder, a cluster of NATS, or any other home. A hub offers it to
+    /// those that join it. It is not closed when the node stops.
     pub fn home(mut self, home: Arc<dyn Home>) -> Self {
         self.home = Some(home);
         self
     }
 
-    /// A folder in which the [streams](crate::streams), buckets and leases of this node live, and which a hub offers to those that join it. It is made if
-    /// it is not there, opened by one process at a time, and closed when the node has stopped.
+    /// A folder in which the [streams](crate::streams), buckets and leases of this node live, and
+    /// which a hub offers to those that join it. It is made if it is not there, opened by one
+    /// process at a time, and closed when the node has stopped.
     #[cfg(feature = "embedded")]
     pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
         self.data = Some(folder.into());

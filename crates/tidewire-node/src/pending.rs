@@ -9,7 +9,8 @@ use tidewire_engine::raw::{Mutex, blocking};
 
 use crate::error::Error;
 
-/// Something under way: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain thread.
+/// Something under way: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
+/// thread.
 #[must_use = "nothing is known of it before it is awaited or waited for"]
 pub struct Pending<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
 

@@ -35,7 +35,8 @@ pub(crate) enum CallTarget {
 enum NodeHandle {
     /// The call keeps it alive.
     Kept(Arc<Core>),
-    /// It may end: what it holds of others does not keep it alive, and what is called of that does not either.
+    /// It may end: what it holds of others does not keep it alive, and what is called of that does
+    /// not either.
     Seen(Weak<Core>),
 }
 
@@ -203,7 +204,8 @@ impl PreparedCall {
         self.is_found()
     }
 
-    /// Whether it may be made again although its link was lost. What it gives is named by the link of its node, and gone with that.
+    /// Whether it may be made again although its link was lost. What it gives is named by the link
+    /// of its node, and gone with that.
     pub fn may_again(&self) -> bool {
         let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))

@@ -57,7 +57,8 @@ pub(crate) struct ReplySlot {
     alive: Mutex<Option<Alive>>,
 }
 
-/// The last sign of life of a call: when it came, and for how many milliseconds its handler's threads or loop had been blocked.
+/// The last sign of life of a call: when it came, and for how many milliseconds its handler's
+/// threads or loop had been blocked.
 pub(crate) type Alive = (Instant, u32);
 
 impl ReplySlot {

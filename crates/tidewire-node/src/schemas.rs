@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::service::Method;
 
 impl Method {
-    /// Makes the schemas of the parameters and of the result from types: those that the handler takes and gives.
+    /// Makes the schemas of the parameters and of the result from types: those that the handler
+    /// takes and gives.
     ///
     /// ```
     /// use tidewire_node::{Method, Service};

@@ -29,7 +29,8 @@ pub(crate) struct ServedRecord {
     _events: Vec<subjects::Subscription>,
 }
 
-/// An instance of a service, as the one who serves it holds it. It is served until it is stopped, or its node is: dropping this ends nothing.
+/// An instance of a service, as the one who serves it holds it. It is served until it is stopped,
+/// or its node is: dropping this ends nothing.
 pub struct Served {
     core: Weak<Core>,
     number: u64,
@@ -174,12 +175,14 @@ impl Served {
         ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
     }
 
-    /// The consumer of a durable handler, by the name that it was given: to look at, to pause, for dead letters.
+    /// The consumer of a durable handler, by the name that it was given: to look at, to pause, for
+    /// dead letters.
     pub fn consumer(&self, name: &str) -> Option<Consumer> {
         self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
     }
 
-    /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that are at work after `timeout` are dropped.
+    /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that
+    /// are at work after `timeout` are dropped.
     ///
     /// # Errors
     /// `AskCycle` if a handler of the service awaits it; no more calls come all the same.

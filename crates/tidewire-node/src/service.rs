@@ -106,7 +106,8 @@ impl Service {
         self
     }
 
-    /// An id for this instance, so that callers can choose it. By default the name with a random part.
+    /// An id for this instance, so that callers can choose it. By default the name with a random
+    /// part.
     pub fn instance(mut self, id: impl Into<String>) -> Self {
         let id = id.into();
         self.note(names::token("instance", &id));
@@ -124,28 +125,32 @@ impl Service {
         self
     }
 
-    /// What else discovery tells others of this instance: `.metadata("zone", "eu")`. Names and values have at most `service_metadata_bytes` in all; a second
-    /// value of one name replaces the first.
+    /// What else discovery tells others of this instance: `.metadata("zone", "eu")`. Names and
+    /// values have at most `service_metadata_bytes` in all; a second value of one name replaces the
+    /// first.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.release.metadata.insert(name.into(), value.into());
         self
     }
 
-    /// How many calls it handles at once, 1 to 10,000; the limit `service_concurrency` has the default. Further calls wait.
+    /// How many calls it handles at once, 1 to 10,000; the limit `service_concurrency` has the
+    /// default. Further calls wait.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.note(within(&limits::SERVICE_CONCURRENCY, "concurrency", calls as u64));
         self.room.calls = calls;
         self
     }
 
-    /// How many streams it writes at once, beside calls; 1 to 10,000, and 10,000 by default. Further ones wait.
+    /// How many streams it writes at once, beside calls; 1 to 10,000, and 10,000 by default.
+    /// Further ones wait.
     pub fn streams(mut self, streams: usize) -> Self {
         self.note(up_to(&limits::SERVICE_STREAMS, "streams", 1, streams));
         self.room.streams = streams;
         self
     }
 
-    /// How many calls and how many streams wait for their turn; 0 to 10,000, and 10,000 by default. One more is refused with `limit_exceeded`.
+    /// How many calls and how many streams wait for their turn; 0 to 10,000, and 10,000 by default.
+    /// One more is refused with `limit_exceeded`.
     pub fn waiting(mut self, calls: usize) -> Self {
         self.note(up_to(&limits::SERVICE_WAITING, "waiting", 0, calls));
         self.room.waiting = calls;
@@ -207,7 +212,8 @@ impl Service {
         self
     }
 
-    /// Adds a handler for the events of a stream on subjects of a pattern, under a consumer of this name; see [`DurableHandler::new`].
+    /// Adds a handler for the events of a stream on subjects of a pattern, under a consumer of this
+    /// name; see [`DurableHandler::new`].
     pub fn on_durable<A, F, Fut>(self, consumer: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -304,11 +310,13 @@ pub struct Method {
 }
 
 impl Method {
-    /// A method that gives one value. The handler is given the call and the arguments: a tuple takes the parameters in order, `()` none,
-    /// any other type is the only one. A parameter whose type is an `Option` may be left out. Callers may give arguments by these names.
+    /// A method that gives one value. The handler is given the call and the arguments: a tuple
+    /// takes the parameters in order, `()` none, any other type is the only one. A parameter whose
+    /// type is an `Option` may be left out. Callers may give arguments by these names.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
+    /// waits no longer.
     pub fn new<A, O, F, Fut>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -325,7 +333,8 @@ impl Method {
         Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
-    /// A method that gives a stream of items. It is polled only as far as its reader gives credit, and dropped when the reader closes early.
+    /// A method that gives a stream of items. It is polled only as far as its reader gives credit,
+    /// and dropped when the reader closes early.
     ///
     /// # Cancel safety
     /// As for [`new`](Method::new).
@@ -376,7 +385,8 @@ impl Method {
         self
     }
 
-    /// JSON Schema (2020-12) of one parameter. Schemas are for those who call; what a handler takes is checked by its types.
+    /// JSON Schema (2020-12) of one parameter. Schemas are for those who call; what a handler takes
+    /// is checked by its types.
     pub fn parameter_schema(mut self, name: &str, schema: serde_json::Value) -> Self {
         match self.info.parameters["properties"].get_mut(name) {
             Some(place) => *place = schema,
@@ -400,7 +410,8 @@ impl Method {
         self
     }
 
-    /// How long a call may take where the caller says nothing. Callers of other nodes learn of it; 30 s by default.
+    /// How long a call may take where the caller says nothing. Callers of other nodes learn of it;
+    /// 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
         self.problem = self.problem.or(checked.err());

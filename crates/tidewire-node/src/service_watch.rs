@@ -14,7 +14,8 @@ use crate::pending::wait;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InstanceChange {
-    /// Whether it came. One that comes back with another version or other metadata has left, and come.
+    /// Whether it came. One that comes back with another version or other metadata has left, and
+    /// come.
     pub has_joined: bool,
     /// The name of the service.
     pub service: String,
@@ -22,8 +23,9 @@ pub struct InstanceChange {
     pub instance: InstanceInfo,
 }
 
-/// The instances of one service, or of all, that there are, and then whichever come and go; [`Node::watch_services`](crate::Node::watch_services) gives it.
-/// A reader that is slow gets the difference to what it had, so that nothing queues up. While the link is lost, nothing is known.
+/// The instances of one service, or of all, that there are, and then whichever come and go;
+/// [`Node::watch_services`](crate::Node::watch_services) gives it. A reader that is slow gets the
+/// difference to what it had, so that nothing queues up. While the link is lost, nothing is known.
 #[must_use = "nothing is watched before it is asked for a change"]
 pub struct ServiceChanges {
     core: Arc<Core>,
@@ -45,7 +47,8 @@ impl ServiceChanges {
     /// Waits for the next change. None: the node has stopped.
     ///
     /// # Errors
-    /// `invalid_argument` if the name is none of a service, `unauthorized` if the token does not allow it. A link that is lost is waited for.
+    /// `invalid_argument` if the name is none of a service, `unauthorized` if the token does not
+    /// allow it. A link that is lost is waited for.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

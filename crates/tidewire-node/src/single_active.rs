@@ -1,4 +1,5 @@
-//! Single active services: of the instances of a name one is active, the holder of a lease. The others stand by, and hold calls until one is.
+//! Single active services: of the instances of a name one is active, the holder of a lease. The
+//! others stand by, and hold calls until one is.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -28,11 +29,13 @@ use crate::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
 use crate::streams::{self, Lease, LeaseOptions};
 use crate::values::{self, Blob, Input, Value};
 
-/// How long it waits before it tries again to become active, after an error: at first, and at most. A link that is back ends the wait.
+/// How long it waits before it tries again to become active, after an error: at first, and at most.
+/// A link that is back ends the wait.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// One instance of a service of which one is active at a time, as the one who serves it holds it. Dropping this ends nothing.
+/// One instance of a service of which one is active at a time, as the one who serves it holds it.
+/// Dropping this ends nothing.
 pub struct SingleActive {
     inner: Arc<Inner>,
     door: Served,
@@ -111,8 +114,8 @@ impl SingleActive {
         self.fence().is_ok()
     }
 
-    /// The fencing token: greater than that of every instance that was active before. Give it to stores that can compare it; handlers have it from
-    /// [`Context::fence`].
+    /// The fencing token: greater than that of every instance that was active before. Give it to
+    /// stores that can compare it; handlers have it from [`Context::fence`].
     ///
     /// # Errors
     /// [`Error`] with `lease_lost` if this instance is not active.
@@ -139,16 +142,19 @@ impl SingleActive {
         .await
     }
 
-    /// What has become of its calls since it is active; of those that it held until another was, if it stands by.
+    /// What has become of its calls since it is active; of those that it held until another was, if
+    /// it stands by.
     pub fn statistics(&self) -> ServiceStatistics {
         let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
         active.unwrap_or_else(|| self.door.statistics())
     }
 
-    /// Stops this instance. If it is active, calls that came are finished, and then another is active at once.
+    /// Stops this instance. If it is active, calls that came are finished, and then another is
+    /// active at once.
     ///
     /// # Errors
-    /// `AskCycle` if a handler of the service awaits it. `home_unavailable` if the lease could not be given back: another is active when its time is over.
+    /// `AskCycle` if a handler of the service awaits it. `home_unavailable` if the lease could not
+    /// be given back: another is active when its time is over.
     ///
     /// # Cancel safety
     /// If it is dropped, it takes no more calls.
@@ -170,7 +176,8 @@ impl Inner {
         self.news.wake();
     }
 
-    /// Waits until it stands by no longer; if it is active, finishes its calls and gives its lease back.
+    /// Waits until it stands by no longer; if it is active, finishes its calls and gives its lease
+    /// back.
     pub async fn end(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
         poll_fn(|context| {

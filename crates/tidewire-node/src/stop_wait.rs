@@ -9,7 +9,8 @@ use tidewire_engine::raw::{Fire, Watch};
 
 use crate::core::Runner;
 
-/// Waits until `is_done`, at most until `end`, and answers whether it is. It looks whenever `ended` of the runner is woken.
+/// Waits until `is_done`, at most until `end`, and answers whether it is. It looks whenever `ended`
+/// of the runner is woken.
 pub(crate) async fn until(runner: &Arc<Runner>, end: Instant, is_done: impl Fn() -> bool) -> bool {
     let mut watch: Option<Watch> = None;
     poll_fn(|context| {

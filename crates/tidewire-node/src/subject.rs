@@ -14,8 +14,9 @@ use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::subjects::{ask_here, publish};
 use crate::values;
 
-/// A subject to publish on, or to ask, with settings of its own. [`Node::publish`](crate::Node::publish) and
-/// [`Node::request`](crate::Node::request) do the same without.
+/// A subject to publish on, or to ask, with settings of its own.
+/// [`Node::publish`](crate::Node::publish) and [`Node::request`](crate::Node::request) do the same
+/// without.
 ///
 /// ```
 /// use tidewire_node::{Node, NodeOptions, Priority};
@@ -52,7 +53,8 @@ impl Subject {
         self
     }
 
-    /// Adds something that subscribers find in [`Message::headers`](crate::Message::headers). Names that begin with `tw-` belong to the protocol.
+    /// Adds something that subscribers find in [`Message::headers`](crate::Message::headers). Names
+    /// that begin with `tw-` belong to the protocol.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.with_header(name.into(), value.into());
         self
@@ -64,10 +66,12 @@ impl Subject {
         self
     }
 
-    /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue group; at most once.
+    /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue
+    /// group; at most once.
     ///
     /// # Errors
-    /// [`Error`] if the value can't be sent, the token does not allow it, or the link is lost. Nobody has got it then.
+    /// [`Error`] if the value can't be sent, the token does not allow it, or the link is lost.
+    /// Nobody has got it then.
     pub fn publish<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Error> {
         if let Some(problem) = &self.options.problem {
             return Err(problem.clone());

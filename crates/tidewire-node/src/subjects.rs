@@ -25,7 +25,8 @@ use crate::pending::{Pending, wait};
 use crate::reply_slot::{CallOutcome, Payload, ReplySlot};
 use crate::values::{self, Blob};
 
-/// What came on a subject: something that was published, or a request, which [`reply`](Message::reply) answers.
+/// What came on a subject: something that was published, or a request, which
+/// [`reply`](Message::reply) answers.
 ///
 /// A request that is dropped without an answer fails with `no_reply`.
 pub struct Message {
@@ -80,8 +81,8 @@ impl Message {
         &self.from.name
     }
 
-    /// On whose behalf it was sent: the user of the token that its sender gave to the gateway of the hub, or that the node that sent it joined with.
-    /// None if nobody has signed in.
+    /// On whose behalf it was sent: the user of the token that its sender gave to the gateway of
+    /// the hub, or that the node that sent it joined with. None if nobody has signed in.
     pub fn user(&self) -> Option<&str> {
         let user = self.user.as_deref().unwrap_or(&self.from.user);
         Some(user).filter(|user| !user.is_empty())
@@ -203,21 +204,24 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// Shares what comes with the other members of this queue group: one of them gets a message. None by default.
+    /// Shares what comes with the other members of this queue group: one of them gets a message.
+    /// None by default.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
         self
     }
 
-    /// Messages that wait to be read; the limit `subscription_capacity` has the default. One more is dropped and counted; a request fails.
+    /// Messages that wait to be read; the limit `subscription_capacity` has the default. One more
+    /// is dropped and counted; a request fails.
     pub fn capacity(mut self, messages: usize) -> Self {
         self.capacity = messages;
         self
     }
 }
 
-/// What is published on a pattern of subjects, and asked on it: a `Stream` for any runtime, or read by [`next`](Subscription::next) and
-/// [`next_blocking`](Subscription::next_blocking). It ends when its node stops. Dropping it ends it.
+/// What is published on a pattern of subjects, and asked on it: a `Stream` for any runtime, or read
+/// by [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
+/// its node stops. Dropping it ends it.
 #[must_use = "dropping a subscription ends it"]
 pub struct Subscription {
     core: Weak<Core>,

@@ -6,8 +6,8 @@ use tidewire_proto::subject::Pattern;
 
 use crate::error::Error;
 
-/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask its hub which services there are, and is told of
-/// those that come and go.
+/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask
+/// its hub which services there are, and is told of those that come and go.
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -46,26 +46,30 @@ impl Token {
         self
     }
 
-    /// Allows to answer requests on subjects of these patterns, which it may then subscribe to, and on no others. Without it a token answers
-    /// everything if it may publish, subscribe to and call everything, else nothing.
+    /// Allows to answer requests on subjects of these patterns, which it may then subscribe to, and
+    /// on no others. Without it a token answers everything if it may publish, subscribe to and call
+    /// everything, else nothing.
     pub fn answer(mut self, patterns: &[&str]) -> Self {
         self.answer = Some(patterns.iter().copied().map(str::to_owned).collect());
         self
     }
 
-    /// Allows to serve services of these names only; `*` stands for all. Without it, as for [`answer`](Self::answer).
+    /// Allows to serve services of these names only; `*` stands for all. Without it, as for
+    /// [`answer`](Self::answer).
     pub fn serve(mut self, services: &[&str]) -> Self {
         self.serve = Some(services.iter().copied().map(str::to_owned).collect());
         self
     }
 
-    /// So many nodes are joined with it at once. As many as the hub takes by default, as with the limits below, which the limits of the same names of
-    /// the hub bound. The node that is the hub uses the first token, and none of these hold for it.
+    /// So many nodes are joined with it at once. As many as the hub takes by default, as with the
+    /// limits below, which the limits of the same names of the hub bound. The node that is the hub
+    /// uses the first token, and none of these hold for it.
     pub fn hub_links(self, nodes: usize) -> Self {
         self.limit(&limits::HUB_LINKS, nodes)
     }
 
-    /// So many subscriptions of one node. A node has up to two of its own, for services and for what it gives.
+    /// So many subscriptions of one node. A node has up to two of its own, for services and for
+    /// what it gives.
     pub fn link_subscriptions(self, subscriptions: usize) -> Self {
         self.limit(&limits::LINK_SUBSCRIPTIONS, subscriptions)
     }

@@ -1,4 +1,5 @@
-//! Spans and events for the subscriber of `tracing`, with the feature of that name: a span around each call that is handled, and the log of a node as events.
+//! Spans and events for the subscriber of `tracing`, with the feature of that name: a span around
+//! each call that is handled, and the log of a node as events.
 
 use std::sync::Arc;
 
@@ -8,7 +9,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::options::Log;
 
-/// The span of a call, with the field names of OpenTelemetry's conventions for RPC where they have one.
+/// The span of a call, with the field names of OpenTelemetry's conventions for RPC where they have
+/// one.
 pub(crate) struct Span(tracing::Span);
 
 impl Span {

@@ -1,4 +1,5 @@
-//! What a node holds of a long payload while its value is made. The node is a process of its own, so that its peak is its own.
+//! What a node holds of a long payload while its value is made. The node is a process of its own,
+//! so that its peak is its own.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -67,7 +68,8 @@ fn forget_peak() -> usize {
     held("VmRSS")
 }
 
-/// A method that takes a value, and one that fetches it; they answer with the peak, and whether the value is the one that was sent.
+/// A method that takes a value, and one that fetches it; they answer with the peak, and whether the
+/// value is the one that was sent.
 fn receives<T>(service: Service, source: &Client, name: &'static str, made: fn() -> T) -> Service
 where
     T: DeserializeOwned + PartialEq + Send + 'static,

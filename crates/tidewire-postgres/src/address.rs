@@ -1,4 +1,5 @@
-//! Where the server is, and who asks: the URL, then the environment and the password file of `psql`.
+//! Where the server is, and who asks: the URL, then the environment and the password file of
+//! `psql`.
 
 use std::env;
 use std::fs;
@@ -138,7 +139,8 @@ fn password(host: &str, port: u16, database: &str, user: &str) -> Option<String>
     find_password(&fs::read_to_string(path).ok()?, &[host, &port.to_string(), database, user])
 }
 
-/// Lines of `host:port:database:user:password`, where `*` stands for any, and `\` before `:` and `\`.
+/// Lines of `host:port:database:user:password`, where `*` stands for any, and `\` before `:` and
+/// `\`.
 fn find_password(text: &str, wanted: &[&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut fields = vec![String::new()];

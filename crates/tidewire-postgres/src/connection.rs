@@ -18,10 +18,10 @@ use crate::tls::Check;
 use crate::values::Parameter;
 use crate::{error, literal, results, values};
 
-/// Every connection begins with this. A lock is waited for so long; and who stops in the middle of a transaction, as a process
-/// that is suspended, must not hold its campaign for ever. What a commit has stored is on disk. Results are read in the order
-/// of their key: the planner, which knows nothing of a table that has just grown, would sort them in files, and fail on a full
-/// disk.
+/// Every connection begins with this. A lock is waited for so long; and who stops in the middle of
+/// a transaction, as a process that is suspended, must not hold its campaign for ever. What a
+/// commit has stored is on disk. Results are read in the order of their key: the planner, which
+/// knows nothing of a table that has just grown, would sort them in files, and fail on a full disk.
 const BEGIN: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; \
     SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; SET enable_sort = off; SET jit = off; \
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
@@ -114,7 +114,8 @@ impl Postgres {
         self.batch(&waiting)
     }
 
-    /// Begins a transaction with statements of which the last tells the time; gives the row of the one before.
+    /// Begins a transaction with statements of which the last tells the time; gives the row of the
+    /// one before.
     fn begin_with(&mut self, statements: &str) -> Result<(Now, Option<Vec<Option<String>>>)> {
         self.waiting.clear();
         let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error));

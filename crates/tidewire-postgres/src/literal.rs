@@ -1,7 +1,9 @@
-//! Values written into statements, so that several can go to the server at once, without a place for each value.
+//! Values written into statements, so that several can go to the server at once, without a place
+//! for each value.
 //!
-//! The driver sends a statement with values only when the one before was answered; a text of many statements it sends as it
-//! is. Every connection has `standard_conforming_strings`, with which a text ends at its first quote that is not doubled.
+//! The driver sends a statement with values only when the one before was answered; a text of many
+//! statements it sends as it is. Every connection has `standard_conforming_strings`, with which a
+//! text ends at its first quote that is not doubled.
 
 use std::fmt::Write as _;
 

@@ -130,7 +130,8 @@ fn wrong(message: &str) -> StoreError {
     StoreError::new(ErrorKind::Url, message)
 }
 
-/// Takes any certificate, as `require` and `prefer` do everywhere: who listens learns nothing, who answers is not known.
+/// Takes any certificate, as `require` and `prefer` do everywhere: who listens learns nothing, who
+/// answers is not known.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

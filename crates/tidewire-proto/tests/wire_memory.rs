@@ -14,8 +14,8 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes on to the system's allocator as it came; counting touches no memory that is given out, and a constant
-// thread-local without a destructor allocates nothing itself.
+// SAFETY: every call goes on to the system's allocator as it came; counting touches no memory that
+// is given out, and a constant thread-local without a destructor allocates nothing itself.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tidewire_backend::sql::Now;
 use tidewire_core::campaign::ledger::Clock;
 
-/// Now. Leases go by the time since the machine was started, so that a clock that is set changes nothing; the epoch is that
-/// start.
+/// Now. Leases go by the time since the machine was started, so that a clock that is set changes
+/// nothing; the epoch is that start.
 pub(crate) fn now(epoch: u64) -> Now {
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc_us = i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
@@ -27,7 +27,8 @@ fn since_start(_utc_us: i64) -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
-/// Other systems have no such clock, or no name for the start: the ledger sees when the clock is set back.
+/// Other systems have no such clock, or no name for the start: the ledger sees when the clock is
+/// set back.
 #[cfg(not(target_os = "linux"))]
 fn since_start(utc_us: i64) -> u64 {
     utc_us as u64

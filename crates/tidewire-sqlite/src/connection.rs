@@ -40,10 +40,11 @@ pub struct Sqlite {
 ///
 /// # Errors
 ///
-/// [`Unreachable`](ErrorKind::Unreachable) if the folder, or with [`Missing::Fail`] the file, does not exist, or can't be
-/// opened, [`Foreign`](ErrorKind::Foreign) if the file is none of Tidewire, [`Newer`](ErrorKind::Newer) if a newer Tidewire
-/// has made it, [`Locked`](ErrorKind::Locked), [`ReadOnly`](ErrorKind::ReadOnly) if it can't be written. It can be read all the
-/// same while a process that may write has it open, as readers need the index of the write-ahead log.
+/// [`Unreachable`](ErrorKind::Unreachable) if the folder, or with [`Missing::Fail`] the file, does
+/// not exist, or can't be opened, [`Foreign`](ErrorKind::Foreign) if the file is none of Tidewire,
+/// [`Newer`](ErrorKind::Newer) if a newer Tidewire has made it, [`Locked`](ErrorKind::Locked),
+/// [`ReadOnly`](ErrorKind::ReadOnly) if it can't be written. It can be read all the same while a
+/// process that may write has it open, as readers need the index of the write-ahead log.
 pub fn open(path: &Path, missing: Missing) -> Result<Store<Sqlite>> {
     check_path(path, missing)?;
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
@@ -75,7 +76,8 @@ fn check_path(path: &Path, missing: Missing) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a lock. SQLite can only look again and again; its own handler sleeps up to 100 ms, in which ten others commit.
+/// Waits for a lock. SQLite can only look again and again; its own handler sleeps up to 100 ms, in
+/// which ten others commit.
 fn busy(times: i32) -> bool {
     let (mut slept, mut pause) = (Duration::ZERO, PAUSE);
     for _ in 0..times.min(64) {
@@ -123,7 +125,8 @@ fn make(connection: &Connection) -> rusqlite::Result<()> {
 fn ours(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
     let number = |statement: &str| connection.query_row(statement, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    // In this order: whoever makes the tables says whose they are in the same transaction, which may end between two looks.
+    // In this order: whoever makes the tables says whose they are in the same transaction, which
+    // may end between two looks.
     let things = number("SELECT count(*) FROM sqlite_schema")?;
     let (version, application) = (number("PRAGMA user_version")?, number("PRAGMA application_id")?);
     if application == APPLICATION {

@@ -1,7 +1,9 @@
 //! Stores by URL.
 //!
-//! - `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole path.
-//! - `postgres://user@host:5432/database` is a server; what is left out comes from where `psql` takes it.
+//! - `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole
+//!   path.
+//! - `postgres://user@host:5432/database` is a server; what is left out comes from where `psql`
+//!   takes it.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +15,8 @@ pub use tidewire_backend::Missing;
 ///
 /// # Errors
 ///
-/// [`Url`](ErrorKind::Url) if the URL is not one of a store; see the crates of the stores for the others. No error shows a
-/// password.
+/// [`Url`](ErrorKind::Url) if the URL is not one of a store; see the crates of the stores for the
+/// others. No error shows a password.
 pub fn open(url: &str, missing: Missing) -> Result<Box<dyn Campaigns>> {
     match url.split_once("://") {
         Some(("sqlite", rest)) => open_sqlite(url, rest, missing),

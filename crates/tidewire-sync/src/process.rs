@@ -16,7 +16,8 @@ pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A value that each process has for itself: a forked child does not meet what its parent's threads did to theirs.
+/// A value that each process has for itself: a forked child does not meet what its parent's threads
+/// did to theirs.
 pub struct PerProcess<T> {
     value: OnceLock<T>,
     child: OnceLock<Box<Self>>,
@@ -28,7 +29,8 @@ impl<T: Default> PerProcess<T> {
         Self { value: OnceLock::new(), child: OnceLock::new() }
     }
 
-    /// The value of this process. Whoever calls [`forked`] calls this after it, so that a fork of the child finds it made.
+    /// The value of this process. Whoever calls [`forked`] calls this after it, so that a fork of
+    /// the child finds it made.
     pub fn get(&self) -> &T {
         let mut mine = self;
         for _ in 0..generation() {

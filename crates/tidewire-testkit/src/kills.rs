@@ -129,7 +129,8 @@ pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &Empt
     assert_eq!(parts.iter().fold(0, |sum: u128, part| sum.wrapping_add(digest(part))), status.digest);
 }
 
-/// SIGSTOP between claim and commit, until its lease has expired and another has done its runs; then SIGCONT.
+/// SIGSTOP between claim and commit, until its lease has expired and another has done its runs;
+/// then SIGCONT.
 pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &EmptyStore) {
     let mut store = place.connect();
     let settings = Settings { lease_us: 100_000, ..Settings::default() };
@@ -155,7 +156,8 @@ pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &
     assert_eq!((status.summary.state, status.rows, status.digest), (State::Done, 500, digest_of(500)));
 }
 
-/// No row exists for a run before its result does: neither tables nor the ledger know how many runs are planned.
+/// No row exists for a run before its result does: neither tables nor the ledger know how many runs
+/// are planned.
 pub fn a_thousand_million_runs_are_planned_at_once(place: &EmptyStore) {
     let mut store = place.connect();
     let small = start(&mut store, &plan("small", 1_000));

@@ -1,6 +1,7 @@
 //! Conformance suites: what every backend of a port must do, as tests that each backend runs.
 //!
-//! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes an empty store, and one that opens a store:
+//! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes
+//! an empty store, and one that opens a store:
 //!
 //! ```ignore
 //! tidewire_testkit::conformance!(crate::place, crate::connect);
@@ -55,8 +56,9 @@ impl EmptyStore {
     }
 }
 
-/// Tests of a store of campaigns: each case is a `#[test]` of its own. Takes the paths of two functions:
-/// one makes a [`EmptyStore`], or None where that is not possible, and says why; the other connects to an address.
+/// Tests of a store of campaigns: each case is a `#[test]` of its own. Takes the paths of two
+/// functions: one makes a [`EmptyStore`], or None where that is not possible, and says why; the
+/// other connects to an address.
 #[macro_export]
 macro_rules! conformance {
     ($place:path, $open:path) => {

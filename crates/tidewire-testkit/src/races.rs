@@ -1,6 +1,8 @@
-//! Races: connections in several threads do random things with two campaigns, and every run is stored once.
+//! Races: connections in several threads do random things with two campaigns, and every run is
+//! stored once.
 //!
-//! `TIDEWIRE_RACES=n` sets how many there are; a race is replayed as far as its threads take the same turns.
+//! `TIDEWIRE_RACES=n` sets how many there are; a race is replayed as far as its threads take the
+//! same turns.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

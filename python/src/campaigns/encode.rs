@@ -187,7 +187,8 @@ fn list(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// How results of a class are read, and the fields of a record, as `tidewire._campaigns.results` finds them.
+/// How results of a class are read, and the fields of a record, as `tidewire._campaigns.results`
+/// finds them.
 fn form_of(class: &Bound<'_, PyType>) -> PyResult<(Form, Vec<String>)> {
     static FIND: Once<Py<PyAny>> = Once::new();
     let found = FIND.of(class.py(), "tidewire._campaigns.results", "form_of")?.call1((class,))?;

@@ -1,4 +1,5 @@
-//! Campaigns for Python: runs and their random numbers, the loop over a range, connections to stores.
+//! Campaigns for Python: runs and their random numbers, the loop over a range, connections to
+//! stores.
 
 mod encode;
 mod random;
@@ -16,7 +17,8 @@ pub use worker::CampaignWorker;
 
 use pyo3::prelude::*;
 
-/// Has the system kill this process when its parent ends, however that happens, where it can. False if the parent is gone already.
+/// Has the system kill this process when its parent ends, however that happens, where it can. False
+/// if the parent is gone already.
 #[pyfunction]
 pub fn end_with_parent(parent: i32) -> PyResult<bool> {
     #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! The random numbers of one run: the words of a Philox stream, with the two methods that `random.Random` is made of.
+//! The random numbers of one run: the words of a Philox stream, with the two methods that
+//! `random.Random` is made of.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -7,7 +8,8 @@ use tidewire_core::campaign::random::Stream;
 
 use crate::once::Once;
 
-/// A stream of random words. Its methods stand in the `tw.RunRandom` of a run as attributes of their own.
+/// A stream of random words. Its methods stand in the `tw.RunRandom` of a run as attributes of
+/// their own.
 #[pyclass(module = "tidewire._tidewire")]
 pub struct Philox {
     pub stream: Stream,

@@ -63,7 +63,8 @@ impl RangeLoop<'_, '_> {
         self.run_us > 0.0 && self.run_us * f64::from(count) <= (LATE * self.range_us) as f64
     }
 
-    /// Runs a lease from `first` on: to its end, or until the worker is stopped, the lease is lost, or there is much to store.
+    /// Runs a lease from `first` on: to its end, or until the worker is stopped, the lease is lost,
+    /// or there is much to store.
     ///
     /// The results are without digest and stages.
     pub fn run(&mut self, py: Python<'_>, lease: &Lease, first: u64) -> PyResult<RangeResults> {
@@ -122,7 +123,8 @@ impl RangeLoop<'_, '_> {
         self.run_us = if first { each } else { self.run_us + (each - self.run_us) * NEWEST }.max(0.001);
     }
 
-    /// Calls the function until it succeeds or has had its attempts; when it was done is returned too.
+    /// Calls the function until it succeeds or has had its attempts; when it was done is returned
+    /// too.
     #[inline]
     fn one(&mut self, py: Python<'_>, index: u64, first: u32, results: &mut RangeResults) -> PyResult<(Ended, u64)> {
         let forks = generation();
@@ -207,7 +209,8 @@ fn clean(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// Ends a process that the function forked and that has returned from it: it is no worker. Returns only if it can't.
+/// Ends a process that the function forked and that has returned from it: it is no worker. Returns
+/// only if it can't.
 #[cold]
 fn leave_child(py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) -> PyErr {
     static END: Once<Py<PyAny>> = Once::new();

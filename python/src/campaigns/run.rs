@@ -35,7 +35,8 @@ struct Generator {
     methods: [Py<PyAny>; 2],
 }
 
-/// A `numpy.random.Generator` on a stream, what moves it, and how many refer to its parts while nobody else does.
+/// A `numpy.random.Generator` on a stream, what moves it, and how many refer to its parts while
+/// nobody else does.
 struct NumpyStream {
     stream: Py<PyAny>,
     parts: [Py<PyAny>; 2],

@@ -1,8 +1,8 @@
-//! The session of a worker at one campaign: a thread with the connection to the store, which claims, commits and renews while
-//! the interpreter runs the function.
+//! The session of a worker at one campaign: a thread with the connection to the store, which
+//! claims, commits and renews while the interpreter runs the function.
 //!
-//! While a range runs, the results of the one before are committed and the next one is claimed. Leases are renewed whether
-//! Python lets go of the interpreter lock or not.
+//! While a range runs, the results of the one before are committed and the next one is claimed.
+//! Leases are renewed whether Python lets go of the interpreter lock or not.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use tidewire_backend::{CampaignId, Campaigns, Claim, ErrorKind, Lease, RangeResults, State, StoreError, WorkerId};
 use tidewire_core::backoff::Backoff;
 
-/// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told to.
+/// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told
+/// to.
 const LOOK_US: u64 = 500_000;
 /// A worker that shall end waits so long for a store that is away.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -126,8 +127,9 @@ impl Session {
         Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
     }
 
-    /// Hands results of a lease over; nothing may be under way. They are dropped if the lease was lost, even if the worker
-    /// holds the same runs by another one: it runs those again from their beginning.
+    /// Hands results of a lease over; nothing may be under way. They are dropped if the lease was
+    /// lost, even if the worker holds the same runs by another one: it runs those again from their
+    /// beginning.
     pub fn commit(&self, lease: u64, results: RangeResults) {
         let mut state = self.shared.lock();
         debug_assert!(!state.is_committing());
@@ -319,7 +321,8 @@ impl StoreThread {
         Ok(())
     }
 
-    /// Waits until something has changed in the campaign. A worker that is still at a range waits for that first.
+    /// Waits until something has changed in the campaign. A worker that is still at a range waits
+    /// for that first.
     fn wait(&mut self, state: State, hint_us: u64, begun: Instant) -> Result<(), StoreError> {
         let waited = {
             let mut exchange = self.shared.lock();

@@ -1,6 +1,8 @@
-//! A page of memory that a worker process shares with its supervisor: which run it is in, since when, and how far it came.
+//! A page of memory that a worker process shares with its supervisor: which run it is in, since
+//! when, and how far it came.
 //!
-//! The worker writes the time before the run, so that whoever sees a run sees no time before its own.
+//! The worker writes the time before the run, so that whoever sees a run sees no time before its
+//! own.
 
 #![allow(unsafe_code)]
 
@@ -20,7 +22,8 @@ const ENDED: usize = 3;
 /// The page, or memory of this process where nobody looks.
 pub struct StatusPage(NonNull<AtomicU64>);
 
-// SAFETY: all it refers to are atomic numbers that stay where they are as long as the process lives.
+// SAFETY: all it refers to are atomic numbers that stay where they are as long as the process
+// lives.
 unsafe impl Send for StatusPage {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for StatusPage {}
@@ -31,7 +34,8 @@ impl StatusPage {
         let length = WORDS * size_of::<AtomicU64>();
         let (access, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         let page = match file {
-            // SAFETY: the caller keeps the file open during this call; the memory is new, and never given back.
+            // SAFETY: the caller keeps the file open during this call; the memory is new, and never
+            // given back.
             Some(file) => unsafe { mmap(ptr::null_mut(), length, access, shared, BorrowedFd::borrow_raw(file), 0)? },
             // SAFETY: the memory is new, and never given back.
             None => unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE)? },

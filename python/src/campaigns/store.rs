@@ -150,7 +150,8 @@ impl CampaignStore {
         status_row(py, &status)
     }
 
-    /// Changes of state and notes, oldest first: time in microseconds, state before, state after, reason.
+    /// Changes of state and notes, oldest first: time in microseconds, state before, state after,
+    /// reason.
     fn events(&self, py: Python<'_>, campaign: u64) -> PyResult<Vec<(i64, &'static str, &'static str, String)>> {
         let events = self.call(py, |store| store.events(CampaignId(campaign)))?;
         Ok(events.into_iter().map(|event| (event.at_us, event.from.name(), event.to.name(), event.reason)).collect())

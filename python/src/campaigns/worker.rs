@@ -1,4 +1,5 @@
-//! A worker of a campaign: claims ranges, calls the function for each run of them, commits what it returned.
+//! A worker of a campaign: claims ranges, calls the function for each run of them, commits what it
+//! returned.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub struct CampaignWorker {
 
 #[pymethods]
 impl CampaignWorker {
-    /// A worker that has not joined yet. `parameters` gives the parameters of a run by its index; `board` is the file of the
-    /// page that its supervisor looks at.
+    /// A worker that has not joined yet. `parameters` gives the parameters of a run by its index;
+    /// `board` is the file of the page that its supervisor looks at.
     #[new]
     #[pyo3(signature = (url, campaign, function, parameters, *, name, host, code, board = None, store_wait = 60.0, work_wait = None))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
@@ -85,8 +86,8 @@ impl CampaignWorker {
         })
     }
 
-    /// Works until the campaign has ended, there was nothing to run for `work_wait` seconds, or the worker is stopped.
-    /// Returns the state of the campaign then.
+    /// Works until the campaign has ended, there was nothing to run for `work_wait` seconds, or the
+    /// worker is stopped. Returns the state of the campaign then.
     ///
     /// `warm_up` is how long the process has taken to come here, in seconds.
     #[pyo3(signature = (warm_up = 0.0))]

@@ -45,7 +45,8 @@ impl DeferredCall {
         }
     }
 
-    /// What makes it where something is not as usual; see `tidewire.services.retrying_call.RetryingCall`.
+    /// What makes it where something is not as usual; see
+    /// `tidewire.services.retrying_call.RetryingCall`.
     pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
@@ -92,7 +93,8 @@ impl DeferredCall {
     }
 }
 
-/// The call of a service that this code belongs to, if there is one: what it calls is a part of that, ends with it, and shares its trace.
+/// The call of a service that this code belongs to, if there is one: what it calls is a part of
+/// that, ends with it, and shares its trace.
 #[derive(Default)]
 struct ParentCall<'py> {
     left_s: Option<f64>,

@@ -11,9 +11,9 @@ use crate::pending::Pending;
 use crate::py_ref::PyRef;
 use crate::wait::Operation;
 
-/// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result and returns it, or another
-/// `Pending` to go on with; `failed(error)` gives another
-/// `Pending` to go on with, or None; `dropped()` is called if nobody waits for it any more.
+/// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result
+/// and returns it, or another `Pending` to go on with; `failed(error)` gives another `Pending` to
+/// go on with, or None; `dropped()` is called if nobody waits for it any more.
 pub struct CallbackFuture {
     plan: PyRef<PyAny>,
     operation: Option<Operation>,

@@ -42,8 +42,8 @@ impl Route {
     }
 }
 
-/// What methods of clients derive from: the usual call, of one value over links, with arguments that are plain data, is made here, and
-/// `_call` makes the others.
+/// What methods of clients derive from: the usual call, of one value over links, with arguments
+/// that are plain data, is made here, and `_call` makes the others.
 #[pyclass(frozen, subclass, module = "tidewire._tidewire")]
 pub struct NativeMethod {
     priority: Priority,
@@ -53,8 +53,8 @@ pub struct NativeMethod {
     usual: Mutex<Option<FastPath>>,
 }
 
-/// Which arguments a method takes, as far as it is known: the names of those that may be given by position, how many of them must be given,
-/// and whether others must be given by name.
+/// Which arguments a method takes, as far as it is known: the names of those that may be given by
+/// position, how many of them must be given, and whether others must be given by name.
 type Takes = (Vec<String>, usize, bool);
 
 /// How the usual call is made: as long as the instances are those of this version.

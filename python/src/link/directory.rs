@@ -9,7 +9,8 @@ use tidewire_engine::raw::Mutex;
 
 use crate::errors::error;
 
-/// Whether it came; the node, its pattern, what it is ("service", "agent", "wrong"), and its description, or what is wrong with it.
+/// Whether it came; the node, its pattern, what it is ("service", "agent", "wrong"), and its
+/// description, or what is wrong with it.
 type DirectoryChanges = (bool, String, String, &'static str, String);
 
 /// The node, the kind and the description of an entry.

@@ -26,23 +26,26 @@ pub fn after_fork() {
     GATHERING.take();
 }
 
-/// Writes a frame with a payload of so many bytes at the end of this round of the loop, if this is the thread of one. Answers whether
-/// it will.
+/// Writes a frame with a payload of so many bytes at the end of this round of the loop, if this is
+/// the thread of one. Answers whether it will.
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     joined_gathering(flusher, py, bytes) || plan_flush(py, flusher, bytes)
 }
 
-/// Adds a frame to what this thread will write at the end of this round of its loop anyway. Answers whether there is such a thing.
+/// Adds a frame to what this thread will write at the end of this round of its loop anyway. Answers
+/// whether there is such a thing.
 pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool {
     let Some(enough) = gathered(flusher, bytes) else { return false };
     if enough {
-        // The other side begins while the round of the loop goes on, and what is written is still in the caches of the processor.
+        // The other side begins while the round of the loop goes on, and what is written is still
+        // in the caches of the processor.
         crate::attach::detach(py, || flusher.flush());
     }
     true
 }
 
-/// Counts one more frame, if this thread will write the link anyway. Answers whether they are enough for a write.
+/// Counts one more frame, if this thread will write the link anyway. Answers whether they are
+/// enough for a write.
 fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
     GATHERING.with_borrow_mut(|gathering| {
         let link = flusher.address();

@@ -28,9 +28,11 @@ use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;
 use crate::py_ref::PyRef;
 
-/// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and as much again of what nodes do.
+/// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
+/// as much again of what nodes do.
 const LOG_LINES: usize = 2_048;
-/// How often it is said, while there is more to be logged than can be, how many lines were left out.
+/// How often it is said, while there is more to be logged than can be, how many lines were left
+/// out.
 const LOG_SUM: Duration = Duration::from_secs(1);
 /// How long the thread that logs stays with nothing to log.
 const LOG_IDLE: Duration = Duration::from_millis(500);
@@ -71,7 +73,10 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// One that is to be `bridged` has a node with a number of its own. `tokens` are (token, user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then numbers by the names of their limits; `settings` the table `links`. `log` is called with one line at a time, and whether something is wrong.
+    /// One that is to be `bridged` has a node with a number of its own. `tokens` are (token, user,
+    /// (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then
+    /// numbers by the names of their limits; `settings` the table `links`. `log` is called with one
+    /// line at a time, and whether something is wrong.
     #[new]
     #[pyo3(signature = (name, tokens, settings, log, bridged = false))]
     fn new(
@@ -93,7 +98,8 @@ impl Hub {
         Ok(Self { inner: PerProcessOwned::new(hub), name: name.to_owned(), number, settings })
     }
 
-    /// Listens at an address, with these certificates where the URL asks for TLS. When this returns, nodes can join.
+    /// Listens at an address, with these certificates where the URL asks for TLS. When this
+    /// returns, nodes can join.
     #[pyo3(signature = (url, tls = None))]
     fn listen(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
         self.inner.born.check(py)?;
@@ -109,8 +115,9 @@ impl Hub {
         Listening::new(py, listening)
     }
 
-    /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their names, origins, hosts, and whether other machines
-    /// may reach it in clear text. `log` as for the hub.
+    /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their
+    /// names, origins, hosts, and whether other machines may reach it in clear text. `log` as for
+    /// the hub.
     fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
         self.inner.born.check(py)?;
         Gateway::listen(py, &self.inner, url, settings, log)
@@ -123,7 +130,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Connects it to the other nodes of a cluster over NATS, if it was made for that. When this returns, those are known that are there.
+    /// Connects it to the other nodes of a cluster over NATS, if it was made for that. When this
+    /// returns, those are known that are there.
     fn bridge(&self, py: Python<'_>, url: &str, log: Py<PyAny>) -> PyResult<Bridge> {
         self.inner.born.check(py)?;
         Bridge::open(py, &self.inner, url, (&self.name, self.number), &self.settings, log)
@@ -234,8 +242,9 @@ pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
     address(py, url, None).map(drop)
 }
 
-/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the interpreter. The thread ends when there
-/// was nothing to log for a while, and the next line starts another one.
+/// Hands lines to a function of Python, on a thread of its own: those who log never wait for the
+/// interpreter. The thread ends when there was nothing to log for a while, and the next line starts
+/// another one.
 pub struct Logger(Arc<Lines>);
 
 struct Lines {

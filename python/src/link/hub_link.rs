@@ -150,7 +150,8 @@ impl Link {
         }
     }
 
-    /// Adds a call to what waits to be written. Answers its key, and how many bytes its payload has.
+    /// Adds a call to what waits to be written. Answers its key, and how many bytes its payload
+    /// has.
     #[allow(clippy::too_many_arguments)]
     fn send<'py>(
         &self,
@@ -189,7 +190,8 @@ fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Inst
 
 #[pymethods]
 impl Link {
-    /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`. `log` is called with one line at a time, and whether something is wrong.
+    /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`.
+    /// `log` is called with one line at a time, and whether something is wrong.
     #[staticmethod]
     #[pyo3(signature = (url, name, token, settings, log, tls = None))]
     fn join(
@@ -209,8 +211,9 @@ impl Link {
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
-    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop of this bridge; (0, False) says
-    /// that the link is lost, (0, None) that the node has joined again, and (n, None) that the node whose link has this number has gone.
+    /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop
+    /// of this bridge; (0, False) says that the link is lost, (0, None) that the node has joined
+    /// again, and (n, None) that the node whose link has this number has gone.
     fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
         self.inner.born.check(py)?;
         let intake = LoopInbox::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
@@ -248,7 +251,8 @@ impl Link {
         self.taking.take_with(py, take);
     }
 
-    /// Calls a subject; await the result. `give` is asked for what stands for functions and objects.
+    /// Calls a subject; await the result. `give` is asked for what stands for functions and
+    /// objects.
     #[pyo3(signature = (engine, subject, value, timeout, priority = None, headers = None, give = None))]
     #[allow(clippy::too_many_arguments)]
     fn call<'py>(
@@ -322,8 +326,9 @@ impl Link {
         Ok(())
     }
 
-    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is one, and messages to the mailbox
-    /// of an actor as far as they can. No calls come to one that listens. The pending is done when the hub has it, or says why not.
+    /// Subscribes: what comes is handed over with `number`, but calls go in at the gate if there is
+    /// one, and messages to the mailbox of an actor as far as they can. No calls come to one that
+    /// listens. The pending is done when the hub has it, or says why not.
     #[pyo3(signature = (pattern, queue, says, number, gate = None, mailbox = None, listens = false))]
     #[allow(clippy::too_many_arguments)]
     fn subscribe(
@@ -375,7 +380,8 @@ impl Link {
         Ok((LinkSubscription { inner: Mutex::new(Some(PerProcessOwned::new(inner))), open }, pending))
     }
 
-    /// What the hub said: its name, the number of this node, the longest payload; None while the link is lost.
+    /// What the hub said: its name, the number of this node, the longest payload; None while the
+    /// link is lost.
     #[getter]
     fn joined(&self) -> Option<(String, u32, usize)> {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
@@ -417,7 +423,8 @@ impl Link {
         }
     }
 
-    /// Something to await: True once the hub has read all that was sent, False after so many seconds.
+    /// Something to await: True once the hub has read all that was sent, False after so many
+    /// seconds.
     fn drained(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

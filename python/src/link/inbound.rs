@@ -64,11 +64,13 @@ impl CallDetails {
     }
 }
 
-/// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is told.
+/// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is
+/// told.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
     about: CallDetails,
-    /// Until it is answered or let go. The lock is held while it is looked at, and no Python object is made under it.
+    /// Until it is answered or let go. The lock is held while it is looked at, and no Python object
+    /// is made under it.
     call: Arc<Mutex<Option<PerProcessOwned<Call>>>>,
     exchange: Arc<InboundCallState>,
     flusher: Flusher,
@@ -128,8 +130,8 @@ impl RemoteCall {
         }
     }
 
-    /// Reads a payload where it lies. The call is taken out meanwhile, as that may run code of the user's, which must not meet the lock;
-    /// nobody else has the call yet.
+    /// Reads a payload where it lies. The call is taken out meanwhile, as that may run code of the
+    /// user's, which must not meet the lock; nobody else has the call yet.
     fn decode_short<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let taken = self.call.lock().take();
         let Some(call) = taken else { return Err(answered(py)) };
@@ -169,8 +171,9 @@ impl RemoteCall {
 
     /// Writes an answer of so many bytes, now or with others.
     fn flush(&self, py: Python<'_>, company: bool, bytes: usize) {
-        // With other calls at hand, their answers go in the same write: at the end of this round of the loop, or, from another thread,
-        // when that of the links comes to it. Writing here would hand the interpreter over for each answer.
+        // With other calls at hand, their answers go in the same write: at the end of this round of
+        // the loop, or, from another thread, when that of the links comes to it. Writing here would
+        // hand the interpreter over for each answer.
         if !company || bytes >= self.flusher.batch().bytes {
             crate::attach::detach(py, || self.flusher.flush());
         } else if !super::flush_batch::flush_soon(py, &self.flusher, bytes) {
@@ -199,7 +202,8 @@ impl RemoteCall {
         self.about.head().origin
     }
 
-    /// The user on whose behalf it is made: whose token the caller gave to the gateway of the hub, or that node joined with; or an empty text.
+    /// The user on whose behalf it is made: whose token the caller gave to the gateway of the hub,
+    /// or that node joined with; or an empty text.
     #[getter]
     fn user(&self) -> &str {
         self.about.user()
@@ -241,7 +245,8 @@ impl RemoteCall {
         self.exchange.is_unread()
     }
 
-    /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user and origin.
+    /// All that there is to know of it: subject, value, seconds left, headers, priority, node, user
+    /// and origin.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<DecodedMessage<'py>> {
         let (value, head) = (self.decoded(py)?, self.about.head());
         Ok((
@@ -261,7 +266,8 @@ impl RemoteCall {
         self.decoded(py)
     }
 
-    /// Calls something on the loop when the caller has gone, or takes no more items; at once if that is so.
+    /// Calls something on the loop when the caller has gone, or takes no more items; at once if
+    /// that is so.
     fn on_cancel(&self, py: Python<'_>, call: Py<PyAny>) -> PyResult<()> {
         if self.unread() {
             return call.call0(py).map(drop);
@@ -270,7 +276,8 @@ impl RemoteCall {
         Ok(())
     }
 
-    /// Answers with a value. Nothing happens if the caller has gone. `give` is asked for what stands for functions and objects.
+    /// Answers with a value. Nothing happens if the caller has gone. `give` is asked for what
+    /// stands for functions and objects.
     #[pyo3(signature = (value, give = None))]
     pub fn reply<'py>(
         &self,
@@ -321,7 +328,8 @@ impl RemoteCall {
         Ok(Some(Self::send_later(slf, blob)))
     }
 
-    /// Something to await until an item may be sent: False if there is no credit, and the stream was cut.
+    /// Something to await until an item may be sent: False if there is no credit, and the stream
+    /// was cut.
     fn credit(&self) -> Pending {
         let exchange = Arc::clone(&self.exchange);
         let wait = std::future::poll_fn(move |context| {
@@ -369,7 +377,8 @@ impl RemoteCall {
         Ok(true)
     }
 
-    /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does then. If the caller goes it is not sent.
+    /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does
+    /// then. If the caller goes it is not sent.
     fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
         let (call, exchange) = (PyRef::from(slf.clone()), Arc::clone(&slf.get().exchange));
         let mut is_sent = false;

@@ -1,4 +1,5 @@
-//! The exchange of a call that came in: whether its caller still waits, and what items of a stream it takes.
+//! The exchange of a call that came in: whether its caller still waits, and what items of a stream
+//! it takes.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -124,8 +125,8 @@ impl Exchange for InboundCallState {
         self.changed();
     }
 
-    // Items of the exchange itself need credit, and none is given here: generators among arguments are streams of the caller
-    // (`spec/values.md`).
+    // Items of the exchange itself need credit, and none is given here: generators among arguments
+    // are streams of the caller (`spec/values.md`).
     fn input(&self, _: Message) {}
 
     fn input_over(&self) {}

@@ -1,4 +1,5 @@
-//! A call of another node that runs here: a coroutine step by step, a plain function on a thread of the crew.
+//! A call of another node that runs here: a coroutine step by step, a plain function on a thread of
+//! the crew.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::link::instance_endpoint::{InstanceEndpoint, Method};
 use crate::once::{Once, intern};
 use crate::steps::{Step, is_coroutine, step, steps_of};
 
-/// A call under way at its host, as `tidewire.services.inbound_call.InboundCall` is one of this process.
+/// A call under way at its host, as `tidewire.services.inbound_call.InboundCall` is one of this
+/// process.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct InboundCallRun {
     gate: Py<InstanceEndpoint>,
@@ -47,8 +49,8 @@ struct State {
 /// What a call begins with.
 pub enum CallStart {
     With(Py<PyTuple>),
-    /// A thread is to read the arguments. It has this place among the calls that run at once, if the crew has none of its own, and this
-    /// watch of its deadline.
+    /// A thread is to read the arguments. It has this place among the calls that run at once, if
+    /// the crew has none of its own, and this watch of its deadline.
     OnThread(Option<ConcurrencyPermit>, Option<Watch>),
 }
 
@@ -199,7 +201,8 @@ impl InboundCallRun {
 
     fn answer(&self, this: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = this.py();
-        // Mostly there is nothing in it that has to be given; what can't be sent is looked at closely.
+        // Mostly there is nothing in it that has to be given; what can't be sent is looked at
+        // closely.
         if self.call.get().reply(py, value, None).is_ok() {
             return Ok(());
         }

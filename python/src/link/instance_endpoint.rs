@@ -24,10 +24,11 @@ use crate::steps::Steps;
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
 
-/// The handler of the actor that runs the calls of one instance, whichever road they come on: so one limit holds for all.
+/// The handler of the actor that runs the calls of one instance, whichever road they come on: so
+/// one limit holds for all.
 ///
-/// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look, and hands those of plain functions to the crew; the
-/// porter gets the others.
+/// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look,
+/// and hands those of plain functions to the crew; the porter gets the others.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct InstanceEndpoint {
     /// Runs a call of this process: `tidewire.services.instance.ServiceInstance.receive`.
@@ -47,7 +48,8 @@ struct RemoteAccess {
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
     streams: Py<ActorRef>,
-    /// The places of calls are those of `values`, also of calls that the crew runs; else the crew has its own.
+    /// The places of calls are those of `values`, also of calls that the crew runs; else the crew
+    /// has its own.
     lends: bool,
 }
 
@@ -171,8 +173,9 @@ impl InstanceEndpoint {
         Self { receive, instance, tally, calls, opened: Once::new() }
     }
 
-    /// Lets other nodes call `methods`, by name, each with whether those who come over HTTP may call it, too. `values` and `streams`
-    /// are the actors that take the calls. With `lends`, a call that the crew runs has a place of `values`.
+    /// Lets other nodes call `methods`, by name, each with whether those who come over HTTP may
+    /// call it, too. `values` and `streams` are the actors that take the calls. With `lends`, a
+    /// call that the crew runs has a place of `values`.
     fn open(
         &self,
         py: Python<'_>,
@@ -240,7 +243,8 @@ impl InstanceEndpoint {
         Ok(())
     }
 
-    /// Begins a call. None: nobody waits for it any more, or a thread of the crew runs it, in the place that is lent to it.
+    /// Begins a call. None: nobody waits for it any more, or a thread of the crew runs it, in the
+    /// place that is lent to it.
     pub fn begin(
         this: &Bound<'_, Self>,
         call: &Bound<'_, PyAny>,

@@ -20,7 +20,8 @@ use crate::link::reply_slot;
 use crate::link::watchdog::LoopWatchdog;
 use crate::py_ref::PyRef;
 
-/// Calls and messages for one loop. They are handed over in bursts: one call of Python for each, and one wake-up.
+/// Calls and messages for one loop. They are handed over in bursts: one call of Python for each,
+/// and one wake-up.
 ///
 /// While more waits than `link_intake_bytes`, the link takes nothing in.
 pub struct LoopInbox {
@@ -97,9 +98,10 @@ pub struct LoopTarget {
 }
 
 impl LoopInbox {
-    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0, False) when the link is
-    /// lost; (0, None) when the node has joined again; (number, None) when the node of this number has gone; (number, error) when the hub refuses a subscription
-    /// and nobody awaits that.
+    /// `receive` is called with a list of what came: (number, RemoteCall or RemoteMessage); (0,
+    /// False) when the link is lost; (0, None) when the node has joined again; (number, None) when
+    /// the node of this number has gone; (number, error) when the hub refuses a subscription and
+    /// nobody awaits that.
     pub fn open(line: &Arc<LoopHandle>, receive: Py<PyAny>, link: Flusher, taking: ReferenceReader) -> Arc<Self> {
         let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new());
         let intake =
@@ -116,7 +118,8 @@ impl LoopInbox {
         line.wake();
     }
 
-    /// Its loop. The lock is free again when this returns: whoever calls Python on the line lets go of the interpreter.
+    /// Its loop. The lock is free again when this returns: whoever calls Python on the line lets go
+    /// of the interpreter.
     fn line(&self) -> Arc<LoopHandle> {
         Arc::clone(&self.line.lock())
     }
@@ -153,7 +156,8 @@ impl LoopInbox {
     fn take(&self, py: Python<'_>) -> Vec<InboundItem> {
         let queue = std::mem::take(&mut *self.queue.lock());
         if queue.bytes > INTAKE_BYTES {
-            // A hub of this process hands over here what waits, and may wait for a thread that does so and wants the interpreter.
+            // A hub of this process hands over here what waits, and may wait for a thread that does
+            // so and wants the interpreter.
             crate::attach::detach(py, || self.link.listen_again());
         }
         queue.came

@@ -17,8 +17,9 @@ use crate::message::Message;
 
 const BYTES_MAX: usize = limits::SUBSCRIPTION_BYTES.default as usize;
 
-/// Gives messages to an actor whose senders wait while its mailbox is full, on whichever thread reads them: without the
-/// interpreter and without the event loop. The value of a message is read where it is handled.
+/// Gives messages to an actor whose senders wait while its mailbox is full, on whichever thread
+/// reads them: without the interpreter and without the event loop. The value of a message is read
+/// where it is handled.
 ///
 /// What finds the mailbox full waits here, in order, up to `subscription_bytes`.
 pub struct MailboxDelivery {
@@ -31,7 +32,8 @@ pub struct MailboxDelivery {
 struct State {
     waiting: VecDeque<Published>,
     bytes: usize,
-    /// A thread moves messages to the mailbox. It holds no lock meanwhile: what it wakes may want the interpreter.
+    /// A thread moves messages to the mailbox. It holds no lock meanwhile: what it wakes may want
+    /// the interpreter.
     moving: bool,
     /// There may be room again.
     again: bool,
@@ -40,7 +42,8 @@ struct State {
 }
 
 impl MailboxDelivery {
-    /// None: the overflow policy of the actor is another one, and needs the interpreter for what it lets go.
+    /// None: the overflow policy of the actor is another one, and needs the interpreter for what it
+    /// lets go.
     pub fn into_mailbox(cell: &Arc<ActorCell<Message>>, engine: EngineHandle) -> Option<Arc<Self>> {
         let make = || Arc::new(Self { cell: Arc::clone(cell), engine, state: Mutex::default() });
         cell.senders_wait().then(make)
@@ -49,7 +52,8 @@ impl MailboxDelivery {
     /// Takes a message.
     ///
     /// # Errors
-    /// The message, if it has to go by the event loop: the actor has stopped, or something that came before is on that way.
+    /// The message, if it has to go by the event loop: the actor has stopped, or something that
+    /// came before is on that way.
     pub fn take(self: &Arc<Self>, message: Published) -> Result<(), Published> {
         self.offer(message, false)
     }

@@ -186,7 +186,8 @@ thread_local! {
     static SENDER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The number of the node that sent the call whose value this thread is reading; None for other values.
+/// The number of the node that sent the call whose value this thread is reading; None for other
+/// values.
 #[pyfunction]
 pub fn sender_of_value() -> Option<u32> {
     Some(SENDER.get()).filter(|number| *number != 0)

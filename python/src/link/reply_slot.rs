@@ -27,7 +27,8 @@ enum CallOutcome {
 #[derive(Default)]
 pub struct ReplySlot {
     state: Mutex<(Option<CallOutcome>, Option<Waker>)>,
-    /// When the other side last said that the call is at work, and for how long its loop had been blocked.
+    /// When the other side last said that the call is at work, and for how long its loop had been
+    /// blocked.
     alive: Mutex<Option<(Instant, u32)>>,
 }
 

@@ -1,4 +1,5 @@
-//! The settings of links: numbers by the names of their limits, checked when the configuration was read.
+//! The settings of links: numbers by the names of their limits, checked when the configuration was
+//! read.
 
 use std::collections::BTreeMap;
 

@@ -144,7 +144,8 @@ impl RemoteStream {
         Ok(Pending::new("item", None, Box::pin(next)))
     }
 
-    /// Reads no more, and gives None once the generator on the other side is closed, or the link is lost.
+    /// Reads no more, and gives None once the generator on the other side is closed, or the link is
+    /// lost.
     fn over(&self, py: Python<'_>) -> PyResult<Pending> {
         self.link.born.check(py)?;
         let mut left = None;
@@ -250,7 +251,8 @@ impl Future for Next {
                         return Poll::Ready(Err(PyStopAsyncIteration::new_err(())));
                     }
                     if state.end.is_some() {
-                        // The error is raised once, as by a generator: what is read afterwards has ended.
+                        // The error is raised once, as by a generator: what is read afterwards has
+                        // ended.
                         let ended = state.end.replace(End::Over);
                         drop(state);
                         return Poll::Ready(Err(match ended {

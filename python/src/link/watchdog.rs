@@ -1,4 +1,5 @@
-//! The watchdog of an event loop: notices when the loop of the handlers does not go round, and logs it.
+//! The watchdog of an event loop: notices when the loop of the handlers does not go round, and logs
+//! it.
 
 use std::time::Instant;
 
@@ -42,7 +43,8 @@ impl LoopWatchdog {
     }
 }
 
-/// Logs on a thread of its own: whoever blocks the loop may hold the interpreter, and the thread of links waits for nobody.
+/// Logs on a thread of its own: whoever blocks the loop may hold the interpreter, and the thread of
+/// links waits for nobody.
 fn log(blocked_ms: u32) {
     let told = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
         // At the end of the program there is nobody to tell.

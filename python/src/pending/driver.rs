@@ -1,4 +1,5 @@
-//! The driving of a pending operation: polled on the loop's thread or waited for in a plain thread, until it is done or given up.
+//! The driving of a pending operation: polled on the loop's thread or waited for in a plain thread,
+//! until it is done or given up.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ type Callbacks = Vec<(Py<PyAny>, Option<Py<PyAny>>)>;
 pub(super) enum State {
     /// Not looked at yet, or under way.
     Running { operation: Operation, waker: Option<(Waker, Arc<LoopWaker>)>, blocking: bool, callbacks: Callbacks },
-    /// The error as an object, so that the garbage collector sees it: its traceback often leads back here.
+    /// The error as an object, so that the garbage collector sees it: its traceback often leads
+    /// back here.
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
     /// With what `cancel` was given: cancel scopes know their own by it.
     Cancelled(Option<Py<PyAny>>),
@@ -83,7 +85,8 @@ impl Pending {
                 }
             },
         };
-        // The one that wakes takes it out, as it may not hold the interpreter and could not make another reference.
+        // The one that wakes takes it out, as it may not hold the interpreter and could not make
+        // another reference.
         *ring.pending.lock() = Some(this.clone_ref(py).into());
         let mut context = Context::from_waker(&waker);
         let polled = match self.acting {
@@ -112,8 +115,9 @@ impl Pending {
         Ok(())
     }
 
-    /// Begins what asyncio takes for a future, and makes it one: until then it is a coroutine, which tasks can be made of and
-    /// `asyncio.wait` refuses. Where no loop runs it stays what it is.
+    /// Begins what asyncio takes for a future, and makes it one: until then it is a coroutine,
+    /// which tasks can be made of and `asyncio.wait` refuses. Where no loop runs it stays what it
+    /// is.
     pub(super) fn become_future(this: &Bound<'_, Self>) -> PyResult<()> {
         static FUTURE: Once<Py<PyType>> = Once::new();
         let py = this.py();
@@ -249,7 +253,8 @@ impl Pending {
         };
         if let State::Running { operation, callbacks, waker, .. } = before {
             end(operation, this.get().born);
-            // The loop itself need not run just now: `asyncio.run` cancels what is left between two runs of it.
+            // The loop itself need not run just now: `asyncio.run` cancels what is left between two
+            // runs of it.
             let running = waker.and_then(|(_, ring)| ring.line.event_loop(py));
             let owned = this.clone().unbind();
             for (callback, context) in callbacks {

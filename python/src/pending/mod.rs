@@ -23,7 +23,8 @@ use crate::never_awaited::NeverAwaited;
 use crate::py_ref::PyRef;
 use crate::wait::Operation;
 
-/// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to `asyncio.gather`.
+/// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to
+/// `asyncio.gather`.
 #[pyclass(frozen, weakref, subclass, module = "tidewire")]
 pub struct Pending {
     state: Mutex<State>,
@@ -77,8 +78,8 @@ impl Pending {
         }
     }
 
-    /// A send that is done: True if the mailbox has the message, False if its policy let it go. The usual one is the same object again
-    /// as long as nobody has kept it.
+    /// A send that is done: True if the mailbox has the message, False if its policy let it go. The
+    /// usual one is the same object again as long as nobody has kept it.
     pub fn sent(py: Python<'_>, accepted: bool) -> PyResult<Py<Self>> {
         static SENT: Mutex<Option<PyRef<Pending>>> = Mutex::new(None);
         if !accepted {
@@ -187,7 +188,8 @@ impl Pending {
         Err(PyStopIteration::new_err((value,)))
     }
 
-    /// Blocks this thread until the operation is ready, and gives its result. Not on an event loop's thread.
+    /// Blocks this thread until the operation is ready, and gives its result. Not on an event
+    /// loop's thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.check(py)?;
         // What it waits for may need this very loop, and everything else on it would stand still.
@@ -240,8 +242,9 @@ impl Pending {
         self.title(py)
     }
 
-    /// `asyncio.wait` makes a set of what it is given before it looks for coroutines, which it refuses. What is under way already is
-    /// a future to it; calls, which begin when they are awaited, are coroutines as those of this process are.
+    /// `asyncio.wait` makes a set of what it is given before it looks for coroutines, which it
+    /// refuses. What is under way already is a future to it; calls, which begin when they are
+    /// awaited, are coroutines as those of this process are.
     fn __hash__(this: &Bound<'_, Self>) -> PyResult<isize> {
         if this.get().plan.is_none() {
             Self::become_future(this)?;
@@ -258,7 +261,8 @@ impl Pending {
 
     #[getter(_asyncio_future_blocking)]
     fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
-        // asyncio reads this before it takes something for a future, as in `ensure_future`, and futures are under way.
+        // asyncio reads this before it takes something for a future, as in `ensure_future`, and
+        // futures are under way.
         let seen = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
         if !seen {
             Self::become_future(this)?;

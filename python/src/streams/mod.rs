@@ -1,4 +1,5 @@
-//! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border in batches of plain data.
+//! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border
+//! in batches of plain data.
 
 mod arguments;
 mod results;
@@ -114,8 +115,8 @@ impl StreamHome {
         Ok(pending("purge", self.home.purge(stream, Purge { before, keep, filter }), number))
     }
 
-    /// Publishes `(subject, payload, key, id, headers, deliver_at_us, ttl_us)` each. Gives `(sequence, durability, duplicate)` of
-    /// each, or `(kind, message)` of the error.
+    /// Publishes `(subject, payload, key, id, headers, deliver_at_us, ttl_us)` each. Gives
+    /// `(sequence, durability, duplicate)` of each, or `(kind, message)` of the error.
     fn publish(&self, py: Python<'_>, stream: &str, messages: &Bound<'_, PyList>, whole: bool) -> PyResult<Pending> {
         let mut all = Vec::with_capacity(messages.len());
         let mut last: Option<Subject> = None;
@@ -222,7 +223,8 @@ impl StreamHome {
         pending("delete", self.home.delete_consumer(stream, consumer), nothing)
     }
 
-    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each delivery.
+    /// Gives `(subject, payload, key, id, headers, sequence, time_us, delivery, ticket)` of each
+    /// delivery.
     fn fetch(&self, stream: &str, consumer: &str, max_messages: u32, max_bytes: u32, wait_us: u64) -> Pending {
         let fetch = Fetch { max_messages, max_bytes, wait_us };
         pending("fetch", pending_answer::fetch(&self.home, stream, consumer, fetch), |py, all| {
@@ -230,7 +232,8 @@ impl StreamHome {
         })
     }
 
-    /// Settles `(sequence, ticket, how, delay_us, reason, fault)` each. Gives None of each, or `(kind, message)` of the error.
+    /// Settles `(sequence, ticket, how, delay_us, reason, fault)` each. Gives None of each, or
+    /// `(kind, message)` of the error.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settled>) -> Pending {
         let all = settled.into_iter().map(|(sequence, ticket, how, delay_us, reason, fault)| {
             let fault = fault.map(|(error, traceback)| Fault { error, traceback });
@@ -404,7 +407,8 @@ pub fn check_folder<'py>(py: Python<'py>, path: &str) -> PyResult<Vec<Bound<'py,
     dicts.collect()
 }
 
-/// Publishes every whole event of a folder's streams into streams of another of the same names, which take every subject. Gives how many. Blocks.
+/// Publishes every whole event of a folder's streams into streams of another of the same names,
+/// which take every subject. Gives how many. Blocks.
 #[pyfunction]
 pub fn salvage_folder(py: Python<'_>, path: &str, into: &str) -> PyResult<u64> {
     let salvaged = detach(py, || tidewire_embedded::check::salvage_into(Path::new(path), Path::new(into)));

@@ -20,14 +20,16 @@ use crate::values::reader::Head;
 
 /// A longer blob is cut when it is sent.
 pub const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
-/// A buffer is nearly all of a blob if what is beside it is at most this part: so much is copied, or kept with an array.
+/// A buffer is nearly all of a blob if what is beside it is at most this part: so much is copied,
+/// or kept with an array.
 const BESIDE_PART: usize = 5;
 
 /// A blob as it is sent.
 pub enum Blob {
     /// All of it.
     Whole(Vec<u8>),
-    /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't change.
+    /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't
+    /// change.
     Kept(Vec<u8>, DroppedAttached<PyBackedBytes>),
 }
 
@@ -223,7 +225,8 @@ impl Layout {
         table_end(start).saturating_add(head_bytes).min(length)
     }
 
-    /// Reads the header. `start` holds the blob up to the end of the head, and `length` is that of the whole.
+    /// Reads the header. `start` holds the blob up to the end of the head, and `length` is that of
+    /// the whole.
     fn of(py: Python<'_>, start: &[u8], length: usize) -> PyResult<Self> {
         if start.first() != Some(&MARK) {
             return Ok(Self { head: 0..length, parts: Vec::new() });
@@ -334,7 +337,8 @@ impl<'py> Parts<'_, 'py> {
         }))
     }
 
-    /// Memory that an array may write to: that of the blob itself where that is allowed, else a copy.
+    /// Memory that an array may write to: that of the blob itself where that is allowed, else a
+    /// copy.
     pub fn writable(&mut self, py: Python<'py>, number: u32) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(part) = self.take(number)? else { return Ok(None) };
         Ok(Some(match part {

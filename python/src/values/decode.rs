@@ -1,4 +1,5 @@
-//! Bytes to Python objects. Any bytes give a value or a `WireError`; extensions are in `extensions.rs`.
+//! Bytes to Python objects. Any bytes give a value or a `WireError`; extensions are in
+//! `extensions.rs`.
 
 use std::ops::Range;
 

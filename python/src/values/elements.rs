@@ -7,7 +7,8 @@ use pyo3::types::PyDict;
 
 use crate::once::intern;
 
-/// Bytes that NumPy uses where they are, and may write to. They live as long as the arrays over them.
+/// Bytes that NumPy uses where they are, and may write to. They live as long as the arrays over
+/// them.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Elements {
     /// Nobody looks at it here any more: the arrays have its address.

@@ -1,4 +1,5 @@
-//! Python objects to bytes. Plain values are written here, in one pass; other types by their plan (`plans.rs`, `typed.rs`).
+//! Python objects to bytes. Plain values are written here, in one pass; other types by their plan
+//! (`plans.rs`, `typed.rs`).
 
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -143,7 +144,8 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     pub fn list(&mut self, list: &Bound<'py, PyList>) -> WriteResult {
         self.enter(list)?;
-        // Hooks and properties may change the list, not the tuple; and its items need no counting of references.
+        // Hooks and properties may change the list, not the tuple; and its items need no counting
+        // of references.
         let items = list.to_tuple();
         writer::array(&mut self.out, items.len());
         for (index, item) in items.iter_borrowed().enumerate() {

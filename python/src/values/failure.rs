@@ -45,7 +45,8 @@ impl Failure {
         Self::new(Reason::Refused(text.into()))
     }
 
-    /// An error of Python code that was asked for data. What it says of the value becomes the reason.
+    /// An error of Python code that was asked for data. What it says of the value becomes the
+    /// reason.
     #[cold]
     pub fn raised(py: Python<'_>, failure: PyErr) -> Box<Self> {
         let says = failure.is_instance_of::<PyValueError>(py)
@@ -75,7 +76,8 @@ impl Failure {
         self
     }
 
-    /// Notices that the object that lay too deep is this container, which then holds itself. The outermost such place is named.
+    /// Notices that the object that lay too deep is this container, which then holds itself. The
+    /// outermost such place is named.
     #[cold]
     pub fn inside(mut self: Box<Self>, container: &Bound<'_, PyAny>) -> Box<Self> {
         if let Reason::Deep(culprit) | Reason::Endless(culprit) = &self.reason

@@ -1,4 +1,5 @@
-//! Numbers of the form in `spec/values.md`, and those limits of `spec/limits.toml` that values have.
+//! Numbers of the form in `spec/values.md`, and those limits of `spec/limits.toml` that values
+//! have.
 
 /// Containers within each other, at most.
 pub const DEPTH: usize = 64;

@@ -1,4 +1,5 @@
-//! Keys of one hash, as strangers choose them: a set or a map of many of them takes a time that grows with their square.
+//! Keys of one hash, as strangers choose them: a set or a map of many of them takes a time that
+//! grows with their square.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,8 @@ use pyo3::types::{PyBytes, PyString};
 /// Keys of one hash that a set or a map may have. Chance brings two in billions.
 const MOST: u32 = 64;
 
-/// The hashes of the keys of one set or map. Those of text and bytes are secret, and are not looked at.
+/// The hashes of the keys of one set or map. Those of text and bytes are secret, and are not looked
+/// at.
 #[derive(Default)]
 pub struct Hashes {
     seen: HashMap<isize, u32>,

@@ -1,4 +1,5 @@
-//! Keys of maps, which are the same again and again: short ones are kept as Python strings, with their hashes.
+//! Keys of maps, which are the same again and again: short ones are kept as Python strings, with
+//! their hashes.
 
 use std::cell::RefCell;
 

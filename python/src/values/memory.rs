@@ -1,8 +1,9 @@
-//! Objects that are made of memory which is used up by it: page after page is let go as soon as it has been copied, so that a
-//! long payload and what is made of it are not there twice.
+//! Objects that are made of memory which is used up by it: page after page is let go as soon as it
+//! has been copied, so that a long payload and what is made of it are not there twice.
 //!
-//! Invariant: what is written to here, or let go, is a slice that the caller alone has, or an object that nobody has seen yet.
-//! Miri can't call Python; `tests/test_link_memory.py` reads each of them back.
+//! Invariant: what is written to here, or let go, is a slice that the caller alone has, or an
+//! object that nobody has seen yet. Miri can't call Python; `tests/test_link_memory.py` reads each
+//! of them back.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
@@ -14,9 +15,11 @@ use pyo3::types::{PyByteArray, PyBytes, PyString};
 
 /// What is copied before its memory is let go.
 pub const STEP_BYTES: usize = 1 << 20;
-/// Shorter ones are not let go: to get the same memory again costs more than to keep it for a moment.
+/// Shorter ones are not let go: to get the same memory again costs more than to keep it for a
+/// moment.
 pub const LONG_BYTES: usize = 4 << 20;
-/// A text grows by this part of its length: more often would copy it more often, where it can't grow in its place.
+/// A text grows by this part of its length: more often would copy it more often, where it can't
+/// grow in its place.
 const TEXT_STEPS: usize = 32;
 
 /// Gives whole pages back to the system. What they held is lost: they read as zeros.
@@ -28,7 +31,8 @@ pub fn let_go(bytes: &mut [u8]) {
     let whole = rest.len() - rest.len() % page;
     if whole > 0 {
         let advice = rustix::mm::Advice::LinuxDontNeed;
-        // SAFETY: the pages lie within a slice that nobody else has. Zeros are bytes like any other. A failure changes nothing.
+        // SAFETY: the pages lie within a slice that nobody else has. Zeros are bytes like any
+        // other. A failure changes nothing.
         let _ = unsafe { rustix::mm::madvise(rest.as_mut_ptr().cast(), whole, advice) };
     }
 }
@@ -37,7 +41,8 @@ pub fn let_go(bytes: &mut [u8]) {
 #[cfg(not(target_os = "linux"))]
 pub fn let_go(_: &mut [u8]) {}
 
-/// Asks the system for all pages of memory that is about to be written: one after the other they would cost twice as much.
+/// Asks the system for all pages of memory that is about to be written: one after the other they
+/// would cost twice as much.
 #[cfg(target_os = "linux")]
 fn get(bytes: *mut u8, length: usize) {
     let page = rustix::param::page_size();
@@ -56,7 +61,8 @@ fn get(_: *mut u8, _: usize) {}
 /// The bytes of a slice that is used up.
 pub fn bytes<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyBytes>> {
     let length = from.len() as ffi::Py_ssize_t;
-    // SAFETY: without content it makes an object whose bytes are still to be written, or fails with an exception.
+    // SAFETY: without content it makes an object whose bytes are still to be written, or fails with
+    // an exception.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))? };
     // SAFETY: it has room for as many bytes, and nobody has seen it yet.
     unsafe { fill(ffi::PyBytes_AsString(made.as_ptr()), from) };
@@ -85,7 +91,8 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
     while !rest.is_empty() {
         let (next, after) = rest.split_at_mut(boundary(rest, step));
         let piece = PyString::from_bytes(py, next)?;
-        // SAFETY: `whole` is the only reference to a text. It is replaced by a longer one, or by null with an exception.
+        // SAFETY: `whole` is the only reference to a text. It is replaced by a longer one, or by
+        // null with an exception.
         unsafe { ffi::PyUnicode_Append(&mut whole, piece.as_ptr()) };
         if whole.is_null() {
             return Err(PyErr::fetch(py));
@@ -124,7 +131,8 @@ impl TextShape {
         Some(Self { characters: characters(from), widest })
     }
 
-    /// The first piece, as wide as the whole has to be and in a place where it can grow to that: neither costs a copy later.
+    /// The first piece, as wide as the whole has to be and in a place where it can grow to that:
+    /// neither costs a copy later.
     fn begun<'py>(&self, py: Python<'py>, first: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let length = characters(first);
         let mut widest = [0; 4];
@@ -134,8 +142,8 @@ impl TextShape {
             PyString::from_bytes(py, &[first, self.widest.encode_utf8(&mut widest).as_bytes()].concat())?.into_ptr()
         };
         for wanted in [self.characters, length] {
-            // SAFETY: it is the only reference to a text that nobody has seen; with a failure it stays as it is. What it is
-            // longer for a moment is never read.
+            // SAFETY: it is the only reference to a text that nobody has seen; with a failure it
+            // stays as it is. What it is longer for a moment is never read.
             if unsafe { ffi::PyUnicode_Resize(&mut piece, wanted as ffi::Py_ssize_t) } < 0 {
                 // SAFETY: as above.
                 drop(unsafe { Bound::from_owned_ptr(py, piece) });
@@ -174,7 +182,8 @@ unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
         if is_long {
             get(to, step.len());
         }
-        // SAFETY: the caller says that there is room; an object that was just made does not overlap with a slice.
+        // SAFETY: the caller says that there is room; an object that was just made does not overlap
+        // with a slice.
         unsafe {
             ptr::copy_nonoverlapping(step.as_ptr(), to, step.len());
             to = to.add(step.len());

@@ -1,4 +1,5 @@
-//! Values between processes: Python objects as MessagePack with extensions, and buffers beside it. The form is in `spec/values.md`.
+//! Values between processes: Python objects as MessagePack with extensions, and buffers beside it.
+//! The form is in `spec/values.md`.
 
 mod blob;
 mod consumable_buffer;
@@ -29,7 +30,8 @@ pub use failure::shown;
 use options::{BytesMax, Hook};
 pub use times::{instant, moment};
 
-/// Writes a value as one blob. The hook is asked for what stands for functions and objects; the path begins with `name`.
+/// Writes a value as one blob. The hook is asked for what stands for functions and objects; the
+/// path begins with `name`.
 #[pyfunction]
 #[pyo3(
     signature = (value, hook = None, bytes_max = BytesMax(forms::PAYLOAD_BYTES), name = Name("value")),
@@ -48,7 +50,8 @@ pub fn encode_value<'py>(
     encoder.finish()
 }
 
-/// Writes a value of this name for a link, as [`encode_value`] does. A single long `bytes` is not copied.
+/// Writes a value of this name for a link, as [`encode_value`] does. A single long `bytes` is not
+/// copied.
 pub fn encode<'py>(
     value: &Bound<'py, PyAny>,
     name: &str,
@@ -66,13 +69,14 @@ pub fn decode<'py>(py: Python<'py>, blob: &[u8], hook: Option<&Bound<'py, PyAny>
     blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 
-/// Whether a blob of this length is worth being [used up](use_up). A shorter one is copied: that costs nothing.
+/// Whether a blob of this length is worth being [used up](use_up). A shorter one is copied: that
+/// costs nothing.
 pub fn is_long(bytes: usize) -> bool {
     bytes > blob::KEPT_BYTES
 }
 
-/// Does the same with memory of its own, which is used up: long parts of it are let go as soon as they have been read, and an
-/// array that is nearly all of it is made over it.
+/// Does the same with memory of its own, which is used up: long parts of it are let go as soon as
+/// they have been read, and an array that is nearly all of it is made over it.
 pub fn use_up<'py>(
     py: Python<'py>,
     (bytes, begin): (Vec<u8>, usize),

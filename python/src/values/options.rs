@@ -1,4 +1,5 @@
-//! Arguments of the calls: what does not fit is an `InvalidArgument` that names the field, its value and the mend.
+//! Arguments of the calls: what does not fit is an `InvalidArgument` that names the field, its
+//! value and the mend.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;

@@ -1,4 +1,5 @@
-//! How objects of a type are written, for types that are not among the plain ones. `tidewire.values.plans` decides once for each type.
+//! How objects of a type are written, for types that are not among the plain ones.
+//! `tidewire.values.plans` decides once for each type.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -62,7 +63,8 @@ type PlanCache = HashMap<usize, (Py<PyType>, Arc<Plan>)>;
 /// Plans by the address of the type, which the entry keeps alive.
 static KNOWN: LazyLock<Mutex<PlanCache>> = LazyLock::new(Mutex::default);
 
-/// Types that are remembered. Programs that make types as they run must not fill the memory with them.
+/// Types that are remembered. Programs that make types as they run must not fill the memory with
+/// them.
 const KNOWN_MAX: usize = 4_096;
 
 pub fn plan_of(value: &Bound<'_, PyAny>) -> PyResult<Arc<Plan>> {

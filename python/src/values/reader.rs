@@ -17,7 +17,8 @@ pub enum Head<'a> {
 pub struct Reader<'a> {
     head: Head<'a>,
     at: usize,
-    /// Values that were promised and have not begun. Each takes a byte at least, so there are never more than bytes left.
+    /// Values that were promised and have not begun. Each takes a byte at least, so there are never
+    /// more than bytes left.
     owed: usize,
 }
 

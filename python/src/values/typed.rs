@@ -1,4 +1,5 @@
-//! Objects that are written by a plan: records, enums, errors, arrays, and what a hook stands in for.
+//! Objects that are written by a plan: records, enums, errors, arrays, and what a hook stands in
+//! for.
 
 use std::sync::Arc;
 

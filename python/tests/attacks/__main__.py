@@ -67,7 +67,7 @@ def _times(figures: Figures) -> str:
 def _list(chosen: list[ModuleType]) -> int:
     for case in chosen:
         assert case.__doc__
-        print(f"{case.ITEM:>2} {case.__name__.rpartition('.')[2]:<25}{case.__doc__.strip()}")
+        print(f"{case.ITEM:>2} {case.__name__.rpartition('.')[2]:<25}{' '.join(case.__doc__.split())}")
     return 0
 
 

@@ -54,7 +54,8 @@ class Outcome:
     """What came of an attack: before it, and in the try that went best.
 
     Attributes:
-        allowance_ms: How much longer a good call may take than it may anyway, as the machine holds it up.
+        allowance_ms: How much longer a good call may take than it may anyway, as the machine holds
+            it up.
     """
 
     case: ModuleType
@@ -85,18 +86,22 @@ class Outcome:
 
 
 class Ground:
-    """Where attacks take place: a hub and a good client, which are new for each attack, or after one that did not hold.
+    """Where attacks take place: a hub and a good client, which are new for each attack, or after
+    one that did not hold.
 
     Args:
         calm_s: Seconds before an attack.
         attack_s: Seconds of an attack.
-        is_short: Whether a hub that has held takes the next attack, too, and good calls are measured by the calm ones.
+        is_short: Whether a hub that has held takes the next attack, too, and good calls are
+            measured by the calm ones.
     """
 
     def __init__(self, calm_s: float, attack_s: float, is_short: bool) -> None:
         self._calm_s, self._attack_s, self._is_short = calm_s, attack_s, is_short
         self._calm_ms = 0.0
-        """The longest of all calm calls so far: how long this machine holds up a good call by itself."""
+        """The longest of all calm calls so far: how long this machine holds up a good call by
+        itself.
+        """
         self._stack = contextlib.ExitStack()
         self._found: tuple[Program, Target, Program] | None = None
 
@@ -110,7 +115,8 @@ class Ground:
         """Attack a hub, and a new one if it does not hold."""
         best: Outcome | None = None
         for number in range(1, TRIES + 1):
-            # One call in a hundred says little while there are few: what does not hold has more time to show why.
+            # One call in a hundred says little while there are few: what does not hold has more
+            # time to show why.
             calm_s, attack_s = (self._calm_s, self._attack_s) if number == 1 else _AGAIN_S
             outcome = self._once(case, max(calm_s, self._calm_s), max(attack_s, self._attack_s))
             outcome.tries = number
@@ -133,7 +139,8 @@ class Ground:
         time.sleep(calm_s)
         calm = Figures(peak_mib=0.0, problems=[], **_figures(good))
         self._calm_ms = max(self._calm_ms, calm.longest if calm.longest < float("inf") else 0.0)
-        # However slow the machine is, a hub that stands still is found: no calm call counts for more than this.
+        # However slow the machine is, a hub that stands still is found: no calm call counts for
+        # more than this.
         allowance_ms = CALM_FACTOR * min(self._calm_ms, LONGEST_MS) if self._is_short else 0.0
         before = hub.forget_peak()
         hub.logged()

@@ -1,4 +1,6 @@
-"""A good client: it calls itself over the hub, one call after the other, and says how long that takes."""
+"""A good client: it calls itself over the hub, one call after the other, and says how long that
+takes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The memory of a hub beside the formula of ``docs/guides/security.md``: each term filled as far as clients can.
+"""The memory of a hub beside the formula of ``docs/guides/security.md``: each term filled as far as
+clients can.
 
-``python -m attacks --memory`` starts a hub with small limits for each term, and prints by how much it grew beside the bound.
+``python -m attacks --memory`` starts a hub with small limits for each term, and prints by how much
+it grew beside the bound.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ LIMITS = {
 LINKS = 40
 """Joined links of a term; fewer than ``hub_links``, so that those who measure have room."""
 SLACK_MIB = 6.0
-"""What a hub takes once for code and tables that it uses for the first time, and the allocator keeps in blocks."""
+"""What a hub takes once for code and tables that it uses for the first time, and the allocator
+keeps in blocks.
+"""
 _STEADY_S = 0.3
 
 
@@ -138,7 +142,9 @@ def _joined(target: Target, count: int = LINKS) -> list[Raw]:
 
 
 def _greetings(target: Target) -> list[Raw]:
-    """Half of them over WebSocket; each sends as much of a greeting as it may, but the end of it."""
+    """Half of them over WebSocket; each sends as much of a greeting as it may, but the end of
+    it.
+    """
     begun = struct.pack("<IBBHQ", LIMITS["link_hello_bytes"], 1, 0, 12, 0) + b"tidewire\1\0\1\0"
     links = [target.raw("ws" if number % 2 else "tide") for number in range(LIMITS["link_greetings"])]
     for link in links:

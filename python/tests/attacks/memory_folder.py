@@ -1,4 +1,6 @@
-"""What clients fill of the memory of a hub with a data folder: events that wait to be stored, ids that are remembered, values of buckets."""
+"""What clients fill of the memory of a hub with a data folder: events that wait to be stored, ids
+that are remembered, values of buckets.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ INTAKE = 64 * MIB
 """`home_intake_bytes`."""
 BUCKET_BYTES = 8 * MIB
 ENTRY = 512
-"""Bytes that a value of a bucket takes beside its key and itself: where it is in the order of keys, and of revisions."""
+"""Bytes that a value of a bucket takes beside its key and itself: where it is in the order of keys,
+and of revisions.
+"""
 KEYS = 20_000
 IDS = 100_000
 ID = 256

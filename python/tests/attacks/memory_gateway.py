@@ -1,4 +1,6 @@
-"""What clients over HTTP fill of a hub's memory: heads and bodies that are begun, and answers that nobody reads."""
+"""What clients over HTTP fill of a hub's memory: heads and bodies that are begun, and answers that
+nobody reads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ LIMITS = {
     "http_streams": 64,
 }
 CONNECTION = LIMITS["http_head_bytes"] + 48 * KIB
-"""Bytes that a connection takes with a head that is begun: what is read of it, and the connection itself."""
+"""Bytes that a connection takes with a head that is begun: what is read of it, and the connection
+itself.
+"""
 WAITING = 256
 """Messages that wait for one subscriber over HTTP."""
 INTAKE = 16 * MIB
@@ -27,7 +31,9 @@ MESSAGE = 32 * KIB
 SENDING = 2 * LIMITS["http_bodies_bytes"] // LIMITS["http_body_bytes"] * CONNECTION
 """The connections of those who send bodies."""
 UNREAD = 2 * INTAKE + LIMITS["http_streams"] * (CONNECTION + 64 * KIB)
-"""What is published, as it came and as it is written; and the connections of those who don't read it."""
+"""What is published, as it came and as it is written; and the connections of those who don't read
+it.
+"""
 
 
 def heads(target: Target) -> list[socket.socket]:

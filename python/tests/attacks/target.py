@@ -129,7 +129,9 @@ def drained(one: socket.socket) -> None:
 
 
 def flood(one: socket.socket, data: bytes | Callable[[], bytes]) -> None:
-    """Send the same again and again, or what a function makes, as fast as it is taken, and read what comes."""
+    """Send the same again and again, or what a function makes, as fast as it is taken, and read
+    what comes.
+    """
     drained(one)
     if not callable(data):
         block = data * max(1, FLOOD_BYTES // len(data))

@@ -52,28 +52,37 @@ def campaign(
 ) -> Campaign:
     """Plan seeded runs of a function, and store the plan. ``Campaign.run`` runs them.
 
-    A campaign that is stored under this name already is gone on with, if its plan is the same; with more runs, if ``runs``
-    is more than it had.
+    A campaign that is stored under this name already is gone on with, if its plan is the same; with
+    more runs, if ``runs`` is more than it had.
 
     Args:
-        function: Takes a ``tw.Run`` and returns its result: a data class, typed dict, ``msgspec.Struct``, named tuple, dict of
-            plain values or a single value, or a list of these for several rows. ``"module:name"`` names one.
+        function: Takes a ``tw.Run`` and returns its result: a data class, typed dict,
+            ``msgspec.Struct``, named tuple, dict of plain values or a single value, or a list of
+            these for several rows. ``"module:name"`` names one.
         runs: How many, over all parameter sets; 0 to 2^48.
         seed: An integer of any sign, or text. What run i draws depends on the seed and i alone.
         params: Parameters of every run, as ``run.params``.
-        sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has set ``i % len(sweep)``.
-        name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with a number.
-        store: The URL of the store; without one that of the environment's ``TIDEWIRE_STORE``, or ``sqlite:///tidewire.db``.
+        sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has
+            set ``i % len(sweep)``.
+        name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with
+            a number.
+        store: The URL of the store; without one that of the environment's ``TIDEWIRE_STORE``, or
+            ``sqlite:///tidewire.db``.
         until: Ends the campaign once a mean is known well enough.
         attempts: How often a run is tried that raises, 1 to 100.
-        timeout: The time limit of a run in seconds. A run over it is ended, and counts as failed after all its attempts.
-        failed_max: The campaign fails when more runs than this have failed or were quarantined. None: it never does.
-        lease: Seconds after which the runs of a worker that is not heard of go to another, 0.1 to 86,400.
+        timeout: The time limit of a run in seconds. A run over it is ended, and counts as failed
+            after all its attempts.
+        failed_max: The campaign fails when more runs than this have failed or were quarantined.
+            None: it never does.
+        lease: Seconds after which the runs of a worker that is not heard of go to another, 0.1 to
+            86,400.
         range: Seconds of work that are leased, and stored, at once, 0.001 to 3,600.
-        accept_code: Goes on with a stored campaign although the code has changed; the store keeps a note of it.
+        accept_code: Goes on with a stored campaign although the code has changed; the store keeps a
+            note of it.
 
     Raises:
-        InvalidArgument: if an argument is not what is allowed, or the function can't be imported by workers.
+        InvalidArgument: if an argument is not what is allowed, or the function can't be imported by
+            workers.
         NameTaken: if there is another campaign of this name; the message says what differs.
         CodeChanged: if a stored campaign began with other code.
         CampaignError: if the store can't be used.
@@ -186,13 +195,17 @@ class Campaign:
     ) -> Report:
         """Run it with worker processes of this machine until it has ended, and return its report.
 
-        A campaign that is paused is resumed. Ctrl-C ends the workers; what was stored stays, and ``run`` goes on with it.
+        A campaign that is paused is resumed. Ctrl-C ends the workers; what was stored stays, and
+        ``run`` goes on with it.
 
         Args:
-            workers: How many processes; without it as many as there are processors. With 0 it waits for those that serve the
-                store (``tidewire worker``), which then do all runs; Ctrl-C ends the waiting alone.
-            progress: Whether progress is shown; without it in a notebook and in a terminal, and elsewhere one line at the end.
-            accept_code: Works although the code has changed since the campaign began; the store keeps a note of it.
+            workers: How many processes; without it as many as there are processors. With 0 it waits
+                for those that serve the store (``tidewire worker``), which then do all runs; Ctrl-C
+                ends the waiting alone.
+            progress: Whether progress is shown; without it in a notebook and in a terminal, and
+                elsewhere one line at the end.
+            accept_code: Works although the code has changed since the campaign began; the store
+                keeps a note of it.
             store_wait: Seconds for which a store that is away is waited for.
 
         Raises:
@@ -211,7 +224,9 @@ class Campaign:
         accept_code: bool = False,
         store_wait: float = 60.0,
     ) -> Report:
-        """Do what ``run`` does, without blocking the event loop. If it is cancelled the workers end after their runs."""
+        """Do what ``run`` does, without blocking the event loop. If it is cancelled the workers end
+        after their runs.
+        """
         import asyncio
 
         supervision = self._supervision(workers, progress, accept_code, store_wait)
@@ -246,7 +261,8 @@ class Campaign:
         return self.report()
 
     def start(self, reason: str = "") -> None:
-        """Let the processes that serve its store (``tidewire worker``) run it, and return at once. One that is paused goes on.
+        """Let the processes that serve its store (``tidewire worker``) run it, and return at once.
+        One that is paused goes on.
 
         Raises:
             CampaignError: if it has ended.
@@ -290,7 +306,9 @@ class Campaign:
     # Looking
 
     def status(self) -> Status:
-        """Return counters, workers and pace, at a cost that does not depend on the number of runs."""
+        """Return counters, workers and pace, at a cost that does not depend on the number of
+        runs.
+        """
         return Status(**status_fields(self._connection.ask(lambda store: store.status(self.id))))
 
     def report(self) -> Report:
@@ -302,7 +320,9 @@ class Campaign:
         return Report(**status, function=self.function, seed=self.seed, created=self.created, campaign=self)
 
     def events(self) -> list[Event]:
-        """Return what happened to it as a whole, oldest first: its states with time and reason, and notes."""
+        """Return what happened to it as a whole, oldest first: its states with time and reason, and
+        notes.
+        """
         rows = self._connection.ask(lambda store: store.events(self.id))
         return [Event(time_of(at), before, after, reason) for at, before, after, reason in rows]
 
@@ -335,12 +355,16 @@ class Campaign:
     # Results
 
     def results(self) -> Iterator[Row]:
-        """Yield the stored rows in order of run, at constant memory: ``row.run``, ``row.hits``, ``row["hits"]``."""
+        """Yield the stored rows in order of run, at constant memory: ``row.run``, ``row.hits``,
+        ``row["hits"]``.
+        """
         if self.columns is not None:
             yield from rows_of(self.batches(), self.columns, bool(self.many), self.sets)
 
     def batches(self, rows_max: int = _ROWS_AT_ONCE, from_run: int = 0) -> Iterator[Batch]:
-        """Yield the stored rows in order of run, by columns, about ``rows_max`` at once. Runs are never cut."""
+        """Yield the stored rows in order of run, by columns, about ``rows_max`` at once. Runs are
+        never cut.
+        """
         _integer("rows_max", rows_max, 1, 1_000_000)
         columns = self.columns
         while columns is not None:
@@ -351,26 +375,33 @@ class Campaign:
             from_run = runs[-1] + 1
 
     def verify(self) -> str:
-        """Return the digest computed again from the stored rows, to be compared with ``status().digest``."""
+        """Return the digest computed again from the stored rows, to be compared with
+        ``status().digest``.
+        """
         return f"{sum(batch.digest for batch in self.batches()) & _MASK:032x}"
 
     def summary(self, by: str | Sequence[str] | None = None) -> Summary:
-        """Return count, mean, standard error, ends and quantiles of each numeric column, in one pass at constant memory.
+        """Return count, mean, standard error, ends and quantiles of each numeric column, in one
+        pass at constant memory.
 
         Args:
-            by: Names of parameters or columns: one group for each of their values. ``"param_set"`` is the number of the set.
+            by: Names of parameters or columns: one group for each of their values. ``"param_set"``
+                is the number of the set.
 
         Raises:
-            InvalidArgument: if a name is no parameter and no column, or there are more than 100,000 groups.
+            InvalidArgument: if a name is no parameter and no column, or there are more than 100,000
+                groups.
         """
         from tidewire._campaigns.summary import summary
 
         return summary(self, by)
 
     def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
-        """Write the rows as CSV in order of run, at constant memory, and return how many. What is missing is empty.
+        """Write the rows as CSV in order of run, at constant memory, and return how many. What is
+        missing is empty.
 
-        The file appears when it is whole. A campaign that still runs gives the rows that are stored when they are come to.
+        The file appears when it is whole. A campaign that still runs gives the rows that are stored
+        when they are come to.
 
         Args:
             path: A file, or one that is open for text.
@@ -383,10 +414,12 @@ class Campaign:
         return to_csv(self, path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> int:
-        """Write the rows as Parquet in order of run, by groups of 100,000, and return how many. It needs ``tidewire[parquet]``.
+        """Write the rows as Parquet in order of run, by groups of 100,000, and return how many. It
+        needs ``tidewire[parquet]``.
 
         Raises:
-            InvalidArgument: if there are no results yet, pyarrow is not installed, or the file can't be written.
+            InvalidArgument: if there are no results yet, pyarrow is not installed, or the file
+                can't be written.
         """
         from tidewire._campaigns.export import to_parquet
 
@@ -406,7 +439,8 @@ class Campaign:
         return frame(self, kind)
 
     def replay(self, run: int) -> Any:
-        """Call the function for one run, here and now, and return what it returns: for debugging. Nothing is stored.
+        """Call the function for one run, here and now, and return what it returns: for debugging.
+        Nothing is stored.
 
         Raises whatever the function raises.
         """

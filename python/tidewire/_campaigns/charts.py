@@ -1,4 +1,6 @@
-"""Pictures of a report as SVG: columns of a distribution, an area over time, stacked bars. Colours come from the page's style."""
+"""Pictures of a report as SVG: columns of a distribution, an area over time, stacked bars. Colours
+come from the page's style.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def area(points: Sequence[tuple[float, float]], unit: str, label: str) -> str:
 
 
 def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 40) -> str:
-    """Draw the distribution of values with their weights. Few different values have a column each."""
+    """Draw the distribution of values with their weights. Few different values have a column
+    each.
+    """
     weighed = [(value, weight) for value, weight in weighed if math.isfinite(value)]
     if not weighed:
         return '<p class="soft">no values</p>'
@@ -65,7 +69,9 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
-    """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of the parts."""
+    """Draw a bar for each row, of parts in the order given; ``p0``, ``p1``, ... are the classes of
+    the parts.
+    """
     line, left = 26, 118
     most = max((sum(value for _, value in parts) for _, parts in rows), default=0.0) or 1.0
     scale = (WIDTH - left - 70) / most

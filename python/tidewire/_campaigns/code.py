@@ -1,4 +1,6 @@
-"""The code of a campaign: how its function is found by a worker, and how two processes know that theirs is the same."""
+"""The code of a campaign: how its function is found by a worker, and how two processes know that
+theirs is the same.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,8 @@ def describe(function: Callable[..., Any] | str) -> Code:
 
 
 def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[..., Any], str]:
-    """Return the function of a campaign in a worker process, and the identity of the code that is here.
+    """Return the function of a campaign in a worker process, and the identity of the code that is
+    here.
 
     Raises whatever its imports raise.
     """
@@ -110,7 +113,8 @@ def load(name: str, pickled: bytes | None, identity: str) -> tuple[Callable[...,
 
 
 def check_same(stored: str, here: str, accept: bool) -> str | None:
-    """Compare the identity of a campaign's code with that which is here. Returns what differs, if that is accepted.
+    """Compare the identity of a campaign's code with that which is here. Returns what differs, if
+    that is accepted.
 
     Raises:
         CodeChanged: if something differs and that is not accepted.
@@ -160,7 +164,9 @@ def _named(path: str) -> Callable[..., Any]:
 
 
 def _place(function: Any) -> tuple[str, str | None] | None:
-    """Return the module in which a worker finds a function, and the script if that is its module; None if nowhere."""
+    """Return the module in which a worker finds a function, and the script if that is its module;
+    None if nowhere.
+    """
     module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(qualname, str):
         return None
@@ -312,7 +318,9 @@ def _path_of(name: str) -> str | None:
 
 
 def _is_project(path: str) -> bool:
-    """Tell whether a source belongs to the user: it is none of Python's, none of Tidewire's, and was not installed."""
+    """Tell whether a source belongs to the user: it is none of Python's, none of Tidewire's, and
+    was not installed.
+    """
     real = os.path.realpath(path)
     if "site-packages" in real.split(os.sep) or "dist-packages" in real.split(os.sep):
         return False

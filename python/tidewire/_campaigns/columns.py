@@ -35,7 +35,8 @@ _COLUMNS_MAX = 500
 
 
 def of_function(function: Callable[..., Any]) -> tuple[Columns, bool] | None:
-    """Return the columns that a function's annotation says, and whether it gives several rows; None if it does not say.
+    """Return the columns that a function's annotation says, and whether it gives several rows; None
+    if it does not say.
 
     Raises:
         InvalidArgument: if it says something that has no columns.

@@ -1,6 +1,8 @@
-"""Results of a campaign as CSV, Parquet and data frames: rows in order of run, with the parameters that differ between sets.
+"""Results of a campaign as CSV, Parquet and data frames: rows in order of run, with the parameters
+that differ between sets.
 
-Files are written beside their place and moved there when they are whole; rows are read and written in parts, at constant memory.
+Files are written beside their place and moved there when they are whole; rows are read and written
+in parts, at constant memory.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class Table:
 
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
-    """Return the parameters that are not the same in all sets, with their values by set. What is nested is text."""
+    """Return the parameters that are not the same in all sets, with their values by set. What is
+    nested is text.
+    """
     stored = campaign._stored_sets()
     sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]
     names = dict.fromkeys(name for values in sets for name in values)
@@ -155,7 +159,9 @@ def frame(campaign: Campaign, kind: str | None = None) -> Any:
 
 
 def _library(kind: str | None) -> str:
-    """Return which library makes the frame: the one that is asked for, that is loaded already, or that is installed."""
+    """Return which library makes the frame: the one that is asked for, that is loaded already, or
+    that is installed.
+    """
     known = ("pandas", "polars")
     if kind is not None and kind not in known:
         raise InvalidArgument(f"kind: {kind!r} is not allowed: give 'pandas' or 'polars'")
@@ -170,7 +176,9 @@ def _library(kind: str | None) -> str:
 
 @contextmanager
 def moved_to(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Give the name of a file in the same folder that takes the place of ``path`` once it is whole."""
+    """Give the name of a file in the same folder that takes the place of ``path`` once it is
+    whole.
+    """
     place = Path(path)
     if place.is_dir():
         raise InvalidArgument(f"path: {str(place)!r} is a folder: name a file")

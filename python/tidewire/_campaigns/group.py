@@ -53,7 +53,9 @@ class WorkerGroup:
         self._selector.register(self._wake_reader, selectors.EVENT_READ)
 
     def start(self, campaign: int, timeout_us: int | None, work_wait: float | None) -> None:
-        """Start a worker of a campaign. It leaves after ``work_wait`` seconds without anything to run."""
+        """Start a worker of a campaign. It leaves after ``work_wait`` seconds without anything to
+        run.
+        """
         self._numbers += 1
         orders = {
             "store": self.options.store,
@@ -76,7 +78,9 @@ class WorkerGroup:
             os.write(self._wake_writer, b"x")
 
     def sleep(self, until: float) -> None:
-        """Sleep until a worker ends, a run is over its time limit, ``stop`` is called, or it is so late."""
+        """Sleep until a worker ends, a run is over its time limit, ``stop`` is called, or it is so
+        late.
+        """
         now = time.monotonic()
         for worker in self.workers:
             if worker.timeout_us is not None:
@@ -130,7 +134,9 @@ class WorkerGroup:
             pause = min(pause * 2, _PAUSE_MOST_S)
 
     def end(self, within: float) -> None:
-        """End all workers: after the runs that they are in, if that takes no longer than so many seconds."""
+        """End all workers: after the runs that they are in, if that takes no longer than so many
+        seconds.
+        """
         for worker in self.workers:
             worker.stop(within)
         while self.workers:
@@ -162,7 +168,9 @@ class WorkerGroup:
         return self._spare if self._spare is not None and self._spare.campaign == campaign else None
 
     def _see_to_spare(self, orders: dict[str, Any]) -> None:
-        """Have a spare for a campaign that loses workers: one in all, and workers that another has forked end before it."""
+        """Have a spare for a campaign that loses workers: one in all, and workers that another has
+        forked end before it.
+        """
         spare = self._spare
         if orders["campaign"] not in self._mortal:
             return

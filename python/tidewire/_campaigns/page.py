@@ -1,4 +1,6 @@
-"""The report of a campaign as one page with pictures: HTML and SVG, no scripts, nothing loaded. And as part of a notebook."""
+"""The report of a campaign as one page with pictures: HTML and SVG, no scripts, nothing loaded. And
+as part of a notebook.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def whole(report: Report) -> str:
 
 
 def fragment(report: Report) -> str:
-    """Return what a notebook shows: the counters, the rate and the stages, without reading any row."""
+    """Return what a notebook shows: the counters, the rate and the stages, without reading any
+    row.
+    """
     sections = [
         _section("Rate over time, runs per second", charts.area(rates(report.timeline), "runs/s", "seconds at work")),
         _section("Where the workers' time went", _stages(report)),
@@ -177,7 +181,9 @@ def _distribution(name: str, tally: ValueCounts) -> str:
 
 
 def _some(campaign: Campaign, report: Report) -> Iterator[Batch]:
-    """Yield all rows, or of very many so many that a page does not take minutes: parts spread evenly over the runs."""
+    """Yield all rows, or of very many so many that a page does not take minutes: parts spread
+    evenly over the runs.
+    """
     if report.rows <= _ROWS_MAX:
         yield from campaign.batches()
         return

@@ -1,4 +1,6 @@
-"""Parameters of campaigns: sets of them, checked before anything runs, and given to each run anew."""
+"""Parameters of campaigns: sets of them, checked before anything runs, and given to each run
+anew.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ _SHARED = (str, int, float, bool, type(None))
 
 
 def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return every combination of the values of some parameters, for ``sweep``. The last one changes fastest.
+    """Return every combination of the values of some parameters, for ``sweep``. The last one
+    changes fastest.
 
     >>> grid(strategy=["greedy", "rows"], teams=[2])
     [{'strategy': 'greedy', 'teams': 2}, {'strategy': 'rows', 'teams': 2}]
 
     Raises:
-        InvalidArgument: if a parameter has no values, or there are more than a million combinations.
+        InvalidArgument: if a parameter has no values, or there are more than a million
+            combinations.
     """
     if not axes:
         raise InvalidArgument("grid: it needs a parameter with its values, such as grid(teams=[2, 4])")
@@ -47,7 +51,8 @@ def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
     """Return the parameter sets of a campaign as JSON, at least one.
 
     Raises:
-        InvalidArgument: if one does not fit what the function's ``run`` is annotated with, or can't be JSON.
+        InvalidArgument: if one does not fit what the function's ``run`` is annotated with, or can't
+            be JSON.
     """
     fixed = _as_mapping("params", {} if params is None else params)
     if sweep is None:
@@ -95,9 +100,11 @@ def annotations_of(function: Any) -> dict[str, Any]:
 
 
 def hint_of(function: Any, name: str) -> Any:
-    """Return what a parameter, or ``return``, is annotated with; None if with nothing. Raises what reading it raises.
+    """Return what a parameter, or ``return``, is annotated with; None if with nothing. Raises what
+    reading it raises.
 
-    Each is read by itself: one that can't be read, as names are imported for type checkers alone, does not matter to others.
+    Each is read by itself: one that can't be read, as names are imported for type checkers alone,
+    does not matter to others.
     """
     written = annotations_of(function).get(name)
     if written is None:
@@ -116,7 +123,9 @@ def _innermost(function: Any) -> Any:
 
 
 class StoredSets:
-    """The parameter sets of a stored campaign as JSON, read in batches: with one come those that follow it."""
+    """The parameter sets of a stored campaign as JSON, read in batches: with one come those that
+    follow it.
+    """
 
     def __init__(self, read: Callable[[int, int], list[str]], first: list[str] | None = None) -> None:
         self._read = read
@@ -131,7 +140,9 @@ class StoredSets:
         return self._texts[index - self._first]
 
     def match(self, texts: list[str]) -> bool:
-        """Tell whether they are the same as these, of which there are as many; of more than 100,000 some batches are compared."""
+        """Tell whether they are the same as these, of which there are as many; of more than 100,000
+        some batches are compared.
+        """
         batches = range(0, len(texts), SETS_AT_ONCE)
         some = batches[:: max(1, len(batches) // _BATCHES_COMPARED)]
         return all(
@@ -140,7 +151,9 @@ class StoredSets:
 
 
 class Parameters:
-    """The parameters of the runs of a campaign: ``parameters(run)`` gives those of a run, which nobody else has."""
+    """The parameters of the runs of a campaign: ``parameters(run)`` gives those of a run, which
+    nobody else has.
+    """
 
     def __init__(self, function: Callable[..., Any], sets: int, stored: StoredSets) -> None:
         self._kind = kind_of(function)

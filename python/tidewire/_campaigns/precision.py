@@ -12,10 +12,12 @@ from tidewire.errors import InvalidArgument
 class Precision:
     """Ends a campaign once the mean of a column is known this well, for every parameter set.
 
-    It is looked at after fixed numbers of runs, so that where a campaign ends does not depend on workers or timing.
+    It is looked at after fixed numbers of runs, so that where a campaign ends does not depend on
+    workers or timing.
 
     Args:
-        column: A column of integers, floats or booleans; of a run with several rows their mean counts.
+        column: A column of integers, floats or booleans; of a run with several rows their mean
+            counts.
         half_width: Half the width of the confidence interval, above 0, in the unit of the column.
         confidence: The confidence over all looks together, between 0 and 1.
 

@@ -1,4 +1,6 @@
-"""The supervisor's side of one worker process: its start, what it is at, what it says, and its end."""
+"""The supervisor's side of one worker process: its start, what it is at, what it says, and its
+end.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """What becomes readable when it has ended: its process, or its connection where processes can't be waited for."""
+        """What becomes readable when it has ended: its process, or its connection where processes
+        can't be waited for.
+        """
         return self._pidfd if self._pidfd is not None else self._socket.fileno()
 
     def ended(self) -> bool:
@@ -65,14 +69,18 @@ class WorkerProcess:
         return self._process.poll() is not None
 
     def left_us(self) -> int | None:
-        """Return how many microseconds are left for the run that it is in; None if it is in none, or there is no limit."""
+        """Return how many microseconds are left for the run that it is in; None if it is in none,
+        or there is no limit.
+        """
         run, since = self.board.run, self.board.since_us
         if run is None or self.timeout_us is None:
             return None
         return since + self.timeout_us - time.monotonic_ns() // 1_000
 
     def kill_overtime(self) -> bool:
-        """Kill it if it is in a run that is over its time limit. It stands still while that is looked at."""
+        """Kill it if it is in a run that is over its time limit. It stands still while that is
+        looked at.
+        """
         left = self.left_us()
         if left is None or left > 0 or self.ended():
             return False
@@ -86,7 +94,9 @@ class WorkerProcess:
         return True
 
     def stop(self, within: float) -> None:
-        """Ask it to end after the run that it is in. It is killed if that takes longer than so many seconds."""
+        """Ask it to end after the run that it is in. It is killed if that takes longer than so many
+        seconds.
+        """
         if self.stop_at is None:
             self.stop_at = time.monotonic() + within
             self._signal(signal.SIGTERM)
@@ -138,7 +148,9 @@ class WorkerProcess:
 
 
 def start_spare(orders: dict[str, Any]) -> SpareProcess | None:
-    """Start a spare for the workers of a campaign; None where the system has no handles of processes."""
+    """Start a spare for the workers of a campaign; None where the system has no handles of
+    processes.
+    """
     if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
         return None
     return SpareProcess(orders, lambda channel_fd: _spawn(channel_fd, NO_BOARD))

@@ -1,4 +1,6 @@
-"""The progress of a campaign while it runs: a line in a terminal, a line at the end elsewhere, a bar in a notebook."""
+"""The progress of a campaign while it runs: a line in a terminal, a line at the end elsewhere, a
+bar in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ def share(status: Status) -> float:
 
 
 def line(status: Status) -> str:
-    """Return a status in one line: what has ended, the rate, the time left, failures and workers."""
+    """Return a status in one line: what has ended, the rate, the time left, failures and
+    workers.
+    """
     ended = status.runs - status.left
     filled = int(share(status) * _BAR)
     parts = [f"campaign {status.name} {'█' * filled}{'░' * (_BAR - filled)} {ended:,}/{status.runs:,}"]

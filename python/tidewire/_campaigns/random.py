@@ -13,7 +13,9 @@ _WORD = 2**64 - 1
 
 
 class RunRandom(random.Random):
-    """A ``random.Random`` whose numbers are those of one run. Its ``random`` and ``getrandbits`` are compiled; all else is Python's."""
+    """A ``random.Random`` whose numbers are those of one run. Its ``random`` and ``getrandbits``
+    are compiled; all else is Python's.
+    """
 
     __slots__ = ("_philox", "getrandbits", "random")
 
@@ -29,7 +31,9 @@ class RunRandom(random.Random):
         self.gauss_next: float | None = None
 
     def seed(self, a: Any = None, version: int = 2) -> None:
-        """Begin another stream, which depends on ``a`` alone: an int, float, str, bytes or bytearray, or None for the system's."""
+        """Begin another stream, which depends on ``a`` alone: an int, float, str, bytes or
+        bytearray, or None for the system's.
+        """
         import hashlib
 
         if a is None:
@@ -71,7 +75,9 @@ def _restored(state: Any) -> RunRandom:
 
 
 class NumpyStream:
-    """The generator of a run for NumPy, which can be moved to another run: a new one costs ten times as much."""
+    """The generator of a run for NumPy, which can be moved to another run: a new one costs ten
+    times as much.
+    """
 
     __slots__ = ("_counter", "_state", "bits", "generator")
 

@@ -81,7 +81,9 @@ class PrecisionSample:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a campaign as a whole: a change of state, or a note if both states are the same."""
+    """Something that happened to a campaign as a whole: a change of state, or a note if both states
+    are the same.
+    """
 
     at: datetime.datetime
     before: str
@@ -115,12 +117,16 @@ class Batch:
     columns: dict[str, list[Any]]
     """Values by column: times in UTC, JSON as text, None where there is nothing."""
     digest: int
-    """The sum of the hashes of these rows; those of all batches add up to the campaign's, modulo 2^128."""
+    """The sum of the hashes of these rows; those of all batches add up to the campaign's, modulo
+    2^128.
+    """
 
 
 @dataclass(frozen=True)
 class Status:
-    """Counters, workers and pace of a campaign, read at a cost that does not depend on the number of runs."""
+    """Counters, workers and pace of a campaign, read at a cost that does not depend on the number
+    of runs.
+    """
 
     id: int
     name: str
@@ -186,9 +192,11 @@ class Report(Status):
         return limiting(self)
 
     def page(self, path: str | os.PathLike[str]) -> None:
-        """Write a page with pictures: the rate over time, the stages of each worker, the distribution of each numeric column.
+        """Write a page with pictures: the rate over time, the stages of each worker, the
+        distribution of each numeric column.
 
-        It is one file without scripts, which loads nothing. Of more than a million rows it shows evenly spread parts.
+        It is one file without scripts, which loads nothing. Of more than a million rows it shows
+        evenly spread parts.
 
         Raises:
             InvalidArgument: if the file can't be written.

@@ -12,7 +12,9 @@ from typing import Any
 
 
 def form_of(kind: type) -> tuple[str, list[str]]:
-    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields of a record."""
+    """Return how results of a class are read, ``record``, ``mapping`` or ``single``, and the fields
+    of a record.
+    """
     if issubclass(kind, Mapping):
         return "mapping", []
     if isinstance(fields := getattr(kind, "__dataclass_fields__", None), dict):
@@ -28,7 +30,9 @@ def form_of(kind: type) -> tuple[str, list[str]]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it is."""
+    """Return the value of an enumeration's member, or of a scalar of NumPy; any other value as it
+    is.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if hasattr(value, "dtype") and getattr(value, "shape", None) == () and hasattr(value, "item"):

@@ -10,7 +10,9 @@ from tidewire._campaigns.report import Batch
 
 
 class Row(tuple[Any, ...]):
-    """A row of results: ``row.hits`` or ``row["hits"]``, ``row.run``, and ``row.row`` where a run gives several."""
+    """A row of results: ``row.hits`` or ``row["hits"]``, ``row.run``, and ``row.row`` where a run
+    gives several.
+    """
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()

@@ -1,7 +1,9 @@
-"""The program of a spare worker: a process that has loaded a campaign's function and waits to replace a worker that died.
+"""The program of a spare worker: a process that has loaded a campaign's function and waits to
+replace a worker that died.
 
-It forks itself for that, again and again. A fork has only one of its threads and shares what it has open: where loading the
-function has left another thread, an open file or a child, the spare becomes the worker itself, and another spare is started.
+It forks itself for that, again and again. A fork has only one of its threads and shares what it has
+open: where loading the function has left another thread, an open file or a child, the spare becomes
+the worker itself, and another spare is started.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ def open_files() -> set[str]:
 
 
 def replace_workers(channel_fd: int, open_before: set[str]) -> tuple[dict[str, Any], int, int]:
-    """Serve the supervisor's requests. Returns in each process that becomes a worker: its orders, its socket, its board.
+    """Serve the supervisor's requests. Returns in each process that becomes a worker: its orders,
+    its socket, its board.
 
     Args:
-        channel_fd: The socket to the supervisor. The process ends once the supervisor has closed it.
+        channel_fd: The socket to the supervisor. The process ends once the supervisor has closed
+            it.
         open_before: What was open before the function was loaded.
     """
     import gc

@@ -57,7 +57,9 @@ class SpareProcess:
         return self._ready and not self.gone
 
     def worker(self, orders: dict[str, Any], fds: tuple[int, int]) -> subprocess.Popen[bytes] | Forked | None:
-        """Return a new worker process with these orders, socket and board; None if it can't give one."""
+        """Return a new worker process with these orders, socket and board; None if it can't give
+        one.
+        """
         if not self.is_ready():
             return None
         with contextlib.suppress(OSError):
@@ -145,7 +147,9 @@ class Forked:
 
 
 def _readable(fd: int, within_ms: int | None) -> bool:
-    """Tell whether there is something to read, or a process has ended. Not by select, which has no files above 1,023."""
+    """Tell whether there is something to read, or a process has ended. Not by select, which has no
+    files above 1,023.
+    """
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(within_ms))

@@ -1,6 +1,8 @@
-"""A page of memory that a worker process shares with its supervisor: which run it is in, since when, and how far it came.
+"""A page of memory that a worker process shares with its supervisor: which run it is in, since
+when, and how far it came.
 
-The words are those of ``python/src/campaigns/status_page.rs``. The worker writes ``SINCE_US`` before ``RUN``.
+The words are those of ``python/src/campaigns/status_page.rs``. The worker writes ``SINCE_US``
+before ``RUN``.
 """
 
 from __future__ import annotations

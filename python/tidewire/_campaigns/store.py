@@ -15,7 +15,8 @@ DEFAULT = "sqlite:///tidewire.db"
 
 
 def url_of(store: str | None) -> str:
-    """Return the URL of a store: that which is given, that of ``TIDEWIRE_STORE``, or a file in the working folder.
+    """Return the URL of a store: that which is given, that of ``TIDEWIRE_STORE``, or a file in the
+    working folder.
 
     Raises:
         InvalidArgument: if it is no text.
@@ -44,7 +45,9 @@ def _whole(url: str) -> str:
 
 
 class Connection:
-    """A connection that is opened when it is first needed, and anew in a forked child. With ``create`` a file that is missing is made."""
+    """A connection that is opened when it is first needed, and anew in a forked child. With
+    ``create`` a file that is missing is made.
+    """
 
     def __init__(self, url: str, *, create: bool = False) -> None:
         self.url = url
@@ -62,7 +65,9 @@ class Connection:
         return self._store
 
     def ask(self, what: Callable[[CampaignStore], _T]) -> _T:
-        """Do something that may be done twice. A connection that broke while nobody used it is noticed, and made anew."""
+        """Do something that may be done twice. A connection that broke while nobody used it is
+        noticed, and made anew.
+        """
         try:
             return what(self())
         except StoreUnavailable:

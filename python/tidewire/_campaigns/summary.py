@@ -1,4 +1,6 @@
-"""Statistics of the numeric columns of a campaign, by parameters or by other columns: one pass over the rows at constant memory."""
+"""Statistics of the numeric columns of a campaign, by parameters or by other columns: one pass over
+the rows at constant memory.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class ColumnSummary:
     """Rows without a value, or with NaN: they count for nothing else."""
     mean: float
     standard_error: float
-    """Of the mean, as if the rows were independent: NaN with fewer than two values. Rows of one run may not be."""
+    """Of the mean, as if the rows were independent: NaN with fewer than two values. Rows of one run
+    may not be.
+    """
     min: float
     max: float
     quantiles: dict[float, float]
@@ -217,7 +221,8 @@ class ValueCounts:
         count, total = len(there), self.count + len(there)
         mean = _sum(there) / count
         squares = _sum([(value - mean) ** 2 for value in there])
-        # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+        # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
+        # variances, 1979.
         apart = mean - self.mean
         self._squares += squares + (apart * apart * self.count * count / total if self.count else 0.0)
         self.mean += apart * count / total
@@ -247,10 +252,12 @@ def _sum(values: Sequence[float]) -> float:
 
 
 class QuantileSketch:
-    """The distribution of many values in bounded memory, the same for the same values in the same order.
+    """The distribution of many values in bounded memory, the same for the same values in the same
+    order.
 
-    Buffers of ``kept`` values by weight: two of the same weight become one of twice the weight, every other value of both in order
-    (Munro and Paterson: Selection and sorting with limited storage, 1980).
+    Buffers of ``kept`` values by weight: two of the same weight become one of twice the weight,
+    every other value of both in order (Munro and Paterson: Selection and sorting with limited
+    storage, 1980).
     """
 
     def __init__(self, kept: int = _MOST_KEPT) -> None:

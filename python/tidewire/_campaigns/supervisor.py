@@ -1,4 +1,6 @@
-"""The supervisor of one campaign's workers: starts them, replaces those that die, ends with the campaign."""
+"""The supervisor of one campaign's workers: starts them, replaces those that die, ends with the
+campaign.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ class Supervisor:
             self._group.close()
 
     def stop(self) -> None:
-        """Have the workers end after the runs that they are in. May be called from any thread and from signal handlers."""
+        """Have the workers end after the runs that they are in. May be called from any thread and
+        from signal handlers.
+        """
         self._group.stop()
 
     def _watch_over(self) -> Status:
@@ -107,7 +111,9 @@ class Supervisor:
         self._not_before = time.monotonic() + self._deaths.pause(worker, status.runs - status.left)
 
     def _refused(self, worker: WorkerProcess, error: Exception) -> None:
-        """Another one could not work at the campaign, either, unless it is the store that was away."""
+        """Another one could not work at the campaign, either, unless it is the store that was
+        away.
+        """
         if not isinstance(error, StoreUnavailable):
             raise error
         if worker.board.ended or self._refused_since is None:
@@ -145,7 +151,8 @@ class Deaths:
         self._ended = -1
 
     def pause(self, worker: WorkerProcess, ended: int) -> float:
-        """Note a death, with the number of runs that have ended by then. Returns the seconds before another one is started.
+        """Note a death, with the number of runs that have ended by then. Returns the seconds before
+        another one is started.
 
         Raises:
             CampaignError: if it was one too many.
@@ -166,7 +173,9 @@ class Deaths:
 
 @contextlib.contextmanager
 def stopped_by(stop: Callable[[], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Have signals call ``stop``; a second one does what it did before. Does nothing off the main thread."""
+    """Have signals call ``stop``; a second one does what it did before. Does nothing off the main
+    thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,9 +1,12 @@
-"""The program of a worker process: finds the function, joins the campaign, runs ranges until it ends.
+"""The program of a worker process: finds the function, joins the campaign, runs ranges until it
+ends.
 
-It is started by a supervisor, or forked by a spare of that (``spare.py``), and never outlives it. What it has to say at its end (why it refuses, or how the
-campaign ended) goes over the socket that its orders came from.
+It is started by a supervisor, or forked by a spare of that (``spare.py``), and never outlives it.
+What it has to say at its end (why it refuses, or how the campaign ended) goes over the socket that
+its orders came from.
 
-What it imports costs its start: everything that is not needed for the first run is imported later, or not at all.
+What it imports costs its start: everything that is not needed for the first run is imported later,
+or not at all.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ def main(connection: int, board_fd: int, parent: int) -> None:
         _say(connection, _refusal(error))
         _flush_prints()
         os._exit(REFUSED)
-    # From here on nothing is lost: the end of the interpreter takes its time, and what the function has left behind runs in it.
+    # From here on nothing is lost: the end of the interpreter takes its time, and what the function
+    # has left behind runs in it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _say(connection, {"state": state})
 
@@ -83,7 +87,9 @@ class Loaded(NamedTuple):
 
 
 def _load(orders: dict[str, Any]) -> Loaded:
-    """Import the function, and see that it is the campaign's. No connection is left open: a fork must not share one."""
+    """Import the function, and see that it is the campaign's. No connection is left open: a fork
+    must not share one.
+    """
     from tidewire._binding import CampaignStore
     from tidewire._campaigns import code
     from tidewire._campaigns.parameters import SETS_AT_ONCE, Parameters, StoredSets
@@ -127,7 +133,9 @@ def _work(orders: dict[str, Any], board_fd: int, loaded: Loaded) -> str:
 
 
 def _end_with_supervisor(connection: int) -> None:
-    """End in the middle of a run when the supervisor is gone, where the system does not see to it. A thread of its own."""
+    """End in the middle of a run when the supervisor is gone, where the system does not see to it.
+    A thread of its own.
+    """
     while os.read(connection, 1):
         pass
     os._exit(1)

@@ -1,4 +1,6 @@
-"""``tidewire worker``: processes that serve whichever campaigns of a store have something to run."""
+"""``tidewire worker``: processes that serve whichever campaigns of a store have something to
+run.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,15 @@ def serve(
     accept_code: bool = False,
     store_wait: float = 60.0,
 ) -> None:
-    """Serve campaigns with worker processes of this machine until SIGTERM or SIGINT. Workers end after their runs then.
+    """Serve campaigns with worker processes of this machine until SIGTERM or SIGINT. Workers end
+    after their runs then.
 
     Args:
         store: The URL of the store, as for ``tw.campaign``.
         processes: How many; without it as many as there are processors.
         campaign: The name or number of the only campaign that is served.
-        accept_code: Works although the code differs from that of a campaign; the store keeps a note of it.
+        accept_code: Works although the code differs from that of a campaign; the store keeps a note
+            of it.
         store_wait: Seconds for which a store that is away is waited for.
 
     Raises:
@@ -125,7 +129,9 @@ class Server:
             group.start(number, self._served[number].timeout_us, _WORK_WAIT_S)
 
     def _rest(self, busy: bool) -> None:
-        """Sleep: until something happens to a worker, or in an idle server until the store has changed."""
+        """Sleep: until something happens to a worker, or in an idle server until the store has
+        changed.
+        """
         group = self._group
         if group.workers or busy:
             group.sleep(time.monotonic() + LOOK_S)

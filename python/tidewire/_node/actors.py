@@ -109,14 +109,17 @@ class Actors(Base):
         """Create an actor.
 
         Args:
-            target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a class with
-                ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped`` and ``handle_batch(self, messages)``.
-                ``handle_batch`` takes what has gathered as one list; asks go to ``receive``, one by one. If it raises, nobody
-                knows on which message: all of the list have failed. Each is handed out again while ``max_deliveries`` allows,
-                in the same order, or else becomes a dead letter with the error. ``on_failure`` applies once for the list.
+            target: ``def f(message)``, ``def f(message, ctx)``, the same with ``async def``, or a
+                class with ``receive(self, message[, ctx])`` and optionally ``started``, ``stopped``
+                and ``handle_batch(self, messages)``. ``handle_batch`` takes what has gathered as
+                one list; asks go to ``receive``, one by one. If it raises, nobody knows on which
+                message: all of the list have failed. Each is handed out again while
+                ``max_deliveries`` allows, in the same order, or else becomes a dead letter with the
+                error. ``on_failure`` applies once for the list.
             *args: Positional arguments for the class.
             name: A unique name to look it up by.
-            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``mailbox_capacity``.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's
+                ``mailbox_capacity``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages a coroutine actor handles at once.
             supervision: What failures lead to; the default is to go on.
@@ -139,7 +142,8 @@ class Actors(Base):
 
         Raises:
             InvalidArgument: if a name is not a string, or there is no such priority.
-            NoSuchTarget: if there is no live actor with one of the names; nobody is told anything then.
+            NoSuchTarget: if there is no live actor with one of the names; nobody is told anything
+                then.
             MailboxFull: if a mailbox is full and its policy is not to drop.
         """
         if not isinstance(name, (str, Iterable)):
@@ -158,7 +162,8 @@ class Actors(Base):
     def schedule(
         self, delay: float, ref: ActorRef, message: Any, every: float | None = None, priority: str = "normal"
     ) -> Timer:
-        """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and again.
+        """Tell an actor something after ``delay`` seconds, and then, with ``every``, again and
+        again.
 
         Raises:
             InvalidArgument: if a time is negative or not a number.

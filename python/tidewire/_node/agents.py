@@ -63,21 +63,27 @@ class Agents(Base):
         """Register an agent: an actor that others find by its id, its type and its capabilities.
 
         Args:
-            handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object with ``receive`` and
-                methods marked by ``@tw.handle``; or a class of such objects, of which one is made without arguments.
-                A parameter annotated as ``tw.Message`` receives the message itself.
-            id: Unique among the live agents and named actors; the default is the type with a number.
+            handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object
+                with ``receive`` and methods marked by ``@tw.handle``; or a class of such objects,
+                of which one is made without arguments. A parameter annotated as ``tw.Message``
+                receives the message itself.
+            id: Unique among the live agents and named actors; the default is the type with a
+                number.
             type: What sort of agent it is.
             capabilities: What it can do.
-            retry: How a message whose handler failed is tried again; the default is the configuration's, which is never.
-            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's ``agent_mailbox``.
+            retry: How a message whose handler failed is tried again; the default is the
+                configuration's, which is never.
+            mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's
+                ``agent_mailbox``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages an agent with coroutines handles at once.
             supervision: What failures lead to; the default is to go on.
-            durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is handled at least once. ``"state"``: so
-                does the object's ``state``, which is written together with the end of each message and what its handler has sent
-                durably. Of all processes that register the id one has the agent; ``await agent.active()`` waits until it is this one.
-                One that is lost is replaced after 1.5 s, or as soon as its link ends.
+            durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is
+                handled at least once. ``"state"``: so does the object's ``state``, which is written
+                together with the end of each message and what its handler has sent durably. Of all
+                processes that register the id one has the agent; ``await agent.active()`` waits
+                until it is this one. One that is lost is replaced after 1.5 s, or as soon as its
+                link ends.
 
         Returns:
             The agent: the object itself if it is a ``tw.Agent``, else one that stands for it.
@@ -163,26 +169,31 @@ class Agents(Base):
         batch: Batch | int | bool | None = None,
         **options: Any,
     ) -> Pool:
-        """Make a pool of supervised workers that run one function: ``await pool.submit(x)``, ``async for y in pool.map(xs)``.
+        """Make a pool of supervised workers that run one function: ``await pool.submit(x)``,
+        ``async for y in pool.map(xs)``.
 
         Args:
-            function: What the workers call, or its import path ``"package.module:name"``. With a class of agents, or a
-                ``functools.partial`` of one, each worker makes an instance, and all of them are one agent for others. With
-                ``id``, ``type`` or ``capabilities`` a function, or a path, becomes such an agent too.
-            workers: How many, or a ``tw.Scale``; the default is the configuration's ``pool_workers``.
+            function: What the workers call, or its import path ``"package.module:name"``. With a
+                class of agents, or a ``functools.partial`` of one, each worker makes an instance,
+                and all of them are one agent for others. With ``id``, ``type`` or ``capabilities``
+                a function, or a path, becomes such an agent too.
+            workers: How many, or a ``tw.Scale``; the default is the configuration's
+                ``pool_workers``.
             kind: "thread", or "process" for work that needs a core of its own.
-            batch: The function takes a list of what is queued, and returns a list of as many results: a ``tw.Batch``, the
-                largest size, or True for the configuration's.
-            **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries, restarts, result_bytes_max, on_dead,
-                pickler. For agents also id, type, capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
+            batch: The function takes a list of what is queued, and returns a list of as many
+                results: a ``tw.Batch``, the largest size, or True for the configuration's.
+            **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries,
+                restarts, result_bytes_max, on_dead, pickler. For agents also id, type,
+                capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
                 messages have left the mailbox for the workers, two per worker if nothing is said.
 
         Returns:
-            The pool. It stops with the node, after the actors; tasks that it gives up are among the node's dead letters, and
-            requeue submits them again.
+            The pool. It stops with the node, after the actors; tasks that it gives up are among the
+            node's dead letters, and requeue submits them again.
 
         Raises:
-            InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
+            InvalidArgument: if an argument is not allowed, or the function can't be sent to a
+                process.
             NameTaken: if the node has a pool of this name.
             NodeStopped: if the node has been stopped.
         """

@@ -78,7 +78,9 @@ class Base:
             self._connection.follow(bridge)
 
     def _on_loop(self, call: Callable[[Bridge], object]) -> None:
-        """Call something with the bridge of the node's loop, on the thread of that loop, and wait for it."""
+        """Call something with the bridge of the node's loop, on the thread of that loop, and wait
+        for it.
+        """
         import asyncio
 
         from tidewire._loop import bridge_of

@@ -52,22 +52,28 @@ class Services(Base):
         tls: Tls | None = None,
         http: Http | None = None,
     ) -> Listener:
-        """Let other nodes join: this node becomes a hub, which routes between all that have joined. Call it again for more places.
+        """Let other nodes join: this node becomes a hub, which routes between all that have joined.
+        Call it again for more places.
 
         Args:
-            url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``, ``wss://`` or ``tide+unix:///path``.
-                At ``http://127.0.0.1:0`` clients call the public services of the hub over HTTP.
-            tokens: Who may join, what each may do, and how much of it; without any, everybody who reaches the place. The first call decides.
-            insecure: Allow a place that other machines can reach although there is no TLS or no token.
-            tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes with a certificate of its may join.
+            url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``,
+                ``wss://`` or ``tide+unix:///path``. At ``http://127.0.0.1:0`` clients call the
+                public services of the hub over HTTP.
+            tokens: Who may join, what each may do, and how much of it; without any, everybody who
+                reaches the place. The first call decides.
+            insecure: Allow a place that other machines can reach although there is no TLS or no
+                token.
+            tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes
+                with a certificate of its may join.
             http: A ``tw.Http`` with the settings of a place at ``http://``.
 
         Returns:
-            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in. There is nothing to wait for: nodes can
-            join when this returns, and awaiting it gives the same.
+            The listener: ``.url`` has the real port, ``.close()`` takes no more nodes in. There is
+            nothing to wait for: nodes can join when this returns, and awaiting it gives the same.
 
         Raises:
-            InvalidArgument: if the URL is not one to listen at, this node has joined another hub, or a token allows more than the hub.
+            InvalidArgument: if the URL is not one to listen at, this node has joined another hub,
+                or a token allows more than the hub.
             Unauthorized: if other machines could reach it, and that was not allowed.
             ConfigError: if the place is taken.
         """
@@ -98,11 +104,14 @@ class Services(Base):
     def serve(self, target: Any, **options: Any) -> Served: ...
 
     def serve(self, target: Any, **options: Any) -> Served | SingleActive:
-        """Serve an object, a function, or a dict of functions; see ``tidewire.services.serve.serve`` for all options.
+        """Serve an object, a function, or a dict of functions; see
+        ``tidewire.services.serve.serve`` for all options.
 
-        Awaiting the result waits until the hub knows, where there is one; if the hub refuses it, this raises why (Unauthorized, NameTaken), and
-        it is served no longer, in this process either. Without that it is logged. The options are name, visibility, instance,
-        concurrency, waiting, streams, dispatcher, version and metadata, and active and lease for services of which one instance is active at a time.
+        Awaiting the result waits until the hub knows, where there is one; if the hub refuses it,
+        this raises why (Unauthorized, NameTaken), and it is served no longer, in this process
+        either. Without that it is logged. The options are name, visibility, instance, concurrency,
+        waiting, streams, dispatcher, version and metadata, and active and lease for services of
+        which one instance is active at a time.
         """
         from tidewire.services.serve import serve
 
@@ -117,8 +126,8 @@ class Services(Base):
     def client(self, service: Any, name: str | None = None) -> Any:
         """Return a client of a service, by its class or its name.
 
-        Type checkers know parameters and results of classes that derive from ``tw.Service``; annotate such a client as
-        ``tw.Client[Pricing]``.
+        Type checkers know parameters and results of classes that derive from ``tw.Service``;
+        annotate such a client as ``tw.Client[Pricing]``.
 
         Raises:
             InvalidArgument: if the class declares no service, or a name is not allowed.
@@ -134,10 +143,11 @@ class Services(Base):
         return known(self._whole)
 
     def watch_services(self, name: str | None = None) -> AsyncIterator[InstanceChange]:
-        """Yield the instances of a service, or of all, and then whichever come and go, until the node stops: ``async for``.
+        """Yield the instances of a service, or of all, and then whichever come and go, until the
+        node stops: ``async for``.
 
-        A reader that is slow gets the difference to what it had: nothing queues up, and an instance that came and went meanwhile is left
-        out.
+        A reader that is slow gets the difference to what it had: nothing queues up, and an instance
+        that came and went meanwhile is left out.
 
         Raises:
             InvalidArgument: if it is no name of a service.
@@ -148,7 +158,8 @@ class Services(Base):
         return instance_watch.watch(self._whole, name)
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return the nodes that have joined the hub of this one, the hub included, by name; none without a hub.
+        """Return the nodes that have joined the hub of this one, the hub included, by name; none
+        without a hub.
 
         Raises:
             Unauthorized: if the token of this node does not allow to call ``$hub.nodes``.

@@ -61,12 +61,14 @@ class Streams(Services):
             full: What happens at a limit: publishing is refused, or the oldest events go.
             dedupe: Seconds for which an ``id`` is remembered; 0 for not at all.
             replicas: On how many servers it is kept; 1 in a folder.
-            compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it replaces is read and delivered no more.
+            compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it
+                replaces is read and delivered no more.
 
         Raises:
             SettingsDiffer: if it exists with other settings; the message names the first.
             Unsupported: for what this home can't do.
-            InvalidArgument: if an argument is not allowed, or the node has neither a data folder nor a hub.
+            InvalidArgument: if an argument is not allowed, or the node has neither a data folder
+                nor a hub.
         """
         from tidewire.streams.home import span_us
         from tidewire.streams.stream import Stream
@@ -116,7 +118,8 @@ class Streams(Services):
             name: Letters, digits, ``_`` and ``-``, at most 64.
             history: How many entries of a key are kept, 1 to 64.
             ttl: Seconds after which entries go.
-            max_bytes: What keys and values may take, 64 MiB if nothing is said; a folder's home holds them in memory.
+            max_bytes: What keys and values may take, 64 MiB if nothing is said; a folder's home
+                holds them in memory.
             replicas: On how many servers it is kept.
 
         Raises:
@@ -151,7 +154,8 @@ class Streams(Services):
 
         Args:
             name: A subject's text, such as ``orders.matching``.
-            ttl: Seconds after which it is free if this process dies, 0.05 to 86,400. It is renewed every third of it.
+            ttl: Seconds after which it is free if this process dies, 0.05 to 86,400. It is renewed
+                every third of it.
             timeout: Seconds to wait for it; None for as long as it takes.
             holder: Who it is, for people; the node's name if nothing is said.
         """
@@ -162,7 +166,8 @@ class Streams(Services):
     def command(self, id: str) -> CommandRun[Any]:
         """Return a command by its id, whoever has started it, wherever and whenever.
 
-        Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls of what is returned.
+        Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls
+        of what is returned.
 
         Raises:
             InvalidArgument: if the id is not allowed, or the node has no place for commands.
@@ -181,21 +186,26 @@ class Streams(Services):
         priority: Literal["urgent", "high", "normal", "low"] = "normal",
         **kwargs: Any,
     ) -> CommandRun[Any]:
-        """Start a command by the names of its service and its own, without the class: ``node.client(Service).reindex.start(...)`` knows it, and checks.
+        """Start a command by the names of its service and its own, without the class:
+        ``node.client(Service).reindex.start(...)`` knows it, and checks.
 
-        Its arguments are checked where it is done, so that those that don't fit fail it; nobody learns here of a name that nobody serves.
+        Its arguments are checked where it is done, so that those that don't fit fail it; nobody
+        learns here of a name that nobody serves.
 
         Args:
             service: The name of the service.
             command: The name of its command.
             *args: Its arguments, 512 KiB at most.
-            key: What it is about; a command that is ``exclusive="key"`` runs without it as if nothing else had its key.
-            id: An idempotency key: starting it again with the same id gives the command that is there.
+            key: What it is about; a command that is ``exclusive="key"`` runs without it as if
+                nothing else had its key.
+            id: An idempotency key: starting it again with the same id gives the command that is
+                there.
             priority: Which go first where some wait.
             **kwargs: Its arguments by name.
 
         Raises:
-            InvalidArgument: if a name or an option is not allowed, or the node has no place for commands.
+            InvalidArgument: if a name or an option is not allowed, or the node has no place for
+                commands.
             SettingsDiffer: if the id is that of a command with another name, key or arguments.
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.
@@ -212,12 +222,14 @@ class Streams(Services):
     async def commands(
         self, *, service: str | None = None, command: str | None = None, stage: str | None = None
     ) -> list[CommandInfo]:
-        """Return the commands there are, the oldest first: those that wait or run, and those that have ended and are kept.
+        """Return the commands there are, the oldest first: those that wait or run, and those that
+        have ended and are kept.
 
         Args:
             service: Only those of this service.
             command: Only those of this name.
-            stage: Only those that are ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
+            stage: Only those that are ``queued``, ``running``, ``succeeded``, ``failed`` or
+                ``cancelled``.
         """
         from tidewire.streams.command_store import STAGES
 
@@ -231,7 +243,9 @@ class Streams(Services):
         ]
 
     async def durable_agents(self) -> list[DurableInfo]:
-        """Return what there is of every durable agent that has ever run here, running or not, by id."""
+        """Return what there is of every durable agent that has ever run here, running or not, by
+        id.
+        """
         return await self._inbox_store().infos()
 
     async def durable_agent(self, id: str) -> DurableInfo:
@@ -243,7 +257,9 @@ class Streams(Services):
         return await self._inbox_store().info(id)
 
     async def agent_messages(self, id: str, limit: int = 20) -> list[PastMessage]:
-        """Return the newest messages in the inbox of a durable agent, oldest first: about 1,000 that are over are kept."""
+        """Return the newest messages in the inbox of a durable agent, oldest first: about 1,000
+        that are over are kept.
+        """
         return await self._inbox_store().past(id, limit)
 
     async def agent_dead_letters(self, id: str) -> list[DeadMessage]:
@@ -288,7 +304,9 @@ class Streams(Services):
         return Home(self._whole, None)
 
     def _open_folder(self) -> StreamHome:
-        """Open the data folder, once, and block this thread meanwhile: a long log takes its time."""
+        """Open the data folder, once, and block this thread meanwhile: a long log takes its
+        time.
+        """
         from tidewire._binding import StreamHome
 
         assert self._data is not None
@@ -304,7 +322,9 @@ class Streams(Services):
             return self._folder
 
     async def _connected(self) -> StreamHome:
-        """Open the folder or connect to NATS, once. The event loop goes on meanwhile, and who is cancelled leaves the others what they wait for."""
+        """Open the folder or connect to NATS, once. The event loop goes on meanwhile, and who is
+        cancelled leaves the others what they wait for.
+        """
         import asyncio
 
         while self._folder is None:
@@ -338,7 +358,9 @@ class Streams(Services):
         self._folder = folder
 
     def _serve_folder(self) -> None:
-        """Serve the data folder to those that join this node, and the commands in it to those that are not of Python."""
+        """Serve the data folder to those that join this node, and the commands in it to those that
+        are not of Python.
+        """
         if self._data is None or self._serves_folder:
             return
         from tidewire.streams import command_service

@@ -37,13 +37,15 @@ class Subjects(Actors, Services):
         """Deliver what is published on matching subjects to an actor, or to a handler of its own.
 
         Args:
-            pattern: Tokens divided by dots; ``*`` stands for one token, ``>`` at the end for one or more.
-            target: An actor, or a function or coroutine function: ``def f(message)`` or ``def f(message, ctx)``.
+            pattern: Tokens divided by dots; ``*`` stands for one token, ``>`` at the end for one or
+                more.
+            target: An actor, or a function or coroutine function: ``def f(message)`` or ``def
+                f(message, ctx)``.
             queue: Members of a queue group share the messages: each goes to one of them.
 
         Returns:
-            The subscription. Awaiting it (``.wait()`` in a plain thread) waits until it gets what other nodes publish too; what the
-            hub refuses is raised there.
+            The subscription. Awaiting it (``.wait()`` in a plain thread) waits until it gets what
+            other nodes publish too; what the hub refuses is raised there.
 
         Raises:
             InvalidSubject: if the pattern is malformed.
@@ -107,7 +109,9 @@ class Subjects(Actors, Services):
                 self._note_subscription(known.subscription, actor, known.pattern, known.queue, known.listens)
 
     def set_subscriptions(self, actor: ActorRef, patterns: Iterable[str]) -> list[str]:
-        """Set the subscriptions of an actor to exactly these patterns, and return those in force. Those that stay are not interrupted."""
+        """Set the subscriptions of an actor to exactly these patterns, and return those in force.
+        Those that stay are not interrupted.
+        """
         before = set(self._engine.subscriptions(actor))
         after = self._kept(actor, self._engine.set_subscriptions(patterns, actor))
         for pattern in set(after) - before:
@@ -142,12 +146,14 @@ class Subjects(Actors, Services):
         overflow: str = "wait",
         queue: str | None = None,
     ) -> SubscriptionStream:
-        """Read what is published with ``async with node.subscription(...) as s: async for envelope in s``.
+        """Read what is published with ``async with node.subscription(...) as s: async for envelope
+        in s``.
 
         Args:
             pattern: As for ``subscribe``.
             capacity: How many messages may wait to be read.
-            overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it as a dead letter.
+            overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it
+                as a dead letter.
             queue: As for ``subscribe``.
 
         Raises:
@@ -163,12 +169,14 @@ class Subjects(Actors, Services):
     def publish(self, subject: str, message: Any, headers: Mapping[str, str] | None = None) -> int:
         """Publish a message, and return how many subscriptions of this node accepted it.
 
-        A node that has joined others publishes to them too: at most once, in order, while the link lasts.
-        Deliveries that a full mailbox refuses become dead letters with the reason "mailbox_full".
+        A node that has joined others publishes to them too: at most once, in order, while the link
+        lasts. Deliveries that a full mailbox refuses become dead letters with the reason
+        "mailbox_full".
 
         Raises:
             InvalidSubject: if the subject is malformed, or not a string.
-            InvalidArgument: if the headers are not strings, or the message can't be sent to other nodes; nobody has it then.
+            InvalidArgument: if the headers are not strings, or the message can't be sent to other
+                nodes; nobody has it then.
             LinkLost: if the link to the hub is lost; nobody has it then.
             Unauthorized: if the token of this node does not allow it; nobody has it then.
         """
@@ -192,7 +200,8 @@ class Subjects(Actors, Services):
 
         Raises:
             NoResponders: if nobody is subscribed.
-            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's ``ask_timeout_ms``.
+            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's
+                ``ask_timeout_ms``.
         """
         self._check()
         try:

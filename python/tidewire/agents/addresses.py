@@ -1,4 +1,6 @@
-"""Addressing of outgoing messages: to whom arguments of a call go, and which messages that makes."""
+"""Addressing of outgoing messages: to whom arguments of a call go, and which messages that
+makes.
+"""
 
 from __future__ import annotations
 

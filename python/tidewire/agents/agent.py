@@ -25,10 +25,12 @@ _LOOK_MASK = 63
 
 
 class Agent:
-    """An actor that is registered: it has an id, a type and capabilities, and talks to others by them.
+    """An actor that is registered: it has an id, a type and capabilities, and talks to others by
+    them.
 
-    ``node.agent(handler, id=...)`` makes one of a function or an object. A class of your own may derive from this one; its
-    methods marked by ``@tw.handle`` are its handlers, and ``self.send`` and the like are at hand in them.
+    ``node.agent(handler, id=...)`` makes one of a function or an object. A class of your own may
+    derive from this one; its methods marked by ``@tw.handle`` are its handlers, and ``self.send``
+    and the like are at hand in them.
 
     Attributes:
         id: Its id, unique among the live agents and actors of the node.
@@ -60,7 +62,9 @@ class Agent:
 
     @property
     def status(self) -> str:
-        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a durable agent that another process has, "standby"."""
+        """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a
+        durable agent that another process has, "standby".
+        """
         desk = self._desk
         if not desk.ref.alive:
             return "stopped"
@@ -107,7 +111,8 @@ class Agent:
         correlation_id: str | None = None,
         durable: bool = False,
     ) -> Awaitable[Any]:
-        """Send a message; await the result, which waits for room in the mailbox. Where there is room, it is sent by the call.
+        """Send a message; await the result, which waits for room in the mailbox. Where there is
+        room, it is sent by the call.
 
         Args:
             payload: What to send.
@@ -119,15 +124,19 @@ class Agent:
             ttl: For how many seconds it may be handled.
             headers: Whatever belongs to it besides the payload.
             retry: How often it is tried again if its handler fails; the default is the recipient's.
-            receipt: Whether awaiting gives a ``tw.Receipt`` (of several recipients: a dict of them), rather than None.
+            receipt: Whether awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
+                them), rather than None.
             correlation_id: The id of the message that it belongs to.
-            durable: Whether it survives processes: it is stored in the inboxes of the ids in ``to``, whether these agents run or not, and
-                is handled by agents that were registered with ``durable=``, with their retries. Awaiting waits until it is stored. In a
-                handler of an agent with ``durable="state"`` it is stored together with the state, once the handler has returned.
+            durable: Whether it survives processes: it is stored in the inboxes of the ids in
+                ``to``, whether these agents run or not, and is handled by agents that were
+                registered with ``durable=``, with their retries. Awaiting waits until it is stored.
+                In a handler of an agent with ``durable="state"`` it is stored together with the
+                state, once the handler has returned.
 
         Raises:
             NoSuchTarget: if nobody fits; nothing is sent then.
-            MailboxFull: if a mailbox is full and its policy is to fail; the other recipients get theirs.
+            MailboxFull: if a mailbox is full and its policy is to fail; the other recipients get
+                theirs.
             ActorStopped: if the recipient is stopping.
             InvalidArgument: if an argument is not allowed.
         """
@@ -135,7 +144,8 @@ class Agent:
         if durable:
             ids = addresses.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
-        # The usual message: to one agent by its id, with nothing special. Nothing in here is done twice for any other.
+        # The usual message: to one agent by its id, with nothing special. Nothing in here is done
+        # twice for any other.
         target = desk.desks.get(to) if to.__class__ is str else None
         if (
             target is not None
@@ -173,7 +183,9 @@ class Agent:
         retry: Retry | None = None,
         correlation_id: str | None = None,
     ) -> None:
-        """As ``send``, without ever waiting: a full mailbox is an error at once, whatever its policy."""
+        """As ``send``, without ever waiting: a full mailbox is an error at once, whatever its
+        policy.
+        """
         desk = self._desk_ or self._desk
         target = desk.desks.get(to) if to.__class__ is str else None
         if (
@@ -231,9 +243,11 @@ class Agent:
         headers: Mapping[str, str] | None = None,
         retry: Retry | None = None,
     ) -> int:
-        """Send to all agents, or to all of a type or with a capability, but not to oneself. It never waits.
+        """Send to all agents, or to all of a type or with a capability, but not to oneself. It
+        never waits.
 
-        A recipient that is full or has just stopped does not affect the others: its message becomes a dead letter.
+        A recipient that is full or has just stopped does not affect the others: its message becomes
+        a dead letter.
 
         Returns:
             How many accepted it.
@@ -247,8 +261,8 @@ class Agent:
     def share(self, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
         """Hand shared state to other agents: a message of kind "context". Options as for ``send``.
 
-        A mapping is copied, so that what is changed afterwards is not shared. Recipients without a handler for it keep it
-        in their ``context``.
+        A mapping is copied, so that what is changed afterwards is not shared. Recipients without a
+        handler for it keep it in their ``context``.
         """
         handed = dict(context) if isinstance(context, Mapping) else context
         return self.send(handed, to, kind="context", **options)
@@ -268,18 +282,20 @@ class Agent:
         retry: Retry | None = None,
         correlation_id: str | None = None,
     ) -> Awaitable[Any]:
-        """Ask another agent; awaiting gives what its handler returns, whatever that is. Cancelling leaves nothing behind.
+        """Ask another agent; awaiting gives what its handler returns, whatever that is. Cancelling
+        leaves nothing behind.
 
         Args:
             payload: What to send.
             to: The id of the agent.
-            timeout: Seconds until AskTimeout; a request that was not begun by then is not handled. The default is the
-                configuration's ``ask_timeout_ms``.
+            timeout: Seconds until AskTimeout; a request that was not begun by then is not handled.
+                The default is the configuration's ``ask_timeout_ms``.
             type: Or the type of one: of several, the one with the least outstanding work.
             capability: Or what it has to be able to do.
             priority: "urgent", "high", "normal" or "low".
             headers: Whatever belongs to it besides the payload.
-            retry: Ask again if the handler fails, so often and after these waits, within ``timeout`` for each.
+            retry: Ask again if the handler fails, so often and after these waits, within
+                ``timeout`` for each.
             correlation_id: The id of the message that it belongs to.
 
         Raises:
@@ -318,7 +334,8 @@ class Agent:
     # Topics
 
     def subscribe(self, topic: str, queue: str | None = None) -> list[str]:
-        """Receive what is published on a topic, which may hold wildcards. Return all topics now subscribed to.
+        """Receive what is published on a topic, which may hold wildcards. Return all topics now
+        subscribed to.
 
         Raises:
             InvalidArgument: if it is subscribed to the topic with another queue.
@@ -348,7 +365,8 @@ class Agent:
     # Its end
 
     async def active(self, timeout: float | None = None) -> int:
-        """Wait until this process has the agent, which is durable, and return its fence: greater than that of every process before.
+        """Wait until this process has the agent, which is durable, and return its fence: greater
+        than that of every process before.
 
         Args:
             timeout: Seconds after which TimeoutError is raised; None for no limit.
@@ -362,7 +380,9 @@ class Agent:
         return await durable.active(timeout)
 
     async def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up; what is durable stays where it is."""
+        """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up; what is
+        durable stays where it is.
+        """
         if self._desk.durable is not None:
             await self._desk.durable.ended_on_loop()
         ledger: Ledger = await self._desk.ref.stop(drain, timeout)

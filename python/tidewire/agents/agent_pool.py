@@ -56,7 +56,9 @@ class AgentOptions:
 
 
 class AgentPool(Pool):
-    """A pool whose workers run agents; see ``Node.pool``. ``pool.agent`` is how others find and reach them."""
+    """A pool whose workers run agents; see ``Node.pool``. ``pool.agent`` is how others find and
+    reach them.
+    """
 
     agent: Agent
 
@@ -65,7 +67,9 @@ class AgentPool(Pool):
         return {**super().statistics(), "agent": self.agent.id}
 
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
-        """Stop the agent, then the workers. The ledger counts tasks, and as returned also what the mailbox gave back."""
+        """Stop the agent, then the workers. The ledger counts tasks, and as returned also what the
+        mailbox gave back.
+        """
         until = _until(timeout)
         mailbox = await self.agent.stop(drain, timeout)
         return _with_returned(await super().stop(drain, _left(until)), mailbox)
@@ -127,13 +131,17 @@ def _register(node: Node, pool: AgentPool, desk: AgentState, table: Table, optio
 
 
 def _drain(pool: AgentPool) -> None:
-    """Let the workers end after what they have. Nobody waits here: this is a thread of the agent's."""
+    """Let the workers end after what they have. Nobody waits here: this is a thread of the
+    agent's.
+    """
     pool._core.ask_to_stop(True, None, Blocked())
     pool._close_unstarted()
 
 
 def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
-    """Return what the pool's agent does with a message: it goes to a worker, and its outcome is the message's."""
+    """Return what the pool's agent does with a message: it goes to a worker, and its outcome is the
+    message's.
+    """
     only = table.only()
     plain = only is not None and not (only.takes_message or only.wants_message)
     travels = pool._options.kind == "process"

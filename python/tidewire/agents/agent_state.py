@@ -38,7 +38,8 @@ class Later(NamedTuple):
 class AgentState:
     """The inside of an agent.
 
-    Counters are written under the interpreter's lock by one statement each; they are exact on builds that have that lock.
+    Counters are written under the interpreter's lock by one statement each; they are exact on
+    builds that have that lock.
     """
 
     ref: ActorRef
@@ -112,13 +113,16 @@ class AgentState:
         return MessageExpired(f"message {message.id}: not handled within {message.ttl} s of its creation")
 
     def tries_again(self, message: Any, error: BaseException, final: bool = False) -> bool:
-        """Note that a handler failed. Answers whether the message will be tried again, so that its error is not raised.
+        """Note that a handler failed. Answers whether the message will be tried again, so that its
+        error is not raised.
 
-        The requester of a request learns of its error at once; it is the requester that asks again. The same is true of
-        what was asked without a message around it: None in place of the error would be a wrong answer. A ``final`` error is never tried again.
+        The requester of a request learns of its error at once; it is the requester that asks again.
+        The same is true of what was asked without a message around it: None in place of the error
+        would be a wrong answer. A ``final`` error is never tried again.
 
         Raises:
-            GivenUp: if the message has had its retries, or the error is final: the engine shall not deliver it again either.
+            GivenUp: if the message has had its retries, or the error is final: the engine shall not
+                deliver it again either.
         """
         self.failed_in_row += 1
         if message.__class__ is not Message:
@@ -164,7 +168,9 @@ class AgentState:
             self._forget_told()
 
     def _forget_told(self) -> None:
-        """Forget what was told again long ago: it waits in the mailbox, or found it full and is a dead letter."""
+        """Forget what was told again long ago: it waits in the mailbox, or found it full and is a
+        dead letter.
+        """
         told = monotonic() - _LATER_KEPT_S
         for key, later in list(self.later.items()):
             if later.due < told:
@@ -180,7 +186,9 @@ class AgentState:
     # Watching the queue
 
     def look_at_queue(self) -> None:
-        """Warn once when the queue grows over the warning level, and again only after it was down to half of it."""
+        """Warn once when the queue grows over the warning level, and again only after it was down
+        to half of it.
+        """
         depth = self.ref.outstanding
         if depth >= self.warning_level and not self.warned:
             self.warned = True
@@ -192,11 +200,15 @@ class AgentState:
 
     @property
     def ended(self) -> bool:
-        """Whether its actor has terminated. One that still drains is not alive, but keeps its name."""
+        """Whether its actor has terminated. One that still drains is not alive, but keeps its
+        name.
+        """
         return not self.ref.alive and self.node.lookup(self.id) != self.ref
 
     def look(self) -> None:
-        """Settle receipts that nobody else settles: of messages that were dropped, and of an actor that ended without its hook."""
+        """Settle receipts that nobody else settles: of messages that were dropped, and of an actor
+        that ended without its hook.
+        """
         self.directory.look_at_letters(self.node)
         if self.ended:
             self.close()

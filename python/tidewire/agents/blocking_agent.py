@@ -20,15 +20,21 @@ class AgentSync:
         self._agent = agent
 
     def send(self, payload: Any, to: Any = None, **options: Any) -> Any:
-        """Send a message, and block while the mailbox is full. Options and errors as for ``Agent.send``."""
+        """Send a message, and block while the mailbox is full. Options and errors as for
+        ``Agent.send``.
+        """
         return _block(lambda: self._agent.send(payload, to, **options))
 
     def share(self, context: Any, to: Any = None, **options: Any) -> Any:
-        """Hand shared state to others, and block while a mailbox is full. Options and errors as for ``Agent.share``."""
+        """Hand shared state to others, and block while a mailbox is full. Options and errors as for
+        ``Agent.share``.
+        """
         return _block(lambda: self._agent.share(context, to, **options))
 
     def request(self, payload: Any, to: Any = None, **options: Any) -> Any:
-        """Ask another agent, and block until it replies. Options and errors as for ``Agent.request``."""
+        """Ask another agent, and block until it replies. Options and errors as for
+        ``Agent.request``.
+        """
         return _block(lambda: self._agent.request(payload, to, **options))
 
     def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Any:

@@ -27,7 +27,9 @@ _Agents = dict[str, "Agent"]
 
 
 class Directory:
-    """The live agents of a node, at ``node.agents``. Iterating gives them in the order in which they were registered."""
+    """The live agents of a node, at ``node.agents``. Iterating gives them in the order in which
+    they were registered.
+    """
 
     def __init__(self, tell: Callable[[], object]) -> None:
         # Called when an agent has come or gone.
@@ -39,7 +41,8 @@ class Directory:
         self._keys: dict[str, list[tuple[str, str]]] = {}
         self._turns = itertools.count()
         self._letters_seen = 0
-        # Receipts that are waited for, and the task that tells of letters as long as there are some.
+        # Receipts that are waited for, and the task that tells of letters as long as there are
+        # some.
         self._followers = 0
         self._following: asyncio.Task[None] | None = None
         self._lock = threading.Lock()
@@ -51,7 +54,9 @@ class Directory:
         return agent if agent is not None and _lives(agent) else None
 
     def list(self, *, type: str | None = None, capability: str | None = None) -> list[Agent]:
-        """Return the live agents, or those of a type and with a capability; none of other nodes while the link to the hub is lost."""
+        """Return the live agents, or those of a type and with a capability; none of other nodes
+        while the link to the hub is lost.
+        """
         for field, value in (("type", type), ("capability", capability)):
             _check_name(field, value)
         with self._lock:
@@ -63,7 +68,8 @@ class Directory:
         return [agent for agent in chosen if _lives(agent) and not agent._is_lost]
 
     def choose(self, type: str | None, capability: str | None) -> Agent:
-        """Return the one of a type or with a capability that has the least outstanding work; of equal ones, in turn.
+        """Return the one of a type or with a capability that has the least outstanding work; of
+        equal ones, in turn.
 
         Of more than 64 the best of 16 is taken, which move on from call to call.
 
@@ -133,7 +139,9 @@ class Directory:
 
     @contextmanager
     def followed(self, node: Node) -> Iterator[None]:
-        """Meanwhile the loop of the node settles the receipts of messages as they become dead letters."""
+        """Meanwhile the loop of the node settles the receipts of messages as they become dead
+        letters.
+        """
         with self._lock:
             self._followers += 1
             begins = self._followers == 1
@@ -230,7 +238,9 @@ def _check_name(field: str, value: object) -> None:
 
 
 def _lives(agent: Agent) -> bool:
-    """Whether an agent is alive. One that ended without its hook, as its start failed or it was abandoned, is forgotten here."""
+    """Whether an agent is alive. One that ended without its hook, as its start failed or it was
+    abandoned, is forgotten here.
+    """
     desk = agent._desk
     if desk.ref.alive:
         return True

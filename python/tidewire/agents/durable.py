@@ -1,9 +1,11 @@
-"""A durable agent: its messages lie in a stream, one process at a time handles them, and what that changes is one record.
+"""A durable agent: its messages lie in a stream, one process at a time handles them, and what that
+changes is one record.
 
-The process that holds the agent's lease reads its inbox and hands each message to the agent's actor. The record says which
-messages are over, what the state is after them, and what their handlers have sent; it is written by compare-and-set, so that a
-process that has lost the lease writes nothing. What a record says was sent is stored in the inboxes of its recipients after
-that, again by the next holder if need be: there its number tells that it came before.
+The process that holds the agent's lease reads its inbox and hands each message to the agent's
+actor. The record says which messages are over, what the state is after them, and what their
+handlers have sent; it is written by compare-and-set, so that a process that has lost the lease
+writes nothing. What a record says was sent is stored in the inboxes of its recipients after that,
+again by the next holder if need be: there its number tells that it came before.
 """
 
 from __future__ import annotations
@@ -137,7 +139,9 @@ class Durable:
         return not self._leaving and not self._running and not (self._outbox and self._is_open)
 
     def leave(self) -> None:
-        """Begin nothing more, write what is done, and let another process have the agent. From any thread."""
+        """Begin nothing more, write what is done, and let another process have the agent. From any
+        thread.
+        """
         loop = self._node._loop
         self._leaving = True
         if loop is not None and not loop.is_closed():
@@ -152,7 +156,9 @@ class Durable:
         self._on_loop(self.end()).result()
 
     async def end(self) -> None:
-        """As ``leave``, and wait for it. What is under way is done, or is begun anew by whoever has the agent next."""
+        """As ``leave``, and wait for it. What is under way is done, or is begun anew by whoever has
+        the agent next.
+        """
         self._leaving = True
         self._moved.set()
         if self._is_over:
@@ -192,7 +198,9 @@ class Durable:
                 await registry.pause(wait_s, seen)
 
     async def _open(self) -> None:
-        """Read the record, and write that this process has it now: whoever had it before writes it no more."""
+        """Read the record, and write that this process has it now: whoever had it before writes it
+        no more.
+        """
         desk, bucket = self._desk, await self._store.bucket()
         entry = await bucket.get(inbox_store.record_key(desk.id))
         found: Record = entry.value if entry is not None else _new_record(desk.id)
@@ -231,7 +239,9 @@ class Durable:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _close(self) -> None:
-        """Write what is done, and let another have it. What was sent and is not stored yet is in the record."""
+        """Write what is done, and let another have it. What was sent and is not stored yet is in
+        the record.
+        """
         try:
             for timer in self._later.values():
                 timer.cancel()

@@ -1,4 +1,6 @@
-"""The written forms of a message: JSON and MessagePack, one map with the same names. See spec/messages.md."""
+"""The written forms of a message: JSON and MessagePack, one map with the same names. See
+spec/messages.md.
+"""
 
 from __future__ import annotations
 
@@ -121,10 +123,11 @@ def _untyped(payload: Any) -> tuple[Any, str | None]:
 
 
 def _typed(payload: Any, name: str | None) -> Any:
-    """Return a payload as the type that it was sent as, if this process knows that type; else as plain values.
+    """Return a payload as the type that it was sent as, if this process knows that type; else as
+    plain values.
 
-    Only types of modules that are imported already are looked up, and only those that describe data: a message can't make
-    this process import or call anything else.
+    Only types of modules that are imported already are looked up, and only those that describe
+    data: a message can't make this process import or call anything else.
     """
     kind = None if name is None else _find(name)
     if kind is None:
@@ -184,7 +187,9 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def _check_time(value: datetime, path: str, binary: bool) -> None:
-    """A time in a payload without a type comes back as a time only where the form itself has times."""
+    """A time in a payload without a type comes back as a time only where the form itself has
+    times.
+    """
     if not binary:
         raise InvalidArgument(f"{path}: JSON has no times: use MessagePack, send a dataclass, or text")
     if value.utcoffset() is None:

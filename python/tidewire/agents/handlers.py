@@ -1,4 +1,6 @@
-"""Which handler takes a message: by topic, by the type of the payload, by kind, or whatever is left."""
+"""Which handler takes a message: by topic, by the type of the payload, by kind, or whatever is
+left.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,9 @@ def handle(
 ) -> Any:
     """Mark a method of an agent as the handler of a kind, a topic or a type of payload.
 
-    ``@tw.handle`` alone takes the payload's type from the annotation of the method's first parameter. A topic may hold
-    wildcards; the agent subscribes to it when it is registered. The topic goes first, then the payload's type, then the kind.
+    ``@tw.handle`` alone takes the payload's type from the annotation of the method's first
+    parameter. A topic may hold wildcards; the agent subscribes to it when it is registered. The
+    topic goes first, then the payload's type, then the kind.
 
     Raises:
         InvalidArgument: if nothing says what the method handles, or the kind is not known.
@@ -119,7 +122,8 @@ def table_of(target: Any) -> Table:
     """Find the handlers of a function or an object.
 
     Raises:
-        InvalidArgument: if there is none, or one takes other parameters than a payload and a message.
+        InvalidArgument: if there is none, or one takes other parameters than a payload and a
+            message.
     """
     if (not hasattr(target, "receive") and inspect.isroutine(target)) or not _has_handlers(target):
         if not callable(target) or isinstance(target, type):
@@ -177,7 +181,9 @@ def _handler(call: Callable[..., Any], field: str) -> Handler:
 
 
 def _annotation(call: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Any:
-    """Return the annotation of the first parameter besides self, if it is a class that can be found."""
+    """Return the annotation of the first parameter besides self, if it is a class that can be
+    found.
+    """
     function = call if inspect.isroutine(call) else type(call).__call__
     try:
         first = next((p for p in inspect.signature(function).parameters.values() if p.name != "self"), None)
@@ -195,7 +201,9 @@ def _annotation(call: Callable[..., Any], names: Mapping[str, Any] | None = None
 
 
 def _names_around(frame: FrameType | None) -> dict[str, Any]:
-    """Return the names that an annotation in a class body can mean: those of the body, and of the functions around it."""
+    """Return the names that an annotation in a class body can mean: those of the body, and of the
+    functions around it.
+    """
     frames: list[Mapping[str, Any]] = []
     while frame is not None and len(frames) < _FRAMES_MAX and frame.f_code.co_name != "<module>":
         frames.append(frame.f_locals)

@@ -27,7 +27,8 @@ class Maker(functions.PerWorker):
     """Makes the agent of each worker. It is pickled for processes, where there is no desk.
 
     Attributes:
-        target: A class, a ``functools.partial`` of one, a function that takes payloads, or an import path of a class or function.
+        target: A class, a ``functools.partial`` of one, a function that takes payloads, or an
+            import path of a class or function.
         desk: That of the pool's agent, through which an agent in a thread sends. None in a process.
     """
 
@@ -94,10 +95,12 @@ class AgentWorker:
 
 
 def probe(target: Any) -> Any:
-    """Return what tells the handlers of a class: an instance whose ``__init__`` was not called, as only workers make real ones.
+    """Return what tells the handlers of a class: an instance whose ``__init__`` was not called, as
+    only workers make real ones.
 
     Raises:
-        InvalidArgument: if it is one object, which several workers can't share, or a hook takes more than a worker has.
+        InvalidArgument: if it is one object, which several workers can't share, or a hook takes
+            more than a worker has.
     """
     if isinstance(target, str):
         target = functions.for_thread(target)

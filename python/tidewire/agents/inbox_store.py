@@ -1,4 +1,6 @@
-"""The records and the inboxes of durable agents, where the streams of a node are: a key of a bucket, and a stream, of each agent."""
+"""The records and the inboxes of durable agents, where the streams of a node are: a key of a
+bucket, and a stream, of each agent.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class DeadMessage:
         sequence: Its place in the inbox: what ``requeue`` and ``drop`` take.
         message: The message, or None if it can't be read.
         attempts: How often it was tried.
-        reason: ``failed``, ``expired``, ``malformed`` or ``lost``: the processes that tried it have ended.
+        reason: ``failed``, ``expired``, ``malformed`` or ``lost``: the processes that tried it have
+            ended.
         error: What was raised last, in a line.
         traceback: The way to it; may be empty.
         time: When it was given up.

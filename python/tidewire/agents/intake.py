@@ -28,11 +28,14 @@ def plan(
     stopped: Any,
     crew: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable agent."""
+    """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable
+    agent.
+    """
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    # Whether a bare payload may be tried again is seen in its context, which the quick way does not get.
+    # Whether a bare payload may be tried again is seen in its context, which the quick way does not
+    # get.
     quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]
     if desk.durable is not None:
@@ -54,7 +57,9 @@ def plan(
 
 
 def _quick(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual message."""
+    """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual
+    message.
+    """
 
     def receive(message: Any) -> Any:
         if message.__class__ is not Message:
@@ -228,7 +233,9 @@ def unhandled(message: Message) -> None:
 
 
 def _settled(value: Any) -> Any:
-    """Return what a handler returned. A coroutine is refused here, where its receipt and its retries still hear of it."""
+    """Return what a handler returned. A coroutine is refused here, where its receipt and its
+    retries still hear of it.
+    """
     if value.__class__ is not CoroutineType:
         return value
     value.close()

@@ -46,7 +46,8 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
         payload: What was sent: in one process the object itself, whatever its type.
         kind: "request", "response", "event", "broadcast", "context", "status" or "error".
         sender: The id of the agent that sent it; empty if it came from elsewhere.
-        created: When it was sent, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a datetime.
+        created: When it was sent, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a
+            datetime.
         recipients: The ids of the agents that it was sent to.
         topic: The topic that it was published on, or None.
         priority: "urgent", "high", "normal" or "low".
@@ -78,7 +79,9 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @property
     def id(self) -> str:
-        """Its id, unique over processes. Given when it is first asked for: most messages never need one."""
+        """Its id, unique over processes. Given when it is first asked for: most messages never need
+        one.
+        """
         if self.given_id is None:
             with _numbering:
                 if self.given_id is None:
@@ -138,7 +141,8 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
         """Return its MessagePack form.
 
         Raises:
-            InvalidArgument: if the payload holds something that MessagePack can't; the error names where.
+            InvalidArgument: if the payload holds something that MessagePack can't; the error names
+                where.
         """
         from tidewire.agents import form
 

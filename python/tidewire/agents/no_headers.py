@@ -1,4 +1,6 @@
-"""The headers of a message that has none: one object for all, so that a message costs one object less for the collector."""
+"""The headers of a message that has none: one object for all, so that a message costs one object
+less for the collector.
+"""
 
 from __future__ import annotations
 

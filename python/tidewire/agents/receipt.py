@@ -29,9 +29,12 @@ class Receipt:
 
     Attributes:
         recipient: The id of the agent that it was sent to.
-        state: "accepted" (in its mailbox), "delivered" (its handler has begun), then "handled", "failed" or "expired".
-        times: When each state was reached, in UTC. A message that is tried again is delivered again; its latest time counts.
-        error: The handler's error, if it failed. None if no handler failed: it was dropped, or the agent ended before it.
+        state: "accepted" (in its mailbox), "delivered" (its handler has begun), then "handled",
+            "failed" or "expired".
+        times: When each state was reached, in UTC. A message that is tried again is delivered
+            again; its latest time counts.
+        error: The handler's error, if it failed. None if no handler failed: it was dropped, or the
+            agent ended before it.
     """
 
     __slots__ = ("_desk", "_final", "error", "failures", "recipient", "state", "times")
@@ -101,7 +104,9 @@ class Receipt:
             self._final.set_result(state)
 
     def _pauses(self, timeout: float | None) -> Iterator[float]:
-        """Look, between waits that get longer, for an end that nobody tells: the agent was abandoned, or no loop runs to tell of letters."""
+        """Look, between waits that get longer, for an end that nobody tells: the agent was
+        abandoned, or no loop runs to tell of letters.
+        """
         deadline = None if timeout is None else monotonic() + timeout
         pause_s = _LOOK_MIN_S
         while True:

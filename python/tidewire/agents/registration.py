@@ -127,7 +127,9 @@ def enter(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
 
 
 def _enter_again(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
-    """Let others find a durable agent that has begun here. Where it was before is forgotten, though the hub may tell of that later."""
+    """Let others find a durable agent that has begun here. Where it was before is forgotten, though
+    the hub may tell of that later.
+    """
     connection = desk.node._connection
     if connection is not None:
         connection.agents.remove(agent.id)
@@ -142,7 +144,9 @@ def describe(
     capabilities: Iterable[str] | None,
     title: str | None = None,
 ) -> None:
-    """Give an agent its id, type and capabilities: those of the call, else those that its class declares."""
+    """Give an agent its id, type and capabilities: those of the call, else those that its class
+    declares.
+    """
     declared = made if made is agent else agent
     chosen = id if id is not None else declared.id
     kind = type if type is not None else declared.type

@@ -15,7 +15,8 @@ class Retry:
 
     Args:
         limit: Most further attempts after the first.
-        backoff_ms: Wait before the second attempt; each further one waits twice as long, less a random part of up to a half.
+        backoff_ms: Wait before the second attempt; each further one waits twice as long, less a
+            random part of up to a half.
         backoff_max_ms: Longest wait.
 
     Raises:

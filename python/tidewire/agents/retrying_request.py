@@ -78,7 +78,9 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         return not passes or self._message.delivery > self._retry.limit
 
     def _ask(self) -> None:
-        """Ask with a copy: the handler of the attempt before may still be at work on the message."""
+        """Ask with a copy: the handler of the attempt before may still be at work on the
+        message.
+        """
         before = self._message
         message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
         self._target.retried += 1

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class SendBatch:
-    """Several sends; awaiting waits for all of them. One that fails does not affect the others; its error is raised at the end."""
+    """Several sends; awaiting waits for all of them. One that fails does not affect the others; its
+    error is raised at the end.
+    """
 
     def __init__(self) -> None:
         self.under_way: list[tuple[AgentState, Message, Pending]] = []

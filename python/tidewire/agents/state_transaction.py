@@ -1,4 +1,6 @@
-"""Turns of durable agents: what one run of a handler has sent, and the state that it leaves; and durable sends of everybody else."""
+"""Turns of durable agents: what one run of a handler has sent, and the state that it leaves; and
+durable sends of everybody else.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class StateTransaction:
-    """One run of a handler of an agent with state: what it sends goes out with the state that it leaves."""
+    """One run of a handler of an agent with state: what it sends goes out with the state that it
+    leaves.
+    """
 
     durable: Durable
     holding: int
@@ -47,7 +51,9 @@ BEGIN = object()
 
 
 class DurableSend:
-    """A durable send: awaiting it gives None once the message is stored, or, in a handler of an agent with state, at once."""
+    """A durable send: awaiting it gives None once the message is stored, or, in a handler of an
+    agent with state, at once.
+    """
 
     __slots__ = ("_loop", "_post")
 
@@ -67,7 +73,8 @@ class DurableSend:
 
 
 def send(desk: AgentState, ids: list[str], messages: list[Message]) -> DurableSend:
-    """Send messages that outlive processes: with the state of the agent whose handler this is, or now.
+    """Send messages that outlive processes: with the state of the agent whose handler this is, or
+    now.
 
     Raises:
         LimitExceeded: if a handler sends too many.

@@ -1,4 +1,6 @@
-"""Benchmarks of the repository: they need their peers and compilers, so the package does not contain them."""
+"""Benchmarks of the repository: they need their peers and compilers, so the package does not
+contain them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ WRONG_BUILD = (
 
 
 def bench(name: str, arguments: Sequence[str]) -> int:
-    """Run ``bench/tidewire_bench/NAME.py`` of the checkout around the working directory, or around this package."""
+    """Run ``bench/tidewire_bench/NAME.py`` of the checkout around the working directory, or around
+    this package.
+    """
     if BUILD != "release" and not {"--smoke", "--help", "-h"} & set(arguments):
         typer.echo(WRONG_BUILD.format(name=name), err=True)
         return 2

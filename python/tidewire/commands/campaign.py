@@ -194,7 +194,9 @@ def worker(store: str | None, processes: int | None, only: str | None, accept_co
 
 
 def _done(work: Callable[[], int], json_wanted: bool) -> int:
-    """Return the exit code of something: 1 after an error, 2 after a wrong argument, 130 after Ctrl-C."""
+    """Return the exit code of something: 1 after an error, 2 after a wrong argument, 130 after
+    Ctrl-C.
+    """
     try:
         return work()
     except InvalidArgument as error:
@@ -206,7 +208,8 @@ def _done(work: Callable[[], int], json_wanted: bool) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read the output, such as head, has read enough: nothing is written any more, not even at the end.
+        # Whoever read the output, such as head, has read enough: nothing is written any more, not
+        # even at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -1,4 +1,6 @@
-"""The options of ``tidewire campaign ...`` and ``tidewire worker``. What they do is in ``campaign.py``, loaded when it is called."""
+"""The options of ``tidewire campaign ...`` and ``tidewire worker``. What they do is in
+``campaign.py``, loaded when it is called.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def run(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Run a campaign to its end, and print its report. Exit code 1 if it did not get done. Ctrl-C keeps what is stored; the same command goes on with it if it has a --name."""
+    """Run a campaign to its end, and print its report. Exit code 1 if it did not get done. Ctrl-C
+    keeps what is stored; the same command goes on with it if it has a --name.
+    """
     from tidewire.commands import campaign as work
 
     plan = {"runs": runs, "seed": seed, "name": name, "params": param or [], "sweep": sweep or [], "until": until}
@@ -114,7 +118,9 @@ def show(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Show counters, workers and events of a campaign. Exit code 1 if --verify finds other rows than were stored."""
+    """Show counters, workers and events of a campaign. Exit code 1 if --verify finds other rows
+    than were stored.
+    """
     from tidewire.commands import campaign as work
 
     raise typer.Exit(work.show(name, store, verify, json))
@@ -215,7 +221,9 @@ def worker(
     accept_code: AcceptCode = False,
     json: Json = False,
 ) -> None:
-    """Work at the campaigns of a store until SIGTERM or Ctrl-C. It needs the store and the code, which is imported from the working folder, too."""
+    """Work at the campaigns of a store until SIGTERM or Ctrl-C. It needs the store and the code,
+    which is imported from the working folder, too.
+    """
     from tidewire.commands import campaign as work
 
     raise typer.Exit(work.worker(store, processes, only, accept_code, json))

@@ -1,4 +1,6 @@
-"""The commands ``tidewire command ls|show|watch|cancel|retry``: their output, and their exit codes."""
+"""The commands ``tidewire command ls|show|watch|cancel|retry``: their output, and their exit
+codes.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def command_cancel(name: Id, at: Where, json: Json = False) -> None:
 
 @command.command("retry", epilog="Example: tidewire command retry 5f0c2a90d1e34b77 --at tide://127.0.0.1:7420")
 def command_retry(name: Id, at: Where, json: Json = False) -> None:
-    """Have a command that has failed, or was cancelled, begin anew; exit code 1 if it is neither."""
+    """Have a command that has failed, or was cancelled, begin anew; exit code 1 if it is
+    neither.
+    """
     from tidewire.commands import command
 
     raise typer.Exit(command.retry(at, name, json))

@@ -32,14 +32,17 @@ asyncio.run(main())
 
 
 def crashtest(data: Path, kills: int, seed: int, as_json: bool) -> int:
-    """Kill a writer again and again, then compare. Returns the exit code: 1 if something acked is gone, doubled or out of order."""
+    """Kill a writer again and again, then compare. Returns the exit code: 1 if something acked is
+    gone, doubled or out of order.
+    """
     if data.exists() and any(data.iterdir()):
         print(f"error: data: {data} is not empty: give a new folder", file=sys.stderr)
         return 1
     draw, begun, acked, stored = random.Random(seed), time.monotonic(), 0, 0
     for number in range(1, kills + 1):
         acked = _one_life(data, stored, draw.uniform(0.0, 0.15))
-        # What was there before is read again now and then, and at the end: all of it each time would take longer with each kill.
+        # What was there before is read again now and then, and at the end: all of it each time
+        # would take longer with each kill.
         since = 0 if number % _WHOLE == 0 or number == kills else stored
         stored, problem = _look(data, since)
         if problem is None and stored < acked:
@@ -56,7 +59,9 @@ def crashtest(data: Path, kills: int, seed: int, as_json: bool) -> int:
 
 
 def _look(data: Path, since: int) -> tuple[int, str | None]:
-    """Return how many events there are, and what is wrong with those that follow the first so many."""
+    """Return how many events there are, and what is wrong with those that follow the first so
+    many.
+    """
     expected = since
     with tw.Node(data=data) as node:
         stream = node.sync.stream("crashtest", subjects=["crashtest.>"], dedupe=0)
@@ -69,7 +74,9 @@ def _look(data: Path, since: int) -> tuple[int, str | None]:
 
 
 def _one_life(data: Path, first: int, seconds: float) -> int:
-    """Run a writer, kill it some time after its first ack, and return how many messages were acked in all."""
+    """Run a writer, kill it some time after its first ack, and return how many messages were acked
+    in all.
+    """
     command = [sys.executable, "-c", _WRITER, str(data), str(first)]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None

@@ -23,7 +23,8 @@ class HubSettings:
     Args:
         name: Its name, or None for one with the number of the process.
         listen: The URLs where nodes join.
-        http: Where its public services are reached over HTTP: ``http://127.0.0.1:8080``, or ``127.0.0.1:8080``.
+        http: Where its public services are reached over HTTP: ``http://127.0.0.1:8080``, or
+            ``127.0.0.1:8080``.
         cors: Origins whose pages may call over HTTP.
         hosts: Names under which the gateway of a hub without tokens may be reached.
         http_files: A folder whose files everybody gets over HTTP, at ``/files/``.
@@ -35,7 +36,8 @@ class HubSettings:
         insecure: Whether other machines may reach it without TLS or a token.
         timeout: Seconds for calls to end when it stops.
         data: A folder with streams, buckets and leases for all that join.
-        nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and which reaches the nodes.
+        nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and
+            which reaches the nodes.
     """
 
     name: str | None = None
@@ -56,7 +58,8 @@ class HubSettings:
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
-        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. What the file has besides is for the node.
+        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. What the file has
+        besides is for the node.
 
         Raises:
             ConfigError: if something in the table is not allowed; it names all of that at once.

@@ -1,4 +1,6 @@
-"""``tidewire mcp``: the tools of a gateway for programs that speak the Model Context Protocol over stdin and stdout."""
+"""``tidewire mcp``: the tools of a gateway for programs that speak the Model Context Protocol over
+stdin and stdout.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ def mcp(url: str, token: str | None) -> int:
         url: The gateway, ``http://host:port``.
         token: For hubs that ask for one; TIDEWIRE_TOKEN where nothing is said.
 
-    Each line of stdin is one message of JSON-RPC, and so is each line of stdout. A request that is cancelled ends its call.
+    Each line of stdin is one message of JSON-RPC, and so is each line of stdout. A request that is
+    cancelled ends its call.
     """
     try:
         relay = Relay(url, token or os.environ.get("TIDEWIRE_TOKEN"), sys.stdout)

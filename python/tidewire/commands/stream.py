@@ -1,4 +1,6 @@
-"""The commands ``tidewire stream``, ``tidewire kv`` and ``tidewire log``, as the command line calls them."""
+"""The commands ``tidewire stream``, ``tidewire kv`` and ``tidewire log``, as the command line calls
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tidewire._binding import check_folder, salvage_folder
 
 
 def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-    """Do something with a node whose streams are there, and return the exit code: 1 if it failed, 130 after Ctrl-C."""
+    """Do something with a node whose streams are there, and return the exit code: 1 if it failed,
+    130 after Ctrl-C.
+    """
 
     async def main() -> int:
         node = tw.Node(at) if "://" in at else tw.Node(data=at)

@@ -117,7 +117,9 @@ def stream_schedule(
     time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
     json: Json = False,
 ) -> None:
-    """Have the home publish a message again and again; a schedule of the same name is replaced if it differs."""
+    """Have the home publish a message again and again; a schedule of the same name is replaced if
+    it differs.
+    """
     from tidewire.commands import stream
 
     raise typer.Exit(stream.schedule(at, name, (schedule, when, subject, value), key, time_zone, json))
@@ -201,7 +203,9 @@ Folder = Annotated[Path, typer.Argument(help="The data folder.", exists=True, fi
 
 @log.command("check")
 def log_check(folder: Folder, json: Json = False) -> None:
-    """Read every file of a data folder, and say what it holds; exit code 1 if one is damaged. Changes nothing."""
+    """Read every file of a data folder, and say what it holds; exit code 1 if one is damaged.
+    Changes nothing.
+    """
     from tidewire.commands import stream
 
     raise typer.Exit(stream.check(folder, json))
@@ -213,7 +217,9 @@ def log_salvage(
     into: Annotated[Path, typer.Option("--into", help="A new data folder.", file_okay=False)],
     json: Json = False,
 ) -> None:
-    """Publish every whole event of a damaged folder into streams of a new one. Changes nothing in the damaged one."""
+    """Publish every whole event of a damaged folder into streams of a new one. Changes nothing in
+    the damaged one.
+    """
     from tidewire.commands import stream
 
     raise typer.Exit(stream.salvage(folder, into, json))
@@ -227,7 +233,9 @@ def crashtest(
     seed: Annotated[int, typer.Option("--seed", help="Of the moments of the kills.")] = 1,
     json: Json = False,
 ) -> None:
-    """Publish, kill -9 the writer at random, again and again; then look that all that was acked is there, in order, once."""
+    """Publish, kill -9 the writer at random, again and again; then look that all that was acked is
+    there, in order, once.
+    """
     from tidewire.commands.crashtest import crashtest
 
     raise typer.Exit(crashtest(data, kills, seed, json))

@@ -1,4 +1,6 @@
-"""``tidewire pub``, ``sub``, ``req``, ``call``, ``services``, ``nodes`` and ``agents``: a node that joins a hub for one thing."""
+"""``tidewire pub``, ``sub``, ``req``, ``call``, ``services``, ``nodes`` and ``agents``: a node that
+joins a hub for one thing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ URL = "tide://127.0.0.1:7420"
 
 
 _WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
-"""An argument is not allowed, whoever says so: the command, the hub, or the method that is called."""
+"""An argument is not allowed, whoever says so: the command, the hub, or the method that is
+called.
+"""
 
 
 class Hub:
@@ -34,7 +38,8 @@ class Hub:
         url: Its address; TIDEWIRE_URL where the command says nothing.
         token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
         as_json: Print data instead of text, errors too.
-        files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own certificate, and its key.
+        files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own
+            certificate, and its key.
 
     Attributes:
         as_text: Whether messages and arguments are text, whatever they look like.
@@ -54,7 +59,9 @@ class Hub:
         self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-        """Join, do something, and return its exit code: 1 if it failed, 2 for wrong usage, 130 after Ctrl-C."""
+        """Join, do something, and return its exit code: 1 if it failed, 2 for wrong usage, 130
+        after Ctrl-C.
+        """
 
         async def joined() -> int:
             async with self._node() as node:
@@ -88,7 +95,8 @@ class Hub:
         complain(text, code=code, retryable=retryable, kind=kind, json_wanted=self.as_json)
 
     def value_of(self, field: str, text: str) -> Any:
-        """Return what an argument of a command line stands for: JSON if it is that, else the text itself.
+        """Return what an argument of a command line stands for: JSON if it is that, else the text
+        itself.
 
         Raises:
             InvalidArgument: if it begins like an object or a list of JSON, and is none.
@@ -292,7 +300,9 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 
 def _unread() -> int:
-    """Whoever read the output, such as ``head``, has read enough: nothing is written any more, not even at the end."""
+    """Whoever read the output, such as ``head``, has read enough: nothing is written any more, not
+    even at the end.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 

@@ -1,4 +1,6 @@
-"""``tidewire generate ts``: TypeScript interfaces of the services of a hub, from their JSON Schemas."""
+"""``tidewire generate ts``: TypeScript interfaces of the services of a hub, from their JSON
+Schemas.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def typescript(services: Iterable[ServiceInfo]) -> str:
-    """Return the text of a module with an interface for each service. The same services give the same text."""
+    """Return the text of a module with an interface for each service. The same services give the
+    same text.
+    """
     return _Module().text(sorted(services, key=lambda info: info.name))
 
 
@@ -46,7 +50,8 @@ class _Module:
     def __init__(self) -> None:
         self._imports: set[str] = set()
         self._types: dict[str, str] = {}
-        # The name of a type by the text of its schema: two services may mean different things by one name.
+        # The name of a type by the text of its schema: two services may mean different things by
+        # one name.
         self._names: dict[str, str] = {}
         self._taken: set[str] = {"Services", *_FORMATS.values()}
 

@@ -30,12 +30,14 @@ def up(
 
     Args:
         config: A TOML file: its table ``hub`` is for this command, the rest for the node.
-        options: What the command line says of the fields of ``HubSettings``; None where it says nothing.
+        options: What the command line says of the fields of ``HubSettings``; None where it says
+            nothing.
         tokens: Who may join, as ``secret`` or ``user:secret``, instead of those of the file.
         settings: ``KEY=VALUE`` with keys of the configuration.
         as_json: Print data instead of text, errors too.
 
-    The first signal lets the calls that pass through the hub end, within the timeout; a second one does not wait for them.
+    The first signal lets the calls that pass through the hub end, within the timeout; a second one
+    does not wait for them.
     """
     asked = _Asked()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,8 +84,8 @@ def up(
 class _Asked:
     """How often a signal has asked the hub to end.
 
-    It is waited for as the node waits, and not by a lock: the system may hand a signal to another thread, and a main thread
-    that waits for a lock is not woken then.
+    It is waited for as the node waits, and not by a lock: the system may hand a signal to another
+    thread, and a main thread that waits for a lock is not woken then.
     """
 
     def __init__(self) -> None:
@@ -95,7 +97,9 @@ class _Asked:
         self.news.ring()
 
     def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
-        """Wait until something has come about that a signal, or whoever rings, may have brought about."""
+        """Wait until something has come about that a signal, or whoever rings, may have brought
+        about.
+        """
         while True:
             seen = self.news.count
             if has_come():
@@ -147,7 +151,9 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
 
 
 def _token(text: str) -> tw.Token:
-    """Return a token as it is written on a command line or in the environment: ``secret``, or ``user:secret``."""
+    """Return a token as it is written on a command line or in the environment: ``secret``, or
+    ``user:secret``.
+    """
     user, _, secret = text.rpartition(":")
     return tw.Token(secret, user=user)
 

@@ -12,7 +12,8 @@ _SECURED = ("tide+tls", "wss")
 
 
 def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> None:
-    """Refuse to listen where other machines can reach it in clear text, or without showing who they are.
+    """Refuse to listen where other machines can reach it in clear text, or without showing who they
+    are.
 
     Args:
         url: Where a node is to listen.

@@ -1,7 +1,7 @@
 """Agents of other nodes, in the directory of this one, and those of this one for others.
 
-An agent is announced as a subscription to ``agent.<id>`` that says its type and capabilities. What is sent to it travels as its
-payload and those fields of its message that are not the usual ones.
+An agent is announced as a subscription to ``agent.<id>`` that says its type and capabilities. What
+is sent to it travels as its payload and those fields of its message that are not the usual ones.
 """
 
 from __future__ import annotations
@@ -236,7 +236,9 @@ class RemoteRef:
         return accepted
 
     def _lost(self, message: Message, error: TidewireError) -> None:
-        """Keep a message as a dead letter that is gone with the node of the agent, as far as is known here."""
+        """Keep a message as a dead letter that is gone with the node of the agent, as far as is
+        known here.
+        """
         self._connection.node._engine.lost(self._id, message, "stopped", f"{type(error).__name__}: {error}")
 
 

@@ -28,7 +28,8 @@ class Announcement(NamedTuple):
     Attributes:
         node: The name of the node that subscribed.
         pattern: Its pattern.
-        kind: What it is: ``"service"``, ``"agent"``, ``"wrong"`` if what it says of itself is of no use.
+        kind: What it is: ``"service"``, ``"agent"``, ``"wrong"`` if what it says of itself is of no
+            use.
         text: Its description; what is wrong with it.
     """
 
@@ -45,7 +46,8 @@ class NodeInfo:
     Attributes:
         name: Its name.
         user: Whose token it has; empty where there are none.
-        subscriptions: What it is subscribed to: its services, agents and subjects, and what it wants to hear of the hub.
+        subscriptions: What it is subscribed to: its services, agents and subjects, and what it
+            wants to hear of the hub.
         open_calls: Calls that others have made to it and that it has not answered yet.
         joined_s: How many seconds ago it joined.
     """
@@ -80,7 +82,9 @@ def nodes(listed: bytes) -> Iterator[NodeInfo]:
 
 
 def described(info: ServiceInfo) -> dict[str, str]:
-    """Return what an instance says of itself. Without its schemas, if it would be too long with them."""
+    """Return what an instance says of itself. Without its schemas, if it would be too long with
+    them.
+    """
     text = json.dumps(info.to_dict(), separators=(",", ":"))
     if len(text.encode()) > _FIELD_BYTES_MAX:
         logger.warning("service %r: its schemas are too long to be listed, and are left out", info.name)
@@ -108,7 +112,8 @@ Told: TypeAlias = ServiceInfo | AgentInfo
 
 
 class Reader:
-    """Reads what the hub says of services and agents. What is not as it should be is skipped, and counted: whoever announces it is a stranger.
+    """Reads what the hub says of services and agents. What is not as it should be is skipped, and
+    counted: whoever announces it is a stranger.
 
     Args:
         node: The name of the node that reads, for its log.
@@ -122,7 +127,9 @@ class Reader:
         self._node = node
 
     def told(self, entry: Announcement) -> Told | None:
-        """Return the service with one instance, or the agent, that an entry describes; None if it is of no use."""
+        """Return the service with one instance, or the agent, that an entry describes; None if it
+        is of no use.
+        """
         try:
             told = _told(entry)
         except (ValueError, RecursionError) as error:

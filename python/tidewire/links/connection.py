@@ -118,7 +118,9 @@ class Connection:
 
     @property
     def is_current(self) -> bool:
-        """Whether what is known of the services of other nodes was told over the link that there is now."""
+        """Whether what is known of the services of other nodes was told over the link that there is
+        now.
+        """
         return self.hub_name is not None and self._discovery.epoch == self.link.epoch
 
     @property
@@ -150,7 +152,8 @@ class Connection:
         """Join a hub, and block until it has taken this node in.
 
         Raises:
-            InvalidArgument: if the certificates can't be used, one is not trusted by the other side, or the URL has no TLS.
+            InvalidArgument: if the certificates can't be used, one is not trusted by the other
+                side, or the URL has no TLS.
             LinkLost: if nobody listens there.
             WireError: if what listens there is no hub.
             Unauthorized: if the hub does not accept the token.
@@ -162,10 +165,12 @@ class Connection:
         logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
 
     def bridge(self, url: str) -> None:
-        """Become a hub that reaches the other nodes of a cluster over NATS, and block until those are known that are there.
+        """Become a hub that reaches the other nodes of a cluster over NATS, and block until those
+        are known that are there.
 
         Raises:
-            InvalidArgument: if the URL can't be used, or the server takes too little in one message.
+            InvalidArgument: if the URL can't be used, or the server takes too little in one
+                message.
             LinkLost: if no server can be reached.
             Unauthorized: if it refuses the login, or what nodes say to each other.
             NameTaken: if a node of this name is in the cluster.
@@ -186,7 +191,8 @@ class Connection:
         """Become a hub, or open one more place where others can join.
 
         Raises:
-            InvalidArgument: if the node has joined another hub, the URL is not one to listen at, or the tokens are not those of its first place.
+            InvalidArgument: if the node has joined another hub, the URL is not one to listen at, or
+                the tokens are not those of its first place.
             Unauthorized: if other machines could reach it without a token.
             ConfigError: if the place is taken.
         """
@@ -207,8 +213,8 @@ class Connection:
         """Become a hub, if this node is none, and let clients call its public services over HTTP.
 
         Raises:
-            InvalidArgument: if the node has joined another hub, the URL or a limit is not allowed, the files can't be read, or the tokens are not those of its
-                first place.
+            InvalidArgument: if the node has joined another hub, the URL or a limit is not allowed,
+                the files can't be read, or the tokens are not those of its first place.
             Unauthorized: if other machines could reach it in clear text.
             ConfigError: if the place is taken.
         """
@@ -340,7 +346,9 @@ class Connection:
             self.joined.goodbye()
 
     def draining(self, until: float | None) -> Steps[None]:
-        """Wait until this node has said all it has to say, and the calls that pass through it have ended, or the time is up."""
+        """Wait until this node has said all it has to say, and the calls that pass through it have
+        ended, or the time is up.
+        """
         link, hub = self.joined, self.hub
         if link is not None:
             yield link.drained(_left(until))
@@ -361,7 +369,10 @@ class Connection:
         mailbox: tuple[Engine, ActorRef] | None = None,
         listens: bool = False,
     ) -> Pending:
-        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and messages to a mailbox as far as they can go there by themselves. One that listens gets no calls. The pending is done when the hub has it."""
+        """Have what comes on a pattern handed to a function on the loop, or calls to a gate, and
+        messages to a mailbox as far as they can go there by themselves. One that listens gets no
+        calls. The pending is done when the hub has it.
+        """
         number = next(self._numbers)
         self._targets[number] = target
         self._patterns[number] = pattern
@@ -443,7 +454,9 @@ class Connection:
     def share(
         self, actor: ActorRef, pattern: str, queue: str | None, listens: bool = False
     ) -> tuple[ActorSubscription, Pending]:
-        """Have what other nodes publish on a pattern, and ask on it unless it listens only, go to an actor of this node. The pending is done when the hub has it."""
+        """Have what other nodes publish on a pattern, and ask on it unless it listens only, go to
+        an actor of this node. The pending is done when the hub has it.
+        """
         engine = self.node._engine
         share = ActorSubscription(engine, actor, self.unsubscribe)
         return share, self.subscribe(pattern, queue or "", None, share, mailbox=(engine, actor), listens=listens)
@@ -482,7 +495,8 @@ class Connection:
 class ConnectionEnds:
     """What a connection has open: its link, its hub, and where that listens.
 
-    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread the collector runs.
+    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
+    the collector runs.
     """
 
     def __init__(self) -> None:

@@ -66,7 +66,9 @@ class Discovery:
         return list(announcements.nodes(await listed))
 
     def is_complete(self, epoch: int | None = None) -> None:
-        """Note that all services are known that can be reached over a link; without its epoch, over the one that there is now."""
+        """Note that all services are known that can be reached over a link; without its epoch, over
+        the one that there is now.
+        """
         self.epoch = self._connection.link.epoch if epoch is None else epoch
         self._connection.tell()
 

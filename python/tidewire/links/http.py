@@ -17,15 +17,18 @@ class Http:
     """How a hub is reached over HTTP, for ``node.listen("http://...", http=tw.Http(...))``.
 
     Args:
-        cors: Origins such as ``"https://shop.example"`` whose pages may call from a browser, ``"*"`` for all. By default only the gateway's
-            own pages may.
-        hosts: Names under which the gateway of a hub without tokens may be reached, besides addresses and ``localhost``.
-        files: A folder whose files everybody gets at ``/files/``, without a token. They are read once, when the gateway begins to listen; names that begin
-            with a dot are left out.
-        limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin with ``http_`` on the page of limits.
+        cors: Origins such as ``"https://shop.example"`` whose pages may call from a browser,
+            ``"*"`` for all. By default only the gateway's own pages may.
+        hosts: Names under which the gateway of a hub without tokens may be reached, besides
+            addresses and ``localhost``.
+        files: A folder whose files everybody gets at ``/files/``, without a token. They are read
+            once, when the gateway begins to listen; names that begin with a dot are left out.
+        limits: Limits by their names, such as ``{"http_body_bytes": 1_000_000}``; those that begin
+            with ``http_`` on the page of limits.
 
     Raises:
-        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits that there are not, and files that can't be read.
+        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
+            that there are not, and files that can't be read.
     """
 
     cors: tuple[str, ...] = ()

@@ -22,7 +22,9 @@ _EVERYTHING = (">",)
 _ALL_SERVICES = "*"
 
 Rights = tuple[list[str], list[str], list[str], list[str], list[str]]
-"""Patterns to publish on, to subscribe to, to call and to answer, and names of services to serve."""
+"""Patterns to publish on, to subscribe to, to call and to answer, and names of services to
+serve.
+"""
 Grant = tuple[str, str, Rights, dict[str, int]]
 """A token as the hub takes it: the secret, the user, what it allows, limits by their names."""
 
@@ -36,22 +38,26 @@ class Token:
         user: Who it stands for; handlers see it as the user of a call.
         publish: Patterns of subjects that it may publish on.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
-        call: Patterns of subjects that it may call. The methods of a service are ``svc.<service>.<instance>.<method>``.
-        answer: Patterns on which it may answer requests, these or narrower ones, and which it may subscribe to for that. Agents answer on
-            ``agent.<id>``. What a node subscribes to beyond them it only listens to. None: everything if the token may publish, subscribe to
-            and call everything, else nothing.
+        call: Patterns of subjects that it may call. The methods of a service are
+            ``svc.<service>.<instance>.<method>``.
+        answer: Patterns on which it may answer requests, these or narrower ones, and which it may
+            subscribe to for that. Agents answer on ``agent.<id>``. What a node subscribes to beyond
+            them it only listens to. None: everything if the token may publish, subscribe to and
+            call everything, else nothing.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
-        hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub allows.
-        link_subscriptions: Subscriptions of one node. A node has up to three of its own, for services, for what it gives, and for
-            its statistics.
+        hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub
+            allows.
+        link_subscriptions: Subscriptions of one node. A node has up to three of its own, for
+            services, for what it gives, and for its statistics.
         link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
         link_queue_bytes: Bytes that wait to be written to one node.
 
-    Every node may ask its hub which services there are, and is told of those that come and go. The node that is the hub uses
-    the first token: its patterns hold for that node, its limits don't.
+    Every node may ask its hub which services there are, and is told of those that come and go. The
+    node that is the hub uses the first token: its patterns hold for that node, its limits don't.
 
     Raises:
-        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits above those of the hub.
+        InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
+            above those of the hub.
     """
 
     token: str
@@ -93,7 +99,9 @@ class Token:
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
 
     def rights(self) -> Rights:
-        """Return what it allows, and what every token does: to ask which services there are, and to be told of those that come and go."""
+        """Return what it allows, and what every token does: to ask which services there are, and to
+        be told of those that come and go.
+        """
         is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
         answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer
         serve = ((_ALL_SERVICES,) if is_everything else ()) if self.serve is None else self.serve
@@ -126,7 +134,8 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
         most: The limits of the hub, by their names.
 
     Raises:
-        InvalidArgument: if one of them is none, two are the same, or one has a limit above that of the hub.
+        InvalidArgument: if one of them is none, two are the same, or one has a limit above that of
+            the hub.
     """
     if isinstance(tokens, Token):
         raise InvalidArgument("tokens: a Token is not allowed: give a list of them, as in tokens=[token]")
@@ -152,7 +161,8 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
 
 
 class Listener:
-    """A place where other nodes can join, from the moment in which ``listen`` returns it. Awaiting it gives it back at once.
+    """A place where other nodes can join, from the moment in which ``listen`` returns it. Awaiting
+    it gives it back at once.
 
     Attributes:
         url: Its address, with the real port.

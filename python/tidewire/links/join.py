@@ -35,7 +35,8 @@ def join_blocking(node: Node, within_s: float | None) -> None:
 
     Args:
         node: The node.
-        within_s: Seconds in which it is tried again as long as there is no hub; None for ever, 0 for one attempt.
+        within_s: Seconds in which it is tried again as long as there is no hub; None for ever, 0
+            for one attempt.
 
     Raises:
         LinkLost: if there is no hub in that time; other errors of ``Connection.join`` at once.

@@ -38,7 +38,8 @@ _IS_VALUE = "it gives one value: await it, rather than read it with `async for`"
 
 
 class ServiceEndpoint:
-    """The server side of one instance for calls of other nodes: they wait for their turn where those of its own node do.
+    """The server side of one instance for calls of other nodes: they wait for their turn where
+    those of its own node do.
 
     Args:
         host: The instance.
@@ -49,17 +50,21 @@ class ServiceEndpoint:
         self._port = LocalPort(host)
         self._warned = False
         self.gate = host.gate
-        # Without coroutines it is the threads that have the places, and the line of those who wait for one.
+        # Without coroutines it is the threads that have the places, and the line of those who wait
+        # for one.
         self.actor = self._spawn(None, host.room.calls) if host.values is None else host.values
         self.own_actor = self.actor if host.values is None else None
-        # A stream may last for ever, and must not take the place of a call. Its actor ends with the other.
+        # A stream may last for ever, and must not take the place of a call. Its actor ends with the
+        # other.
         self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
         self.gate.open(self, methods, self.actor, self._streams, host.values is not None)
 
     def _spawn(self, parent: ActorRef | None, places: int) -> ActorRef:
-        """Return an actor for calls that the host lets run, or wait: so it takes all of both, and one more, which the host refuses."""
+        """Return an actor for calls that the host lets run, or wait: so it takes all of both, and
+        one more, which the host refuses.
+        """
 
         def plan() -> Plan:
             return Plan(self.gate, takes_context=False, coroutine=True)
@@ -69,7 +74,9 @@ class ServiceEndpoint:
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
-        """Let a call in, or tell its caller that too many wait. What is published to where calls come in has no handler."""
+        """Let a call in, or tell its caller that too many wait. What is published to where calls
+        come in has no handler.
+        """
         if not isinstance(call, RemoteMessage):
             self.gate(call)
         elif not self._warned:
@@ -127,12 +134,16 @@ class ServiceEndpoint:
             fail(call, error)
 
     def _late(self, handling: InboundCallRun) -> None:
-        """Tell the caller of a plain function that its time is up, if its own clock has not. The gate calls this."""
+        """Tell the caller of a plain function that its time is up, if its own clock has not. The
+        gate calls this.
+        """
         title = f"{self._host.info.name}.{_method(handling.call.subject)}"
         fail(handling.call, late(title, handling.instance, handling.begun, 0))
 
     def give_back(self, messages: Iterable[Any]) -> None:
-        """Tell the callers of calls that have not begun, and never will, that another instance can have them."""
+        """Tell the callers of calls that have not begun, and never will, that another instance can
+        have them.
+        """
         for message in messages:
             call = message.call if isinstance(message, WorkerCall) else message
             if isinstance(call, RemoteCall):
@@ -156,7 +167,8 @@ class ServiceEndpoint:
         except asyncio.CancelledError:
             if writing is None or writing.running.reason is None:
                 raise
-            # The node ends after an error: the reader is told so, also if the generator is still at its end.
+            # The node ends after an error: the reader is told so, also if the generator is still at
+            # its end.
             raise writing.running.reason from None
         # A reader that takes no more items waits for this.
         call.over()
@@ -245,7 +257,9 @@ def _method(subject: str) -> str:
 
 
 def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments that a call came with: a tuple, or a list of a tuple and a dict; a dict alone is by name."""
+    """Return the arguments that a call came with: a tuple, or a list of a tuple and a dict; a dict
+    alone is by name.
+    """
     if isinstance(value, tuple):
         return value, {}
     if isinstance(value, dict):
@@ -262,7 +276,9 @@ def _arguments(value: Any, subject: str) -> tuple[tuple[Any, ...], dict[str, Any
 
 
 def unfit(title: str, misfit: FieldMismatch, method: Bound | None) -> str:
-    """Say which argument does not fit, and where in it: its caller wrote it, and finds it by these names."""
+    """Say which argument does not fit, and where in it: its caller wrote it, and finds it by these
+    names.
+    """
     path = list(misfit.path)
     kind: type
     at: Any

@@ -18,7 +18,8 @@ _REMOTE_ERROR, _ACTOR_STOPPED = 15, 2
 class ActorSubscription:
     """One subscription of an actor, at the hub.
 
-    Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it has stopped.
+    Messages for an actor whose senders wait go to its mailbox by themselves, and come here once it
+    has stopped.
 
     Args:
         engine: The engine of the node.

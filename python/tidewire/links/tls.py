@@ -16,15 +16,16 @@ class Tls:
     """Certificates of one side of a link, and whom it trusts. All files are PEM.
 
     Args:
-        ca: Certificates of those who are trusted. Without it a node trusts whom the system trusts. With it a hub takes only
-            nodes that show a certificate signed by one of these.
+        ca: Certificates of those who are trusted. Without it a node trusts whom the system trusts.
+            With it a hub takes only nodes that show a certificate signed by one of these.
         cert: The certificate of this side, and those between it and its CA. A hub needs one.
         key: The private key of that certificate, without a password.
-        verify: Whether a node checks the certificate of the hub. False is for trying things out: whoever is between the two
-            can then read and change everything.
+        verify: Whether a node checks the certificate of the hub. False is for trying things out:
+            whoever is between the two can then read and change everything.
 
     Raises:
-        InvalidArgument: if one of them is not allowed, or only one of ``cert`` and ``key`` is given.
+        InvalidArgument: if one of them is not allowed, or only one of ``cert`` and ``key`` is
+            given.
     """
 
     ca: _Path = None

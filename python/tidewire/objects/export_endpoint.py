@@ -1,4 +1,6 @@
-"""The endpoint of exported objects: inbound calls of functions and objects that this node has given."""
+"""The endpoint of exported objects: inbound calls of functions and objects that this node has
+given.
+"""
 
 from __future__ import annotations
 

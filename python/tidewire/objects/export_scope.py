@@ -32,7 +32,9 @@ class ExportScope:
         return stands
 
     def ended(self, lost: bool = False) -> None:
-        """Note that the call has ended; if its callee was lost, or never had it, what only that call has given is let go."""
+        """Note that the call has ended; if its callee was lost, or never had it, what only that
+        call has given is let go.
+        """
         entries, self.entries = self.entries, []
         for export in entries:
             self._objects.ends(export)

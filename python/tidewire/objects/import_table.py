@@ -23,12 +23,15 @@ _FORM = {"node": int, "name": str, "key": str, "kind": str, "title": str}
 
 
 class ImportTable:
-    """The proxies of a node. Claims and releases gather for a round of the loop, and go out together."""
+    """The proxies of a node. Claims and releases gather for a round of the loop, and go out
+    together.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._table = Imports(connection.node.links.remote_objects)
-        # One thread at a time makes a proxy. Whoever lets go of one takes no lock but the table's own.
+        # One thread at a time makes a proxy. Whoever lets go of one takes no lock but the table's
+        # own.
         self._lock = threading.RLock()
         self._planned = False
         self._telling: set[Pending] = set()
@@ -67,7 +70,9 @@ class ImportTable:
         return self._table.holds(holding.key, id(holding))
 
     def let_go(self, holding: ImportHandle) -> None:
-        """Tell the owner that a proxy is not needed any more. It never waits: the collector may call it anywhere."""
+        """Tell the owner that a proxy is not needed any more. It never waits: the collector may
+        call it anywhere.
+        """
         if self._table.let_go(holding.key, id(holding)):
             self._connection.tell()
             self._plan()

@@ -15,11 +15,13 @@ from tidewire.services.names import short
 
 
 class Remote:
-    """An object that may be given to other nodes; ``tw.remote`` makes it. In this process it stands for the object itself.
+    """An object that may be given to other nodes; ``tw.remote`` makes it. In this process it stands
+    for the object itself.
 
     Attributes:
         target: The object.
-        lease_s: Seconds that it lives without being used; None: as long as the node that gives it says.
+        lease_s: Seconds that it lives without being used; None: as long as the node that gives it
+            says.
     """
 
     def __init__(self, target: Any, lease_s: float | None) -> None:
@@ -62,13 +64,16 @@ class Remote:
 
 
 def remote(target: Any, *, lease: float | None = None) -> Any:
-    """Mark an object that may be given to other nodes as an argument or a result: they get a proxy that calls it.
+    """Mark an object that may be given to other nodes as an argument or a result: they get a proxy
+    that calls it.
 
-    Functions and declared services need no mark; any other object does, and its public methods can be called then.
+    Functions and declared services need no mark; any other object does, and its public methods can
+    be called then.
 
     Args:
         target: A function, or an object with methods.
-        lease: Seconds that it lives without being used; the default is ``remote_lease_ms`` of the node that gives it, 10 minutes.
+        lease: Seconds that it lives without being used; the default is ``remote_lease_ms`` of the
+            node that gives it, 10 minutes.
 
     Returns:
         What to give; ``dispose()``, or the end of ``with``, lets it go everywhere.
@@ -93,7 +98,9 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
 
 
 def is_function(value: Any) -> bool:
-    """Return whether a value is something that may be given as it is, to be called: a function, a bound method, a partial."""
+    """Return whether a value is something that may be given as it is, to be called: a function, a
+    bound method, a partial.
+    """
     return inspect.isroutine(value) or isinstance(value, functools.partial)
 
 

@@ -142,13 +142,16 @@ class _Registry:
 class Proxy:
     """What all proxies can do.
 
-    ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last reference to it.
+    ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last
+    reference to it.
     """
 
     _holding: ImportHandle
 
     def dispose(self) -> None:
-        """Let it go: the owner needs not keep it for this node. Calls of it fail with RemoteGone."""
+        """Let it go: the owner needs not keep it for this node. Calls of it fail with
+        RemoteGone.
+        """
         self._holding.let_go()
 
     async def __aenter__(self) -> Any:
@@ -179,7 +182,8 @@ class Proxy:
 class RemoteObject(Proxy, Client):
     """Stands for an object of another node: its methods are called as those of a service.
 
-    ``await cart.add(1)``, ``async for item in cart.items()``, ``cart.sync.add(1)`` from a plain thread, ``cart.with_(timeout=1.0)``.
+    ``await cart.add(1)``, ``async for item in cart.items()``, ``cart.sync.add(1)`` from a plain
+    thread, ``cart.with_(timeout=1.0)``.
     """
 
     stands_for_service = True
@@ -191,7 +195,9 @@ class RemoteObject(Proxy, Client):
         self._holding = holding
 
     def with_(self, **options: Any) -> RemoteObject:
-        """Return the object with other options; see ``Client.with_``. Disposing of one disposes of both."""
+        """Return the object with other options; see ``Client.with_``. Disposing of one disposes of
+        both.
+        """
         return RemoteObject(self._holding, self._registry, self._options.changed(options))
 
     def __getattr__(self, name: str) -> ClientMethod:
@@ -210,7 +216,8 @@ class RemoteObject(Proxy, Client):
 
 
 class RemoteFunction(Proxy):
-    """Stands for a function of another node: ``await progress(0.5)``; ``progress.sync(0.5)`` from a plain thread.
+    """Stands for a function of another node: ``await progress(0.5)``; ``progress.sync(0.5)`` from a
+    plain thread.
 
     The function of a generator gives a stream, to be read with ``async for``.
     """
@@ -232,7 +239,9 @@ class RemoteFunction(Proxy):
         return self._method._run(args, kwargs)
 
     def with_(self, **options: Any) -> RemoteFunction:
-        """Return the function with other options; see ``Client.with_``. Disposing of one disposes of both."""
+        """Return the function with other options; see ``Client.with_``. Disposing of one disposes
+        of both.
+        """
         return RemoteFunction(self._holding, self._client.with_(**options))
 
     def __repr__(self) -> str:

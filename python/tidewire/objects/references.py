@@ -68,7 +68,8 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # What is given is looked up and added in one step. An object that is let go by the collector takes it again.
+        # What is given is looked up and added in one step. An object that is let go by the
+        # collector takes it again.
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
@@ -109,7 +110,8 @@ class Objects:
     # References that leave
 
     def stand_in(self, peer: str, value: Any) -> tuple[Export | None, Mapping[str, Any] | None]:
-        """Return what a value is given as to a node, and what stands for it on the wire; None if it may not be given.
+        """Return what a value is given as to a node, and what stands for it on the wire; None if it
+        may not be given.
 
         Raises:
             LimitExceeded: if so much has been given already.
@@ -136,7 +138,9 @@ class Objects:
         }
 
     def _what(self, value: Any) -> tuple[str, Any, float] | None:
-        """Return how a value may be given: its kind, the object and its lease; None if it may not be."""
+        """Return how a value may be given: its kind, the object and its lease; None if it may not
+        be.
+        """
         if isinstance(value, Remote):
             target = value.target
             kind = "function" if callable(target) and not is_service(target) else "object"
@@ -172,7 +176,9 @@ class Objects:
             self._look_at(until)
 
     def drop(self, export: Export, unclaimed: bool) -> None:
-        """Let go what only one call had given; if it is only to be dropped unclaimed, its holder may have it."""
+        """Let go what only one call had given; if it is only to be dropped unclaimed, its holder
+        may have it.
+        """
         self._given.remove(export.key, unclaimed)
 
     # References that come
@@ -259,7 +265,9 @@ class Objects:
 
 
 def _identity(target: Any) -> tuple[int, int]:
-    """Return what is equal for references to the same object: bound methods are made anew each time they are looked at."""
+    """Return what is equal for references to the same object: bound methods are made anew each time
+    they are looked at.
+    """
     owner = getattr(target, "__self__", None)
     inner = getattr(target, "__func__", None)
     return (id(target), 0) if owner is None or inner is None else (id(owner), id(inner))

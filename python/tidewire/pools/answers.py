@@ -20,13 +20,17 @@ Done = tuple[Task, "BaseException | None", Any]
 
 
 class Answer(Protocol):
-    """Who waits for a task. ``home`` is the event loop on which ``settle`` must be called, or None for any thread."""
+    """Who waits for a task. ``home`` is the event loop on which ``settle`` must be called, or None
+    for any thread.
+    """
 
     @property
     def home(self) -> AbstractEventLoop | None: ...
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
-        """Take an outcome. Called once for each task; an answer that has been cancelled ignores it."""
+        """Take an outcome. Called once for each task; an answer that has been cancelled ignores
+        it.
+        """
 
 
 def deliver(done: Iterable[Done]) -> None:
@@ -95,7 +99,9 @@ class Failed:
 
 
 class InFlightTasks:
-    """Tasks of a map that are under way. Their outcomes come in any order, and are taken in order."""
+    """Tasks of a map that are under way. Their outcomes come in any order, and are taken in
+    order.
+    """
 
     home = None
 
@@ -128,7 +134,9 @@ class InFlightTasks:
         return taken
 
     def wait(self, wake: Any) -> bool:
-        """Ask for a call of ``wake`` once the next result is there. False means that it is there already."""
+        """Ask for a call of ``wake`` once the next result is there. False means that it is there
+        already.
+        """
         with self._lock:
             if self._next in self._results:
                 return False

@@ -27,8 +27,10 @@ class TaskAssigner:
 
     Attributes:
         allotment: Sizes the batches; it learns from what comes back.
-        alert: Whether the keeper must hear of the next task: a worker has room, and nothing waits. The lock protects it.
-        again_ns: When to look again, if nothing happens before; known once ``next`` has returned None.
+        alert: Whether the keeper must hear of the next task: a worker has room, and nothing waits.
+            The lock protects it.
+        again_ns: When to look again, if nothing happens before; known once ``next`` has returned
+            None.
     """
 
     def __init__(self, core: Core, workers: dict[int, ProcessWorker]) -> None:
@@ -67,7 +69,9 @@ class TaskAssigner:
         return Assignment(worker, tasks, [task.payload for task in tasks])
 
     def _next_call(self, batch: Batch, now_ns: int) -> Assignment | None:
-        """Take one call of a function that takes batches. A worker gets one at a time: the next one may grow meanwhile."""
+        """Take one call of a function that takes batches. A worker gets one at a time: the next one
+        may grow meanwhile.
+        """
         backlog, ready = self._core.backlog, self._open_workers()
         idle = [worker for worker in ready if not worker.units]
         first = backlog.first()

@@ -1,4 +1,6 @@
-"""Reads the items of an asynchronous map while its results are taken. Apart, as a program without asyncio shall not load it."""
+"""Reads the items of an asynchronous map while its results are taken. Apart, as a program without
+asyncio shall not load it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 
 class Feeder:
-    """Reads an asynchronous iterable in a task of its own, and submits what has come whenever it has to wait for more."""
+    """Reads an asynchronous iterable in a task of its own, and submits what has come whenever it
+    has to wait for more.
+    """
 
     def __init__(self, flow: Map, items: AsyncIterable[Any]) -> None:
         self._flow = flow

@@ -1,4 +1,5 @@
-"""Tasks that wait for a worker: first in, first out, bounded, with a line of submits that wait for room behind it.
+"""Tasks that wait for a worker: first in, first out, bounded, with a line of submits that wait for
+room behind it.
 
 No lock and no clock: the caller holds the lock of the pool.
 """
@@ -14,7 +15,9 @@ _GARBAGE_MIN = 64
 
 
 class Backlog:
-    """The line of waiting tasks. A task dropped from its middle stays as a gap until half of the line is gaps."""
+    """The line of waiting tasks. A task dropped from its middle stays as a gap until half of the
+    line is gaps.
+    """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -40,7 +43,9 @@ class Backlog:
             self.parked += 1
 
     def take(self, count: int, weight_max: int = 0) -> list[Task]:
-        """Hand out the first ``count`` tasks, or fewer whose payloads weigh ``weight_max`` bytes, or one that weighs more."""
+        """Hand out the first ``count`` tasks, or fewer whose payloads weigh ``weight_max`` bytes,
+        or one that weighs more.
+        """
         taken: list[Task] = []
         line, weight = self._line, 0
         while line and len(taken) < count:
@@ -59,7 +64,9 @@ class Backlog:
         return taken
 
     def take_retried(self) -> list[Task]:
-        """Hand out the first task if a worker ended over it: it goes alone, so that it takes no other task down."""
+        """Hand out the first task if a worker ended over it: it goes alone, so that it takes no
+        other task down.
+        """
         first = self.first()
         return self.take(1) if first is not None and first.deliveries else []
 

@@ -1,4 +1,6 @@
-"""How many tasks go into one call of a function that takes batches. A state machine without a clock: time is an argument."""
+"""How many tasks go into one call of a function that takes batches. A state machine without a
+clock: time is an argument.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ class Call(NamedTuple):
 def plan(batch: Batch, now_ns: int, waiting: int, oldest_ns: int, busy: int) -> Call:
     """Decide what an idle worker does with ``waiting`` tasks while ``busy`` others are at work.
 
-    Without others at work nothing can be gained by waiting, so even a single task goes at once. With others, a batch may fill
-    until its oldest task has waited for the budget.
+    Without others at work nothing can be gained by waiting, so even a single task goes at once.
+    With others, a batch may fill until its oldest task has waited for the budget.
     """
     if waiting == 0:
         return Call(0)

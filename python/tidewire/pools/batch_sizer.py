@@ -1,10 +1,12 @@
-"""How many tasks a worker process is given at once. A state machine without a clock: measured times go in.
+"""How many tasks a worker process is given at once. A state machine without a clock: measured times
+go in.
 
-A batch should keep a worker busy for about ``TARGET_US``: long enough that carrying it costs little, short enough that
-a result is not held up. A worker has up to two batches, so that it finds the next one when it is done with the first.
-A task that takes as long as a batch by itself is given alone, because the next one may find an idle worker elsewhere; while
-more tasks wait than there are workers none will be idle, and a worker gets one ahead, unless the way there takes no time
-beside such a task.
+A batch should keep a worker busy for about ``TARGET_US``: long enough that carrying it costs
+little, short enough that a result is not held up. A worker has up to two batches, so that it finds
+the next one when it is done with the first. A task that takes as long as a batch by itself is given
+alone, because the next one may find an idle worker elsewhere; while more tasks wait than there are
+workers none will be idle, and a worker gets one ahead, unless the way there takes no time beside
+such a task.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ class BatchSizer:
         self._largest = 1
 
     def learn(self, count: int, spent_us: float) -> None:
-        """Take note that a worker spent this long on this many tasks. Slower tasks are believed sooner than faster ones."""
+        """Take note that a worker spent this long on this many tasks. Slower tasks are believed
+        sooner than faster ones.
+        """
         if count <= 0:
             return
         sample = max(spent_us / count, 0.05)
@@ -37,7 +41,9 @@ class BatchSizer:
         self._largest = max(1, min(_BATCH_MAX, max(self._largest, count * 4)))
 
     def size(self, waiting: int, workers: int, tasks: int, batches: int) -> int:
-        """Return how many of ``waiting`` tasks to give to a worker that has ``tasks`` in ``batches``; 0 for none now."""
+        """Return how many of ``waiting`` tasks to give to a worker that has ``tasks`` in
+        ``batches``; 0 for none now.
+        """
         batch = self._batch()
         if batch <= 1:
             return 1 if waiting and tasks <= self._ahead(waiting, workers) else 0
@@ -52,7 +58,9 @@ class BatchSizer:
         return int(min(TARGET_US / self.task_us, self._largest, _BATCH_MAX))
 
     def _ahead(self, waiting: int, workers: int) -> int:
-        """How many tasks that are given one by one a worker may have besides the one that it is at."""
+        """How many tasks that are given one by one a worker may have besides the one that it is
+        at.
+        """
         known_short = self.task_us is not None and self.task_us < _AHEAD_US
         return 1 if known_short and waiting > workers else 0
 

@@ -24,7 +24,9 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class Sync(Generic[_P, _R_co]):
-    """Blocking calls, at ``pool.sync``. Not for the thread of an event loop: there, ``await`` the same thing."""
+    """Blocking calls, at ``pool.sync``. Not for the thread of an event loop: there, ``await`` the
+    same thing.
+    """
 
     def __init__(self, pool: Pool[_P, _R_co]) -> None:
         self._pool = pool
@@ -44,7 +46,9 @@ class Sync(Generic[_P, _R_co]):
             raise
 
     def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[_R_co]:
-        """Submit a task for each item, and iterate over the results in the order of the items, as ``pool.map`` does."""
+        """Submit a task for each item, and iterate over the results in the order of the items, as
+        ``pool.map`` does.
+        """
         pool = self._pool
         _may_block(pool._core)
         most = checked_ahead(ahead)

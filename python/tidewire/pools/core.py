@@ -1,6 +1,7 @@
 """What a pool, its keeper and its workers share: the tasks, the counts and the state.
 
-One lock protects all of it. No code of the user runs under it: outcomes are delivered, and ``on_dead`` called, after it.
+One lock protects all of it. No code of the user runs under it: outcomes are delivered, and
+``on_dead`` called, after it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class PoolListener(Protocol):
         """Hear under the lock that tasks were added. True if the keeper must be woken."""
 
     def ring(self) -> None:
-        """Wake the keeper. Called under the lock, under which the keeper takes its bell away at its end."""
+        """Wake the keeper. Called under the lock, under which the keeper takes its bell away at its
+        end.
+        """
 
     def interrupt(self) -> None:
         """Cancel coroutines that can be."""
@@ -101,7 +104,9 @@ class Core:
                 self.hands.ring()
 
     def submit_all(self, tasks: Sequence[Task]) -> None:
-        """Accept tasks of a map, whose number is bounded by the map. Raises PoolStopped and PoolFailed."""
+        """Accept tasks of a map, whose number is bounded by the map. Raises PoolStopped and
+        PoolFailed.
+        """
         now_ns = time.monotonic_ns()
         with self.lock:
             if self._refusal is not None:
@@ -159,7 +164,9 @@ class Core:
             self.rests.ring()
 
     def put_back(self, tasks: Sequence[Task]) -> None:
-        """Put tasks that no worker has begun in front of all others. Those that nobody waits for are dropped."""
+        """Put tasks that no worker has begun in front of all others. Those that nobody waits for
+        are dropped.
+        """
         dropped = []
         with self.lock:
             kept = [task for task in tasks if task.answer is not None]
@@ -227,7 +234,9 @@ class Core:
         self.wake_keeper()
 
     def interrupt(self, timeout: float) -> None:
-        """Close the pool as a stop without draining does, and cancel the coroutines of its threads."""
+        """Close the pool as a stop without draining does, and cancel the coroutines of its
+        threads.
+        """
         with self.lock:
             hands = self.hands
             if self.ledger is None:
@@ -244,7 +253,9 @@ class Core:
                 self.hands.ring()
 
     def watch(self, tell: Callable[[], object]) -> None:
-        """Call something, which takes no lock of the pool, whenever the keeper has done something."""
+        """Call something, which takes no lock of the pool, whenever the keeper has done
+        something.
+        """
         with self.lock:
             self.watchers = [*self.watchers, tell]
 

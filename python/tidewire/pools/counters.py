@@ -44,7 +44,9 @@ class Histogram:
 
 
 def share(part_ns: int, whole_ns: int) -> float:
-    """Return a share of a time. Its parts may have been read at different moments, so that it is kept within 0 and 1."""
+    """Return a share of a time. Its parts may have been read at different moments, so that it is
+    kept within 0 and 1.
+    """
     return min(max(part_ns, 0) / max(whole_ns, 1), 1.0)
 
 
@@ -64,7 +66,9 @@ class PoolCounters:
         self.handling = Histogram()
 
     def took(self, tasks: list[Task], now_ns: int) -> None:
-        """Note that tasks were handed to a worker together. The queueing time is sampled: the first of each batch."""
+        """Note that tasks were handed to a worker together. The queueing time is sampled: the first
+        of each batch.
+        """
         self.batches += 1
         self.batched += len(tasks)
         self.batch_most = max(self.batch_most, len(tasks))

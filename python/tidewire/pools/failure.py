@@ -1,4 +1,6 @@
-"""Errors of a worker on their way to the caller: the same type where that is possible, always with the worker's traceback."""
+"""Errors of a worker on their way to the caller: the same type where that is possible, always with
+the worker's traceback.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def _trace(error: BaseException) -> list[str]:
 
 
 def _travels(error: BaseException) -> bool:
-    # Others mean something to the program that meets them: it would end, or lose its place in a generator.
+    # Others mean something to the program that meets them: it would end, or lose its place in a
+    # generator.
     return isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration))
 
 

@@ -26,11 +26,15 @@ _PICKLE_MEND = (
 
 
 class PerWorker(ABC):
-    """What a pool has in place of a function where each worker makes one of its own: it is called once in each worker."""
+    """What a pool has in place of a function where each worker makes one of its own: it is called
+    once in each worker.
+    """
 
     @abstractmethod
     def __call__(self, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> tuple[Callable[..., Any], Callable[[], None]]:
-        """Return what handles tasks in this worker, and what is called after the last one. ``run`` runs coroutines to their end."""
+        """Return what handles tasks in this worker, and what is called after the last one. ``run``
+        runs coroutines to their end.
+        """
 
 
 class FunctionRef(NamedTuple):
@@ -87,7 +91,9 @@ def resolve(path: str) -> Callable[..., Any]:
 
 
 def is_agent(target: object) -> bool:
-    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent. What agents are is not imported for it."""
+    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent.
+    What agents are is not imported for it.
+    """
     made = target.func if isinstance(target, partial) else target
     kind = made if isinstance(made, type) else type(made)
     marked = any(hasattr(value, "__tidewire_handles__") for base in kind.__mro__ for value in vars(base).values())
@@ -104,7 +110,8 @@ class Interrupted(Exception):
 
 
 class Caller:
-    """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on the thread that calls.
+    """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on
+    the thread that calls.
 
     Raises:
         BaseException: whatever the start of something ``PerWorker`` raises.

@@ -74,7 +74,8 @@ class Submission(Submitted):
         self.cancel()
 
     def __hash__(self) -> int:
-        # asyncio.wait makes a set of what it is given before it looks for coroutines, which it refuses.
+        # asyncio.wait makes a set of what it is given before it looks for coroutines, which it
+        # refuses.
         self.__class__ = Submitted  # type: ignore[assignment]
         return object.__hash__(self)
 

@@ -1,7 +1,8 @@
-"""Which worker processes stand still or take too long, and which hold up tasks that another one may do sooner.
+"""Which worker processes stand still or take too long, and which hold up tasks that another one may
+do sooner.
 
-A worker is killed when it does not start, when a task takes longer than ``task_timeout``, and when it has tasks and has given
-no sign of life for ``heartbeat_timeout``.
+A worker is killed when it does not start, when a task takes longer than ``task_timeout``, and when
+it has tasks and has given no sign of life for ``heartbeat_timeout``.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Health:
     def _silent_ns(self, worker: ProcessWorker, now_ns: int) -> int | None:
         """Return until when a worker may go on without a sign of life.
 
-        Perhaps all processes stood still together, as after Ctrl-Z or in a machine that was paused. So whoever is found
-        silent gets a moment in which its heart would beat again.
+        Perhaps all processes stood still together, as after Ctrl-Z or in a machine that was paused.
+        So whoever is found silent gets a moment in which its heart would beat again.
         """
         if self._heartbeat_ns is None:
             return None
@@ -101,7 +102,9 @@ class Health:
         return [late_ns, self._watch_behind(worker, now_ns, at, since_ns)]
 
     def _watch_behind(self, worker: ProcessWorker, now_ns: int, at: int, since_ns: int) -> int | None:
-        """Take back what waits behind a task that takes long, as another worker may do it sooner."""
+        """Take back what waits behind a task that takes long, as another worker may do it
+        sooner.
+        """
         if at >= worker.sent or worker.recall_to:
             return None
         if now_ns < since_ns + _SLOW_NS:

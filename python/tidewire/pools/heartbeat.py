@@ -1,7 +1,8 @@
 """The heartbeat of a worker process: a thread that writes the time while there is a task.
 
-It stops with whatever stops every thread of Python: a stopped process, or C code that does not let go of the
-interpreter lock. A worker without a task sleeps: its thread looks once more, and then waits to be woken.
+It stops with whatever stops every thread of Python: a stopped process, or C code that does not let
+go of the interpreter lock. A worker without a task sleeps: its thread looks once more, and then
+waits to be woken.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _INTERVAL_MAX_S = 0.1
 
 
 def interval_s(timeout: float | None) -> float:
-    """Return the time between two beats: often enough that a late one does no harm, and that people see it move."""
+    """Return the time between two beats: often enough that a late one does no harm, and that people
+    see it move.
+    """
     return _INTERVAL_MAX_S if timeout is None else min(timeout / BEATS_PER_TIMEOUT, _INTERVAL_MAX_S)
 
 
@@ -36,7 +39,9 @@ class Heartbeat:
         _thread.start_new_thread(self._beat, ())
 
     def begin(self) -> None:
-        """There is something to do. The thread is woken only if it rests: most tasks come while it waits for its next beat."""
+        """There is something to do. The thread is woken only if it rests: most tasks come while it
+        waits for its next beat.
+        """
         self._working = True
         # Nobody else releases the lock, so that one found locked can be released.
         if self._resting and self._rest.locked():
@@ -48,7 +53,8 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while True:
-            # It says that it rests before it looks, and ``begin`` says that it works before that looks: one of them sees the other.
+            # It says that it rests before it looks, and ``begin`` says that it works before that
+            # looks: one of them sees the other.
             self._resting = True
             if self._working:
                 self._resting = False

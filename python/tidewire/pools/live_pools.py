@@ -1,4 +1,6 @@
-"""The pools of this process that have started: they end with it, and a forked child leaves them to its parent."""
+"""The pools of this process that have started: they end with it, and a forked child leaves them to
+its parent.
+"""
 
 from __future__ import annotations
 

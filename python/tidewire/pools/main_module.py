@@ -1,7 +1,9 @@
-"""The main program of the parent, for worker processes: what is defined in it can be pickled only by its name.
+"""The main program of the parent, for worker processes: what is defined in it can be pickled only
+by its name.
 
-As with ``multiprocessing``, the program is imported under the name ``__mp_main__``, so that what it does under
-``if __name__ == "__main__":`` is not done again. Unlike there, this happens only when something from it arrives.
+As with ``multiprocessing``, the program is imported under the name ``__mp_main__``, so that what it
+does under ``if __name__ == "__main__":`` is not done again. Unlike there, this happens only when
+something from it arrives.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 
 _ALIAS = "__mp_main__"
 _MARKS = (b"__main__", _ALIAS.encode())
-"""What is defined in it is pickled under one of these names: the other one in a worker, which has it from its parent."""
+"""What is defined in it is pickled under one of these names: the other one in a worker, which has
+it from its parent.
+"""
 
 Source = tuple[str, str]
 """Either ``("name", module)`` or ``("path", file)``."""
@@ -25,7 +29,9 @@ _pending: Source | None = None
 
 
 def source(main: Any) -> Source | None:
-    """Return where the main program comes from, or None if it has no file (a console, ``python -c``)."""
+    """Return where the main program comes from, or None if it has no file (a console, ``python
+    -c``).
+    """
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
         return None if name == "__main__" or name.endswith(".__main__") else ("name", name)

@@ -1,4 +1,6 @@
-"""Maps: the results of many tasks in the order of their items, with a bounded number of tasks under way."""
+"""Maps: the results of many tasks in the order of their items, with a bounded number of tasks under
+way.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Map:
 
     @property
     def room(self) -> int:
-        """How many tasks should be added now: none until a good part of the look-ahead is free, which saves trips."""
+        """How many tasks should be added now: none until a good part of the look-ahead is free,
+        which saves trips.
+        """
         free = self.free
         return 0 if free < max(1, self._ahead // _PART) else free
 
@@ -71,7 +75,9 @@ class Map:
         return self.exhausted and self._taken == self._keys
 
     def add(self, items: list[Any], over: bool, error: BaseException | None) -> None:
-        """Submit one task for each item. ``over``, perhaps with an error, says that they were the last."""
+        """Submit one task for each item. ``over``, perhaps with an error, says that they were the
+        last.
+        """
         self.exhausted, self.broken = over, error
         tasks: list[Task] = []
         try:
@@ -189,7 +195,9 @@ async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncItera
 
 
 def _read(source: Iterator[Any], count: int) -> _Part:
-    """Read so many items, or those that come within a moment, so that slow items do not hold up what there is."""
+    """Read so many items, or those that come within a moment, so that slow items do not hold up
+    what there is.
+    """
     part: list[Any] = []
     until_ns = time.monotonic_ns() + _READ_NS
     try:

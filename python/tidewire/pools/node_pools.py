@@ -26,7 +26,9 @@ _REASONS = {"abandoned": "stopped", "cancelled": None}
 def make(
     node: Node, function: Any, workers: int | Scale | None, kind: Any, batch: Any, options: dict[str, Any]
 ) -> Pool:
-    """Make a pool with the settings of a node. What it gives up is among the node's dead letters."""
+    """Make a pool with the settings of a node. What it gives up is among the node's dead
+    letters.
+    """
     config = node.broker
     of_agent = {field: options.pop(field) for field in _OF_AGENT if field in options}
     letters = PoolDeadLetters(node, options.get("on_dead"))
@@ -62,7 +64,9 @@ def _make_of_agents(
 
 
 class PoolDeadLetters:
-    """Turns tasks that were given up into dead letters, and submits them again when they are requeued."""
+    """Turns tasks that were given up into dead letters, and submits them again when they are
+    requeued.
+    """
 
     def __init__(self, node: Node, also: Any) -> None:
         self._node = weakref.ref(node)
@@ -85,7 +89,8 @@ class PoolDeadLetters:
         pool._core.on_close.append(lambda: ref.stop(False, _CLOSE_S))
 
     def add(self, task: Task, reason: str, error: BaseException | None) -> None:
-        """Keep a task that was given up. One that its submitter cancelled is not kept: nobody misses it.
+        """Keep a task that was given up. One that its submitter cancelled is not kept: nobody
+        misses it.
 
         One of the pool's agent is a dead letter of that agent, if its message is given up.
         """

@@ -24,7 +24,8 @@ class Scale:
     Args:
         min: Workers that are always there, 1 to 1,024.
         max: Most workers, ``min`` to 1,024.
-        target_wait_ms: Workers are added while the oldest task has waited longer than this, in milliseconds.
+        target_wait_ms: Workers are added while the oldest task has waited longer than this, in
+            milliseconds.
         idle_ms: Workers are removed after the pool had too many for this long, in milliseconds.
 
     Raises:
@@ -51,7 +52,8 @@ class Batch:
 
     Args:
         size_max: Most tasks in one call, 1 to 100,000.
-        budget_ms: How long the oldest task waits for company while other workers are busy. An idle pool never waits.
+        budget_ms: How long the oldest task waits for company while other workers are busy. An idle
+            pool never waits.
 
     Raises:
         InvalidArgument: if a value is not allowed.
@@ -69,13 +71,15 @@ class Batch:
 class Restarts:
     """When replacing workers has no sense any more.
 
-    A worker that has finished a task is replaced at once whenever it ends. One that has not is replaced after a backoff
-    with jitter, and counts: one more than ``max`` of them within the window fail the pool.
+    A worker that has finished a task is replaced at once whenever it ends. One that has not is
+    replaced after a backoff with jitter, and counts: one more than ``max`` of them within the
+    window fail the pool.
 
     Args:
         max: Such workers within the window, 0 to 1,000,000.
         window_ms: The window, in milliseconds.
-        backoff_ms: Wait before the second replacement, in milliseconds; each further one waits twice as long.
+        backoff_ms: Wait before the second replacement, in milliseconds; each further one waits
+            twice as long.
         backoff_max_ms: Longest wait, in milliseconds.
 
     Raises:

@@ -1,4 +1,6 @@
-"""What pickles functions, arguments and results for worker processes: ``pickle``, or ``cloudpickle`` where the caller chose it."""
+"""What pickles functions, arguments and results for worker processes: ``pickle``, or
+``cloudpickle`` where the caller chose it.
+"""
 
 from __future__ import annotations
 

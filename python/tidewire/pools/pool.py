@@ -57,31 +57,39 @@ _numbers = itertools.count(1)
 class Pool(Scope, Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
-    Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end of the block everything
-    accepted is handled, and ``pool.ledger`` tells what became of it. Without one, the first submit starts it, and its workers
-    end when nothing refers to the pool any more and what it accepted is handled.
+    Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end
+    of the block everything accepted is handled, and ``pool.ledger`` tells what became of it.
+    Without one, the first submit starts it, and its workers end when nothing refers to the pool any
+    more and what it accepted is handled.
 
     Args:
-        function: What the workers call: a function, a coroutine function, or an import path ``"package.module:name"``.
+        function: What the workers call: a function, a coroutine function, or an import path
+            ``"package.module:name"``.
         workers: How many: 1 to 1,024, or a ``Scale`` for a number that follows the queueing time.
         kind: "thread", or "process" for work that needs a core of its own.
         batch: The function takes a list of tasks' values, and returns a list of as many results.
         name: The pool's name, for people.
         capacity: Most tasks that wait for a worker, 1 to 10,000,000.
         overflow: What one more does: "wait" for room, or "fail".
-        task_timeout: Most seconds that one call may take; then its worker is replaced. None for no limit.
-        heartbeat_timeout: Most seconds that a worker process which has tasks may give no sign of life; then it is killed and
-            replaced, and the task that it was at counts a delivery. None for no limit. See below.
-        max_deliveries: A task is given up when this many workers have ended while they were at it, 1 to 1,000.
+        task_timeout: Most seconds that one call may take; then its worker is replaced. None for no
+            limit.
+        heartbeat_timeout: Most seconds that a worker process which has tasks may give no sign of
+            life; then it is killed and replaced, and the task that it was at counts a delivery.
+            None for no limit. See below.
+        max_deliveries: A task is given up when this many workers have ended while they were at it,
+            1 to 1,000.
         restarts: When replacing workers has no sense any more.
         result_bytes_max: Largest pickled result of a process, 1,024 to 1,073,741,824.
-        on_dead: Called with the task, the reason and the error (or None) of every task that was given up: "failed", "timeout",
-            "worker_lost", "quarantined", "cancelled", "pool_failed" or "abandoned". On a thread of the pool, or of who cancels.
-        pickler: What pickles the function, arguments and results for processes: "pickle", which knows functions and classes by their
-            names, or "cloudpickle", which is to be installed and takes along what is defined in a notebook, a console or a function.
+        on_dead: Called with the task, the reason and the error (or None) of every task that was
+            given up: "failed", "timeout", "worker_lost", "quarantined", "cancelled", "pool_failed"
+            or "abandoned". On a thread of the pool, or of who cancels.
+        pickler: What pickles the function, arguments and results for processes: "pickle", which
+            knows functions and classes by their names, or "cloudpickle", which is to be installed
+            and takes along what is defined in a notebook, a console or a function.
 
-    The heart of a worker process is a thread of Python. It also stops with C code that is only slow and does not let go of the
-    interpreter lock: then give more seconds or None for ``heartbeat_timeout``, and limit the task with ``task_timeout``.
+    The heart of a worker process is a thread of Python. It also stops with C code that is only slow
+    and does not let go of the interpreter lock: then give more seconds or None for
+    ``heartbeat_timeout``, and limit the task with ``task_timeout``.
 
     Raises:
         InvalidArgument: if an argument is not allowed, or the function can't be sent to a process.
@@ -182,7 +190,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         Cancelling drops the task, unless a worker has begun it; the result is dropped then.
 
         Raises:
-            InvalidArgument: if an argument can't be pickled for a process, or no event loop runs on this thread.
+            InvalidArgument: if an argument can't be pickled for a process, or no event loop runs on
+                this thread.
             PayloadTooLarge: if the pickled arguments are too large.
             LimitExceeded: if the pool is full, and its overflow is "fail".
             PoolStopped: if the pool takes no more tasks, or stopped before the task was done.
@@ -202,14 +211,16 @@ class Pool(Scope, Generic[_P, _R_co]):
         return future
 
     def map(self, items: Iterable[Any] | AsyncIterable[Any], *, ahead: int | None = None) -> AsyncIterator[_R_co]:
-        """Submit a task for each item, and iterate over the results in the order of the items: ``async for``.
+        """Submit a task for each item, and iterate over the results in the order of the items:
+        ``async for``.
 
         Args:
             items: Read as results are taken.
             ahead: Most tasks under way whose results were not taken, 1 to 1,000,000.
 
         Raises:
-            Exception: the error of the first item that failed; the tasks after it are dropped. As for ``submit``.
+            Exception: the error of the first item that failed; the tasks after it are dropped. As
+                for ``submit``.
         """
         most = checked_ahead(ahead)
         return map_async(self, items, most)
@@ -217,7 +228,8 @@ class Pool(Scope, Generic[_P, _R_co]):
     @property
     def sync(self) -> Sync[_P, _R_co]:
         """Blocking forms of what is otherwise awaited, for plain threads."""
-        # Made each time: a pool that referred to it would wait for the collector of cycles to be let go of.
+        # Made each time: a pool that referred to it would wait for the collector of cycles to be
+        # let go of.
         return Sync(self)
 
     def _submit(self, task: Task) -> None:
@@ -230,8 +242,9 @@ class Pool(Scope, Generic[_P, _R_co]):
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        It is looked at whenever the pool has done something: a worker came, went or was replaced, a task was handed out or ended,
-        the number of workers was decided. What a process begins by itself shows in the statistics, and is told by nothing.
+        It is looked at whenever the pool has done something: a worker came, went or was replaced, a
+        task was handed out or ended, the number of workers was decided. What a process begins by
+        itself shows in the statistics, and is told by nothing.
 
         Args:
             condition: Called with ``statistics()``, often; true if they fit.
@@ -247,7 +260,8 @@ class Pool(Scope, Generic[_P, _R_co]):
     # Life
 
     def start(self) -> None:
-        """Start the workers. The context manager and the first submit do this by themselves; a second call does nothing.
+        """Start the workers. The context manager and the first submit do this by themselves; a
+        second call does nothing.
 
         Raises:
             PoolStopped: if the pool has been stopped.
@@ -271,9 +285,10 @@ class Pool(Scope, Generic[_P, _R_co]):
         """Stop the pool. Every call gets the same ledger.
 
         Args:
-            drain: Handle what was accepted; otherwise what no worker has begun is returned in the ledger, and its submits
-                raise PoolStopped.
-            timeout: Seconds after which the rest is given up: processes are killed, threads abandoned.
+            drain: Handle what was accepted; otherwise what no worker has begun is returned in the
+                ledger, and its submits raise PoolStopped.
+            timeout: Seconds after which the rest is given up: processes are killed, threads
+                abandoned.
 
         Returns:
             What became of all tasks.
@@ -334,11 +349,12 @@ class Pool(Scope, Generic[_P, _R_co]):
     def statistics(self) -> dict[str, Any]:
         """Return counts, times and what each worker is at.
 
-        Of the pool: tasks by what became of them, the depth of the queue (``waiting``) and the age of its oldest
-        (``oldest_wait_ms``), ``utilisation`` (the mean busy share), batches, and the quantiles of ``queueing`` (sampled, one of
-        each batch) and ``handling``. Of each of its ``workers``: counts, ``busy_share``, ``restarts`` under its number, the
-        ``task`` that it is at and for how long (``task_ms``), and its last sign of life (``last_heartbeat_ms_ago``): a process
-        beats only while it has tasks.
+        Of the pool: tasks by what became of them, the depth of the queue (``waiting``) and the age
+        of its oldest (``oldest_wait_ms``), ``utilisation`` (the mean busy share), batches, and the
+        quantiles of ``queueing`` (sampled, one of each batch) and ``handling``. Of each of its
+        ``workers``: counts, ``busy_share``, ``restarts`` under its number, the ``task`` that it is
+        at and for how long (``task_ms``), and its last sign of life (``last_heartbeat_ms_ago``): a
+        process beats only while it has tasks.
         """
         now_ns = time.monotonic_ns()
         kept = self._keeper.statistics(now_ns) if self._keeper is not None else {}

@@ -1,15 +1,17 @@
-"""The parent's side of one worker process: its start, its connection, what it was given, and its end.
+"""The parent's side of one worker process: its start, its connection, what it was given, and its
+end.
 
-Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix sockets. Where this differs
-from ``multiprocessing`` and why:
+Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix
+sockets. Where this differs from ``multiprocessing`` and why:
 
-- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when they are submitted: two tasks
-  never share an object, a mistake is raised where it was made, and a task that goes out again is not pickled again.
-- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker that was killed had
-  begun, and takes back what waits behind a task that takes long.
+- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when
+  they are submitted: two tasks never share an object, a mistake is raised where it was made, and a
+  task that goes out again is not pickled again.
+- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker
+  that was killed had begun, and takes back what waits behind a task that takes long.
 - The main program of the parent is imported by a worker only when something from it arrives.
-- Only workers that ended without having finished a task count as restarts: others show that the pool works, and a task
-  that kills its workers is quarantined by its deliveries.
+- Only workers that ended without having finished a task count as restarts: others show that the
+  pool works, and a task that kills its workers is quarantined by its deliveries.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _READ_BYTES = 65_536
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 
 Unit = list[Task]
-"""What one call of the function gets: one task, or several if it takes batches; empty once it was taken back."""
+"""What one call of the function gets: one task, or several if it takes batches; empty once it was
+taken back.
+"""
 
 
 class ProcessWorker:
@@ -103,7 +107,9 @@ class ProcessWorker:
         return self.board.words[STARTED_NS]
 
     def alive_ns(self) -> int:
-        """Return when it gave its last sign of life: it wrote something, began a task, or its heart beat."""
+        """Return when it gave its last sign of life: it wrote something, began a task, or its heart
+        beat.
+        """
         return max(self.heard_ns, self.board.words[STARTED_NS], self.board.words[BEAT_NS])
 
     def unit(self, position: int) -> Unit:
@@ -112,7 +118,9 @@ class ProcessWorker:
         return [unit] if isinstance(unit, Task) else unit
 
     def recall(self, now_ns: int, after: int) -> None:
-        """Ask it to skip what it has not begun. ``take_back`` tells which that is, a moment later."""
+        """Ask it to skip what it has not begun. ``take_back`` tells which that is, a moment
+        later.
+        """
         self.board.words[SKIP_TO] = self.sent
         self.board.words[SKIP_AFTER] = after
         self.recall_to, self.recall_ns = self.sent, now_ns
@@ -231,7 +239,8 @@ def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
-        # Elsewhere the end of the connection tells the same, unless a child of the worker keeps it open.
+        # Elsewhere the end of the connection tells the same, unless a child of the worker keeps it
+        # open.
         return None
 
 

@@ -1,6 +1,8 @@
-"""The worker processes of a pool: who gets which tasks, who is late or gone, and what becomes of their tasks.
+"""The worker processes of a pool: who gets which tasks, who is late or gone, and what becomes of
+their tasks.
 
-Only the keeper calls this, but for ``added``. All outcomes of a burst are delivered together, at the end of a turn.
+Only the keeper calls this, but for ``added``. All outcomes of a burst are delivered together, at
+the end of a turn.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class ProcessWorkers:
         """Prepare what every worker is told first."""
         self._selector = selector
         main = sys.modules["__main__"]
-        # What a worker returns of a class of the main program bears the name under which the worker imported it.
+        # What a worker returns of a class of the main program bears the name under which the worker
+        # imported it.
         sys.modules.setdefault("__mp_main__", main)
         options = self._core.options
         # What is pickled by value needs no main program.
@@ -60,7 +63,9 @@ class ProcessWorkers:
         self._setup = frame(setup)
 
     def added(self, count: int) -> bool:
-        """Hear of new tasks. The keeper is woken only if it has fallen asleep with a worker that has room."""
+        """Hear of new tasks. The keeper is woken only if it has fallen asleep with a worker that
+        has room.
+        """
         alert, self._handout.alert = self._handout.alert, False
         return alert
 
@@ -193,7 +198,9 @@ class ProcessWorkers:
                 self._selector.unregister(file)
 
     def _broken(self, worker: ProcessWorker, error: BaseException) -> None:
-        """A worker could not import the function, or start what it makes of it. If none ever could, none ever will."""
+        """A worker could not import the function, or start what it makes of it. If none ever could,
+        none ever will.
+        """
         self._let_go(worker, time.monotonic_ns())
         reason = f"its function {self._spec.name} can't be started in a worker: {type(error).__name__}: {error}"
         if self._was_ready:
@@ -280,6 +287,8 @@ class ProcessWorkers:
         ]
 
     def forked(self) -> None:
-        """In a forked child: let go of the parent's connections, so that workers see the end of the parent."""
+        """In a forked child: let go of the parent's connections, so that workers see the end of the
+        parent.
+        """
         for worker in [*self._workers.values(), *self._ending]:
             worker.close_copies()

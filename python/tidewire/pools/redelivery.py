@@ -10,7 +10,9 @@ from tidewire.pools.task import Task
 
 
 def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, how: str, timed_out: bool) -> list[Task]:
-    """Return the tasks that go out again, in their order. The unit that the worker was ``at`` does so only if it may."""
+    """Return the tasks that go out again, in their order. The unit that the worker was ``at`` does
+    so only if it may.
+    """
     again: list[Task] = []
     for position in range(worker.reported + 1, worker.sent + 1):
         unit = worker.unit(position)

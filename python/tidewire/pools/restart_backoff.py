@@ -1,4 +1,6 @@
-"""When the next worker is started: what is missing to the wanted number, after the backoff of those that ended."""
+"""When the next worker is started: what is missing to the wanted number, after the backoff of those
+that ended.
+"""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ class GiveUp(NamedTuple):
 class RestartWindow:
     """Counts workers that ended without having finished a task.
 
-    A worker that finished one shows that the pool can work: its end is bad luck or one bad task, which the limit of
-    deliveries deals with. So only ends without progress count, and only they wait.
+    A worker that finished one shows that the pool can work: its end is bad luck or one bad task,
+    which the limit of deliveries deals with. So only ends without progress count, and only they
+    wait.
     """
 
     def __init__(self, options: Restarts, seed: int) -> None:
@@ -34,7 +35,9 @@ class RestartWindow:
         self._ends_ms: deque[float] = deque()
 
     def ended(self, now_ms: float, progress: bool) -> Replace | GiveUp:
-        """Decide what follows the end of a worker that had (``progress``) or had not finished a task."""
+        """Decide what follows the end of a worker that had (``progress``) or had not finished a
+        task.
+        """
         self._forget(now_ms)
         if progress:
             return Replace(0.0)

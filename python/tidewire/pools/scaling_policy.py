@@ -1,4 +1,6 @@
-"""The scaling policy of a pool. A state machine: time goes in, decisions come out with their reason."""
+"""The scaling policy of a pool. A state machine: time goes in, decisions come out with their
+reason.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Decision(NamedTuple):
 
 
 class Scaling:
-    """Adds workers while the oldest task waits longer than the target, and removes those that were not needed for a while.
+    """Adds workers while the oldest task waits longer than the target, and removes those that were
+    not needed for a while.
 
     Between the target and a quarter of it nothing changes, so that the number does not swing.
     """

@@ -23,8 +23,9 @@ _ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
 class Scope(ABC):
     """Starts at the beginning of a block, ``async with`` or ``with``, and stops at its end.
 
-    An exception that leaves the block stops it soon: what no worker has begun is returned in the ledger, coroutines in threads are cancelled
-    (their submits raise PoolStopped), and what else was begun has a second to end (the default of ``abort_timeout_ms``).
+    An exception that leaves the block stops it soon: what no worker has begun is returned in the
+    ledger, coroutines in threads are cancelled (their submits raise PoolStopped), and what else was
+    begun has a second to end (the default of ``abort_timeout_ms``).
     """
 
     @abstractmethod

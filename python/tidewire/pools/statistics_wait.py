@@ -29,7 +29,9 @@ class Watch:
         self._until = None if timeout is None else monotonic() + timeout
 
     def look(self) -> dict[str, Any] | None:
-        """Return the statistics if they fit. Raises what a submit would, if the pool has ended and they never will."""
+        """Return the statistics if they fit. Raises what a submit would, if the pool has ended and
+        they never will.
+        """
         over = self._pool.ledger is not None
         statistics = self._pool.statistics()
         if self._condition(statistics):

@@ -1,8 +1,10 @@
-"""A page of memory that a worker process shares with its parent: which task it is at, that it lives, and what it must skip.
+"""A page of memory that a worker process shares with its parent: which task it is at, that it
+lives, and what it must skip.
 
-The worker writes ``STARTED_NS`` before ``BEGUN``, so that whoever sees the number of a task sees no start before its own.
-The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment before it reads ``BEGUN``: from then on the worker
-begins no task within the range, as it writes ``BEGUN`` first and looks at the range second.
+The worker writes ``STARTED_NS`` before ``BEGUN``, so that whoever sees the number of a task sees no
+start before its own. The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment
+before it reads ``BEGUN``: from then on the worker begins no task within the range, as it writes
+``BEGUN`` first and looks at the range second.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 from typing import Final
 
 BEGUN: Final = 0
-"""The position of the task that was begun last; positions count from 1 what one worker was given."""
+"""The position of the task that was begun last; positions count from 1 what one worker was
+given.
+"""
 STARTED_NS: Final = 1
 """When that was, on the monotonic clock of the machine."""
 SKIP_AFTER: Final = 2

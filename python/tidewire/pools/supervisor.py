@@ -1,7 +1,8 @@
-"""The thread that looks after a pool: it hands out tasks, takes outcomes, replaces and counts workers, and ends the pool.
+"""The thread that looks after a pool: it hands out tasks, takes outcomes, replaces and counts
+workers, and ends the pool.
 
-It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline. With nothing to do it
-sleeps without a deadline.
+It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline.
+With nothing to do it sleeps without a deadline.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class PoolSupervisor:
         self._crew.interrupt()
 
     def leave(self) -> None:
-        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage, or after the end.
+        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage,
+        or after the end.
 
         The thread that it runs on may hold any lock, the pool's too, so that it takes none.
         """
@@ -155,7 +157,9 @@ class PoolSupervisor:
     # Scaling
 
     def _scale(self, now_ns: int) -> int | None:
-        """Let the number of workers follow the load, and return when to look again; never while the pool is small and idle."""
+        """Let the number of workers follow the load, and return when to look again; never while the
+        pool is small and idle.
+        """
         if self._scaling is None or self._core.stop is not None:
             return None
         if now_ns >= self._scale_ns:

@@ -24,7 +24,8 @@ class Packing:
         """Return a new task, which the answer that waits for it knows by ``key``.
 
         Raises:
-            InvalidArgument: if an argument can't be pickled, or a function that takes batches gets more than one value.
+            InvalidArgument: if an argument can't be pickled, or a function that takes batches gets
+                more than one value.
             PayloadTooLarge: if the pickled arguments are too large.
         """
         if self._takes_batches and (len(args) != 1 or kwargs):

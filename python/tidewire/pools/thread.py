@@ -32,7 +32,9 @@ class ThreadWorker:
 
 
 def handle(core: Core, caller: Caller, tasks: list[Task]) -> tuple[list[Done], list[Ended]]:
-    """Call the function with one task, or with the values of all where tasks come in batches. Never raises."""
+    """Call the function with one task, or with the values of all where tasks come in batches. Never
+    raises.
+    """
     try:
         if core.options.batch is None:
             return [(tasks[0], None, caller.call(*tasks[0].args, **tasks[0].kwargs))], []
@@ -46,7 +48,9 @@ def handle(core: Core, caller: Caller, tasks: list[Task]) -> tuple[list[Done], l
 
 
 def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:
-    """Return what a worker is at. A thread has no heartbeat: its signs of life are the begin and the end of its tasks."""
+    """Return what a worker is at. A thread has no heartbeat: its signs of life are the begin and
+    the end of its tasks.
+    """
     tasks, since_ns = worker.tasks, worker.since_ns
     task_ns = now_ns - since_ns if tasks else 0
     return {

@@ -1,4 +1,5 @@
-"""The worker threads of a pool. They take tasks from the backlog by themselves; the keeper only watches them.
+"""The worker threads of a pool. They take tasks from the backlog by themselves; the keeper only
+watches them.
 
 A thread can't be killed: one whose task takes too long is abandoned, and ends when the task does.
 """
@@ -56,7 +57,9 @@ class ThreadWorkers:
         """Nothing to prepare."""
 
     def added(self, count: int) -> bool:
-        """Hear of new tasks: wake as many idle threads. The keeper is woken if it must watch them, and sleeps."""
+        """Hear of new tasks: wake as many idle threads. The keeper is woken if it must watch them,
+        and sleeps.
+        """
         for _ in range(min(count, len(self._idle))):
             self._idle.pop().gate.release()
         alert, self._alert = self._alert, False
@@ -261,7 +264,9 @@ class ThreadWorkers:
         return len(workers), sum(1 for worker in workers if worker.tasks)
 
     def let_all_go(self, now_ns: int, kill: bool) -> None:
-        """Let every thread end. Those at a task are abandoned; one that runs a coroutine ends as that is cancelled."""
+        """Let every thread end. Those at a task are abandoned; one that runs a coroutine ends as
+        that is cancelled.
+        """
         self.interrupt()
         with self._core.lock:
             for worker in list(self._workers.values()):

@@ -1,13 +1,15 @@
 """What travels between a pool and a worker process: frames with their length in front.
 
-A frame holds one value in the format of ``marshal``: both ends are the same interpreter, numbers and short texts need no pickle
-at all, and everything else lies in it as bytes that ``pickle`` made, one by one. Tasks are pickled one by one so that
-two of them never share an object, and so that a task can go out again without being pickled again.
+A frame holds one value in the format of ``marshal``: both ends are the same interpreter, numbers
+and short texts need no pickle at all, and everything else lies in it as bytes that ``pickle`` made,
+one by one. Tasks are pickled one by one so that two of them never share an object, and so that a
+task can go out again without being pickled again.
 
-- to the worker: first the setup, then lists of items. An item is a tuple of plain arguments, or the pickled
-  ``(args, kwargs)``; for a function that takes batches it is a list of items.
-- from the worker: ``(READY,)`` or ``(BROKEN, failure)``, then ``(RESULTS, spent_ns, outcomes)``. An outcome is a plain value, or
-  a tuple: ``(PICKLED, bytes)``, ``(FAILED, ...)`` as in ``failure.py``, or ``(SKIPPED,)``.
+- to the worker: first the setup, then lists of items. An item is a tuple of plain arguments, or the
+  pickled ``(args, kwargs)``; for a function that takes batches it is a list of items.
+- from the worker: ``(READY,)`` or ``(BROKEN, failure)``, then ``(RESULTS, spent_ns, outcomes)``. An
+  outcome is a plain value, or a tuple: ``(PICKLED, bytes)``, ``(FAILED, ...)`` as in
+  ``failure.py``, or ``(SKIPPED,)``.
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ class Frames:
         self._buffer = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """Take a piece, and yield the values of the frames that are complete now. Raises BrokenFrame."""
+        """Take a piece, and yield the values of the frames that are complete now. Raises
+        BrokenFrame.
+        """
         self._buffer += piece
         while len(self._buffer) >= _HEADER.size:
             (length,) = _HEADER.unpack_from(self._buffer)

@@ -1,7 +1,7 @@
 """The program of a worker process: reads tasks, calls the function, writes results.
 
-It ends when its parent closes the connection, whether the parent meant to or died. It does not end at Ctrl-C: the
-terminal sends that to the parent too, which then drains its pool.
+It ends when its parent closes the connection, whether the parent meant to or died. It does not end
+at Ctrl-C: the terminal sends that to the parent too, which then drains its pool.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Worker:
     # Tasks
 
     def _handle(self, caller: Caller, items: list[Any]) -> None:
-        """Handle the items of one frame, and write their outcomes: at the end, and whenever some have been held too long."""
+        """Handle the items of one frame, and write their outcomes: at the end, and whenever some
+        have been held too long.
+        """
         words, call, clock = self._words, caller.call, time.monotonic_ns
         position, outcomes = self._position, self._outcomes
         self._spent_from_ns = clock()
@@ -174,7 +176,8 @@ class Worker:
             count = len(self._outcomes)
             if not count or self._forked:
                 return
-            # The task at hand may append meanwhile: only what was there is taken, and taken out at once.
+            # The task at hand may append meanwhile: only what was there is taken, and taken out at
+            # once.
             outcomes = self._outcomes[:count]
             del self._outcomes[:count]
             now = time.monotonic_ns()
@@ -195,7 +198,8 @@ class Worker:
     def _end_with_parent(self) -> None:
         """End in the middle of a task when the parent is gone. A thread of its own.
 
-        A connection that the parent has only closed for writing is no such case: then the worker finishes first.
+        A connection that the parent has only closed for writing is no such case: then the worker
+        finishes first.
         """
         hang_up = select.poll()
         hang_up.register(self._connection, 0)
@@ -206,7 +210,9 @@ class Worker:
         self._connection.sendall(frame(value))
 
     def _leave_parent(self) -> None:
-        """In a process that the function forked: let go of the connection, so that it ends with the worker."""
+        """In a process that the function forked: let go of the connection, so that it ends with the
+        worker.
+        """
         self._forked = True
         with contextlib.suppress(OSError):
             self._connection.close()

@@ -19,7 +19,8 @@ def make_crew(core: Core, function: Callable[..., Any] | str, replacing: Replaci
     """Return the workers of a pool, which start with its keeper.
 
     Raises:
-        InvalidArgument: if the function is none, can't be sent to a process, or this process must not have processes.
+        InvalidArgument: if the function is none, can't be sent to a process, or this process must
+            not have processes.
     """
     if functions.is_agent(function):
         raise InvalidArgument(

@@ -1,4 +1,6 @@
-"""Checks the arguments of a call against the signature of its method, and converts plain data to the types that it wants."""
+"""Checks the arguments of a call against the signature of its method, and converts plain data to
+the types that it wants.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class Signature:
     """What a method takes, without self, the context and the progress of a command.
 
     Args:
-        function: The function, or None for one whose parameters can't be known; it takes everything then.
+        function: The function, or None for one whose parameters can't be known; it takes everything
+            then.
         hints: Its annotations.
         skip: How many of the first parameters the caller does not give: 1 for self.
     """
@@ -78,11 +81,15 @@ class Signature:
         return list({p.name: p for p in [*self.positional, *self.named.values()]}.values())
 
     def binds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments bind for certain; ``check`` knows of those where this says no."""
+        """Return whether arguments bind for certain; ``check`` knows of those where this says
+        no.
+        """
         return not kwargs and not self._must_name and self._least <= len(args) <= len(self.positional)
 
     def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether arguments that bind need no look for certain; ``convert`` looks at those where this says no."""
+        """Return whether arguments that bind need no look for certain; ``convert`` looks at those
+        where this says no.
+        """
         if self.plain:
             return True
         if kwargs or len(args) > len(self.exact):
@@ -93,7 +100,8 @@ class Signature:
         """Check that arguments bind.
 
         Raises:
-            InvalidArgument: if one is missing, given twice, too many or not known; it names all of them.
+            InvalidArgument: if one is missing, given twice, too many or not known; it names all of
+                them.
         """
         if self.binds(args, kwargs):
             return
@@ -103,7 +111,8 @@ class Signature:
                 raise InvalidArgument(f"{title}: {'; '.join(problems)}")
 
     def convert(self, title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        """Return arguments that have the types that the method wants; those that have them already stay the same objects.
+        """Return arguments that have the types that the method wants; those that have them already
+        stay the same objects.
 
         Raises:
             InvalidArgument: if a value does not fit.

@@ -61,7 +61,9 @@ class ArgumentStream:
         channel.on_close = self._stop
 
     def cancel(self) -> None:
-        """Stop reading the generator, and close it, from whichever thread. Who still reads gets what was written, and an error."""
+        """Stop reading the generator, and close it, from whichever thread. Who still reads gets
+        what was written, and an error.
+        """
         self.channel.end(CallCancelled(f"{self.channel.title}: the call that it belongs to is over: read it before"))
         self._stop()
 
@@ -122,8 +124,9 @@ class _Plain(AsyncIterator[Any]):
 def feed(
     title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, node: Node
 ) -> tuple[tuple[Any, ...], Mapping[str, Any], list[ArgumentStream]]:
-    """Replace generators among arguments by what the callee can read: asynchronous ones, and over links all that are no data.
-    Each is written as far ahead of who takes its items as the node of the caller says.
+    """Replace generators among arguments by what the callee can read: asynchronous ones, and over
+    links all that are no data. Each is written as far ahead of who takes its items as the node of
+    the caller says.
 
     Raises:
         InvalidArgument: if there are some and no event loop runs here.
@@ -154,7 +157,9 @@ def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 
 def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether there are iterators among arguments, asynchronous or not: over a link they travel item by item."""
+    """Return whether there are iterators among arguments, asynchronous or not: over a link they
+    travel item by item.
+    """
     for value in args:
         if value.__class__ not in _PLAIN and _is_stream(value.__class__):
             return True

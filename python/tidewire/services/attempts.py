@@ -1,4 +1,6 @@
-"""The retry policy of a call: which instance is tried next, and after which errors it is tried again."""
+"""The retry policy of a call: which instance is tried next, and after which errors it is tried
+again.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ class Attempts:
         return True
 
     def wait_s(self, error: BaseException) -> float:
-        """Return how long to wait, as nobody is left to try, or the link is not back; or raise the error, as the call is given up.
+        """Return how long to wait, as nobody is left to try, or the link is not back; or raise the
+        error, as the call is given up.
 
         Raises:
             LinkLost: in its place, if the link was lost before.
@@ -72,7 +75,9 @@ class Attempts:
 
 
 def note(group: Group, port: InstanceTransport, since: float, error: BaseException) -> None:
-    """Note at an instance that a call of it has failed. One that it has not taken, or that was cancelled, says nothing of it."""
+    """Note at an instance that a call of it has failed. One that it has not taken, or that was
+    cancelled, says nothing of it.
+    """
     if _is_refusal(error) or not isinstance(error, Exception):
         group.ended(port.instance, None)
     else:
@@ -80,17 +85,23 @@ def note(group: Group, port: InstanceTransport, since: float, error: BaseExcepti
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether a call that failed with this is over, whatever it is, and however many instances there are."""
+    """Return whether a call that failed with this is over, whatever it is, and however many
+    instances there are.
+    """
     return not _is_refusal(error) and not _is_loss(error)
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether an error says that an instance has not got the call, or has not taken it, so that another may."""
+    """Return whether an error says that an instance has not got the call, or has not taken it, so
+    that another may.
+    """
     if _is_loss(error):
         return getattr(error, "unsent", False) is True
     return isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable)
 
 
 def _is_loss(error: BaseException) -> bool:
-    """Return whether an error says that a link was lost, rather than that a handler raised such an error."""
+    """Return whether an error says that a link was lost, rather than that a handler raised such an
+    error.
+    """
     return isinstance(error, LinkLost) and getattr(error, "of_link", False) is True

@@ -14,7 +14,8 @@ _AWAITED = (Awaitable, Coroutine)
 
 
 def function(hint: Any, value: Any) -> Any:
-    """Return a function that is called as a type says: ``Callable[..., Awaitable[T]]`` is awaited, ``Callable[..., T]`` blocks.
+    """Return a function that is called as a type says: ``Callable[..., Awaitable[T]]`` is awaited,
+    ``Callable[..., T]`` blocks.
 
     Raises:
         TypeError: if it is no function.

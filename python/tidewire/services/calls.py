@@ -42,7 +42,9 @@ class Answer:
 
 
 class Call(NotData, Coroutine[Any, Any, Any]):
-    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels the handler."""
+    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels
+    the handler.
+    """
 
     __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
 
@@ -165,7 +167,9 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
 
 class CallOrStream(Call):
-    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what gives a stream is."""
+    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what
+    gives a stream is.
+    """
 
     __slots__ = ("_stream",)
 

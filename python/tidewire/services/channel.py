@@ -80,7 +80,8 @@ class Channel:
         self.title = title
         self.ahead = ahead
         self.deadline = deadline
-        # The lock protects all below. A stream that is collected while this thread holds the lock takes it again.
+        # The lock protects all below. A stream that is collected while this thread holds the lock
+        # takes it again.
         self._lock = threading.RLock()
         self._items: deque[Any] = deque()
         self._readers: list[Waiter] = []
@@ -100,7 +101,9 @@ class Channel:
         return self._closed
 
     def put(self, item: Any) -> bool:
-        """Append an item, and return whether there is room for more. The writer must not go on before there is."""
+        """Append an item, and return whether there is room for more. The writer must not go on
+        before there is.
+        """
         with self._lock:
             self._items.append(item)
             self.written += 1
@@ -118,7 +121,9 @@ class Channel:
         return not self._closed
 
     def park(self, resume: Callable[[], None]) -> bool:
-        """Return whether there is room, or nobody reads; else ``resume`` is called once when that comes true."""
+        """Return whether there is room, or nobody reads; else ``resume`` is called once when that
+        comes true.
+        """
         with self._lock:
             if self._closed or len(self._items) < self.ahead:
                 return True
@@ -160,7 +165,9 @@ class Channel:
             await waiter.woken(self._left_s())
 
     def take_blocking(self) -> Any:
-        """Return the next item, and block this thread for it. Raises as ``take``, with ``Ended`` at the end."""
+        """Return the next item, and block this thread for it. Raises as ``take``, with ``Ended`` at
+        the end.
+        """
         while True:
             try:
                 waiter, item = self._next()
@@ -171,7 +178,9 @@ class Channel:
             waiter.woken_blocking(self._left_s())
 
     def close(self) -> bool:
-        """Say that nobody reads any more; items that were not read are gone. Return whether the writer was still at it."""
+        """Say that nobody reads any more; items that were not read are gone. Return whether the
+        writer was still at it.
+        """
         with self._lock:
             going = not self._over
             self._closed = True
@@ -210,7 +219,8 @@ class Channel:
             else:
                 self._raise_if_over()
                 waiter, item = Waiter(), None
-                # Readers whose wait was cancelled stay here until the next item: one of a kind is enough.
+                # Readers whose wait was cancelled stay here until the next item: one of a kind is
+                # enough.
                 self._readers = [reader for reader in self._readers if reader.waits]
                 self._readers.append(waiter)
         if resume is not None:
@@ -259,7 +269,9 @@ class Writer(Protocol):
 
 
 async def pump(items: Any, channel: Channel, writer: Writer) -> None:
-    """Move the items of an asynchronous iterator into a channel until either ends, and close the iterator."""
+    """Move the items of an asynchronous iterator into a channel until either ends, and close the
+    iterator.
+    """
     try:
         async for item in items:
             if (not channel.put(item) and not await channel.room()) or writer.cancelled:

@@ -84,8 +84,9 @@ def client(node: Node, service: Any, name: str | None = None) -> Any:
 class Client:
     """Stands for a service: its methods are the methods of the service.
 
-    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream, ``client.sync.quote("X")`` does it
-    from a plain thread, and ``client.with_(timeout=1.0).quote("X")`` with other options.
+    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream,
+    ``client.sync.quote("X")`` does it from a plain thread, and
+    ``client.with_(timeout=1.0).quote("X")`` with other options.
     """
 
     def __init__(self, registry: Registry, service: str, declared: Declaration | None, options: CallOptions) -> None:
@@ -104,8 +105,9 @@ class Client:
         """Return a client that calls with other options.
 
         Args:
-            **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one), ``policy`` ("first", "random",
-                "least_outstanding", "lowest_latency", "all", or a ``tw.Policy``), ``headers``. None leaves an option as it is.
+            **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one),
+                ``policy`` ("first", "random", "least_outstanding", "lowest_latency", "all", or a
+                ``tw.Policy``), ``headers``. None leaves an option as it is.
 
         Raises:
             InvalidArgument: if an option is not known, or its value is not allowed.
@@ -265,7 +267,9 @@ class ClientMethod(NativeMethod):
     def _known(
         self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[bool | None, float | None]:
-        """Check the arguments, and return whether it gives a stream and how long it may take; None: nobody knows yet."""
+        """Check the arguments, and return whether it gives a stream and how long it may take; None:
+        nobody knows yet.
+        """
         if self._signature is not None and not self._signature.binds(args, kwargs):
             self._signature.check(self._title, args, kwargs)
         return self._of(group)
@@ -278,7 +282,9 @@ class ClientMethod(NativeMethod):
 
 
 class ClientCommand:
-    """A command of a service, to be started: ``run = await client.reindex.start(7, key="shard-7")``."""
+    """A command of a service, to be started: ``run = await client.reindex.start(7,
+    key="shard-7")``.
+    """
 
     def __init__(self, of: Client, declared: Command) -> None:
         self._client = of
@@ -289,12 +295,15 @@ class ClientCommand:
     async def start(
         self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
     ) -> CommandRun[Any]:
-        """Start it. It is done once somebody serves it, and goes on whatever becomes of this process.
+        """Start it. It is done once somebody serves it, and goes on whatever becomes of this
+        process.
 
         Args:
             *args: Its arguments, 512 KiB at most.
-            key: What it is about, such as a shard or a customer; with ``exclusive="key"`` one of a key runs at a time.
-            id: An idempotency key: starting it again with the same id gives the command that is there. A random one if nothing is said.
+            key: What it is about, such as a shard or a customer; with ``exclusive="key"`` one of a
+                key runs at a time.
+            id: An idempotency key: starting it again with the same id gives the command that is
+                there. A random one if nothing is said.
             priority: Which go first where some wait: "urgent", "high", "normal" or "low".
             **kwargs: Its arguments by name.
 
@@ -302,7 +311,8 @@ class ClientCommand:
             The command, which is stored as durably as the messages of streams.
 
         Raises:
-            InvalidArgument: if an argument is missing, not known or not allowed, or the node has no place for commands.
+            InvalidArgument: if an argument is missing, not known or not allowed, or the node has no
+                place for commands.
             SettingsDiffer: if the id is that of a command with another name, key or arguments.
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.

@@ -13,14 +13,18 @@ if TYPE_CHECKING:
     from tidewire.services.inbound_call import AnyRunning
 
 fences: dict[tuple[str, str], Callable[[], int]] = {}
-"""What gives the fencing token of an instance, by its service and id, for those of which one is active at a time."""
+"""What gives the fencing token of an instance, by its service and id, for those of which one is
+active at a time.
+"""
 
 running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
 """The call that this code belongs to."""
 
 
 class CallContext:
-    """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated as ``tw.CallContext``."""
+    """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated
+    as ``tw.CallContext``.
+    """
 
     __slots__ = ("_running",)
 
@@ -44,7 +48,8 @@ class CallContext:
 
     @property
     def fence(self) -> int:
-        """The fencing token of an instance that is served with ``active="single"``: greater than those of all that were active before.
+        """The fencing token of an instance that is served with ``active="single"``: greater than
+        those of all that were active before.
 
         Raises:
             LeaseLost: if the instance is not the active one any more.
@@ -74,12 +79,16 @@ class CallContext:
 
     @property
     def origin(self) -> str:
-        """From where the call comes: "node" from this node, "private" from another one that joined, "public" over HTTP."""
+        """From where the call comes: "node" from this node, "private" from another one that joined,
+        "public" over HTTP.
+        """
         return self._running.request.origin
 
     @property
     def trace(self) -> str:
-        """The id, 32 hex digits, that this call shares with those that it led to and those that led to it."""
+        """The id, 32 hex digits, that this call shares with those that it led to and those that led
+        to it.
+        """
         return self._running.request.trace
 
     @property
@@ -89,7 +98,9 @@ class CallContext:
 
     @property
     def deadline(self) -> float | None:
-        """When the call ends at the latest, on the clock of ``time.monotonic()``, or None for a stream without an end."""
+        """When the call ends at the latest, on the clock of ``time.monotonic()``, or None for a
+        stream without an end.
+        """
         return self._running.request.deadline
 
     @property
@@ -100,7 +111,9 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more. A coroutine is cancelled then; a plain function looks here."""
+        """Whether nobody waits for the result any more. A coroutine is cancelled then; a plain
+        function looks here.
+        """
         return self._running.cancelled or self.remaining == 0.0
 
     def __repr__(self) -> str:

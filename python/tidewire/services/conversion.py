@@ -1,4 +1,6 @@
-"""Converters: what makes plain data an object of an annotated type, by msgspec, or part by part where that does not know the type as a whole."""
+"""Converters: what makes plain data an object of an annotated type, by msgspec, or part by part
+where that does not know the type as a whole.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ _DATA = (list, tuple, set, frozenset)
 
 
 def converter(hint: Any) -> tuple[type | None, Convert | None]:
-    """Return the class whose objects need no look, and what makes other values fit, for a type. Unknown types let all pass."""
+    """Return the class whose objects need no look, and what makes other values fit, for a type.
+    Unknown types let all pass.
+    """
     return _converter(hint, {})
 
 
@@ -96,7 +100,9 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _has_closed(hint: Any) -> bool:
-    """Return whether a type has records whose unknown fields msgspec would let go of without a word. A struct says itself what it does."""
+    """Return whether a type has records whose unknown fields msgspec would let go of without a
+    word. A struct says itself what it does.
+    """
     hint = _meant(hint)
     if isinstance(hint, type) and not typing.get_args(hint):
         return typing.is_typeddict(hint) or (is_dataclass(hint) and not is_model(hint))
@@ -129,7 +135,9 @@ def _unknown(value: dict[Any, Any], names: Collection[str]) -> str:
 
 
 def _is_one(value: Any, kind: type) -> bool:
-    """Return whether a value is an object of a class, or of a derived one; only True and False are not taken for numbers."""
+    """Return whether a value is an object of a class, or of a derived one; only True and False are
+    not taken for numbers.
+    """
     return isinstance(value, kind) and (value.__class__ is not bool or kind is bool)
 
 
@@ -142,7 +150,8 @@ def _accept(kind: Any, value: Any) -> Any:
     origin = typing.get_origin(kind) or kind
     try:
         fits = isinstance(value, origin)
-    # A protocol that can't be checked while running, or something else that is no class, says nothing.
+    # A protocol that can't be checked while running, or something else that is no class, says
+    # nothing.
     except TypeError:
         return value
     if fits:
@@ -217,7 +226,9 @@ def _class_of(hint: Any) -> type:
 
 
 def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
-    """Return what makes a value fit one of several types: objects as they are, data in the order of the types."""
+    """Return what makes a value fit one of several types: objects as they are, data in the order of
+    the types.
+    """
     kinds = [part for part, _ in choices if isinstance(part, type) and not typing.get_args(part)]
     kinds = [kind for kind in kinds if not typing.is_typeddict(kind)]
 
@@ -336,7 +347,9 @@ def _part(name: str, convert: Convert | None, value: Any) -> Any:
 
 
 def _field_hints(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields that a record is made with; none if it is no record, or they can't be known."""
+    """Return the types of the fields that a record is made with; none if it is no record, or they
+    can't be known.
+    """
     if typing.get_args(kind) or not isinstance(kind, type) or is_model(kind):
         return {}
     names = list(kind.__annotations__) if typing.is_typeddict(kind) else field_names(kind)

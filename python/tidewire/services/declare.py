@@ -1,4 +1,6 @@
-"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``, ``@tw.on`` and ``@tw.command``."""
+"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``, ``@tw.on`` and
+``@tw.command``.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +34,20 @@ _C = TypeVar("_C", bound=type)
 
 
 class Service:
-    """The base of services that are classes: ``class Pricing(tw.Service)``, or with options ``(tw.Service, name="pricing")``.
+    """The base of services that are classes: ``class Pricing(tw.Service)``, or with options
+    ``(tw.Service, name="pricing")``.
 
-    Methods marked by ``@tw.method`` can be called, those marked by ``@tw.on`` handle events. The class is looked at when it is made.
+    Methods marked by ``@tw.method`` can be called, those marked by ``@tw.on`` handle events. The
+    class is looked at when it is made.
 
     Args:
-        name: What the service is called; the default is the name of the class, as in ``order_book`` for ``OrderBook``.
+        name: What the service is called; the default is the name of the class, as in ``order_book``
+            for ``OrderBook``.
         visibility: Who may call it: "node", "private" (the default) or "public".
 
     Raises:
-        InvalidArgument: when the class is made, if anything is wrong with it; the message names all problems.
+        InvalidArgument: when the class is made, if anything is wrong with it; the message names all
+            problems.
     """
 
     __tidewire_only_marked__ = True
@@ -51,7 +57,8 @@ class Service:
         setattr(cls, _DECLARED, of_class(cls, name, visibility, depth=3))
 
     if TYPE_CHECKING:
-        # What clients of the service have; type checkers see them as the class. The objects that are served have neither.
+        # What clients of the service have; type checkers see them as the class. The objects that
+        # are served have neither.
         sync: ClassVar[Any]
 
         @overload
@@ -130,17 +137,20 @@ def method(
     timeout: float | None = None,
     visibility: str | None = None,
 ) -> Any:
-    """Mark a method of a service as one that can be called. Generators, plain or async, are streams.
+    """Mark a method of a service as one that can be called. Generators, plain or async, are
+    streams.
 
     Args:
         function: The method.
         name: What callers call it; the default is its name.
         idempotent: Whether it may be called again where it is not known whether a call was handled.
         timeout: Seconds that a call may take where the caller says nothing.
-        visibility: Who may call it, if not all who may call the service: "node", "private" or "public".
+        visibility: Who may call it, if not all who may call the service: "node", "private" or
+            "public".
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the class is made.
+        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
+            class is made.
     """
 
     def mark(function: Any) -> Any:
@@ -177,23 +187,28 @@ def command(
     concurrency: int = 1,
     keep: float = 86_400.0,
 ) -> Any:
-    """Mark a method of a service as a command: long work that is started and not called, and survives the process that does it.
+    """Mark a method of a service as a command: long work that is started and not called, and
+    survives the process that does it.
 
-    ``run = await node.client(Billing).reindex.start(7)`` starts it; see ``tw.CommandRun`` for what the caller can do then. One of those who
-    serve it does it; if its process is lost, another does. A parameter annotated as ``tw.Progress`` gets what reports its progress.
+    ``run = await node.client(Billing).reindex.start(7)`` starts it; see ``tw.CommandRun`` for what
+    the caller can do then. One of those who serve it does it; if its process is lost, another does.
+    A parameter annotated as ``tw.Progress`` gets what reports its progress.
 
     Args:
-        function: The method. A coroutine is interrupted when its command is cancelled; a plain function when it reports its progress.
+        function: The method. A coroutine is interrupted when its command is cancelled; a plain
+            function when it reports its progress.
         name: What callers call it; the default is its name.
         timeout: Seconds that one attempt may take; None for as long as it takes.
-        retries: How often it is tried again, after pauses that grow from 0.5 to 60 seconds, if it raises, takes too long, or its worker is
-            lost.
-        exclusive: ``"key"``: of the commands with one key, as its caller says it, one runs at a time.
+        retries: How often it is tried again, after pauses that grow from 0.5 to 60 seconds, if it
+            raises, takes too long, or its worker is lost.
+        exclusive: ``"key"``: of the commands with one key, as its caller says it, one runs at a
+            time.
         concurrency: How many of them one instance does at once.
         keep: Seconds for which its result, or its error, is kept.
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the class is made.
+        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
+            class is made.
     """
 
     def mark(function: Any) -> Any:
@@ -206,22 +221,29 @@ def command(
 def on(
     subject: str, *, queue: str | None = None, durable: str | None = None, **options: Unpack[DurableOptions]
 ) -> Callable[[_F], _F]:
-    """Mark a method of a service as the handler of events: ``@tw.on("orders.*")``. It takes the message.
+    """Mark a method of a service as the handler of events: ``@tw.on("orders.*")``. It takes the
+    message.
 
-    With ``durable`` it handles the events of a stream, each at least once: returning acks, raising makes the event come again after
-    ``backoff``, and after ``max_deliver`` deliveries it is a dead letter with the error and its traceback. A parameter annotated as
-    ``tw.Event`` gets the event itself.
+    With ``durable`` it handles the events of a stream, each at least once: returning acks, raising
+    makes the event come again after ``backoff``, and after ``max_deliver`` deliveries it is a dead
+    letter with the error and its traceback. A parameter annotated as ``tw.Event`` gets the event
+    itself.
 
     Args:
         subject: A pattern of subjects.
-        queue: A group whose members share the events; without one each instance of the service gets all. Not with ``durable``.
-        durable: The name of the consumer: letters, digits, ``_`` and ``-``, at most 64. All who serve it share its events.
-        options: Of durable handlers. ``stream``: its name, if several take such subjects. ``concurrency``: how many events one instance
-            handles at once, 1 if nothing is said. ``mode``, ``start``, ``ack_wait``, ``max_deliver``, ``backoff``, ``order`` and
-            ``max_in_flight`` are those of ``Stream.consumer``; a handler that takes longer than ``ack_wait`` calls ``event.working()``.
+        queue: A group whose members share the events; without one each instance of the service gets
+            all. Not with ``durable``.
+        durable: The name of the consumer: letters, digits, ``_`` and ``-``, at most 64. All who
+            serve it share its events.
+        options: Of durable handlers. ``stream``: its name, if several take such subjects.
+            ``concurrency``: how many events one instance handles at once, 1 if nothing is said.
+            ``mode``, ``start``, ``ack_wait``, ``max_deliver``, ``backoff``, ``order`` and
+            ``max_in_flight`` are those of ``Stream.consumer``; a handler that takes longer than
+            ``ack_wait`` calls ``event.working()``.
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the class is made.
+        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
+            class is made.
     """
     if callable(subject):
         raise InvalidArgument("subject: nothing was given: write @tw.on('orders.*')")
@@ -239,7 +261,8 @@ def _marks_for(function: Any, decorator: str) -> list[Any]:
         raise InvalidArgument(
             f"{decorator}: {short(function)} can't be marked: put @tw.{decorator} on a function, below @property and the like"
         )
-    # A function that wraps a marked one has got its marks, as the same list: its own must not reach the other.
+    # A function that wraps a marked one has got its marks, as the same list: its own must not reach
+    # the other.
     marks = list(getattr(inner, MARKS, ()))
     setattr(inner, MARKS, marks)
     return marks

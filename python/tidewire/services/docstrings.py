@@ -12,7 +12,8 @@ _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 
 def whole(target: Any) -> str:
     """Return the docstring of a class or a function without its indentation, or an empty text."""
-    # Only what was written for it: a class without a docstring would otherwise be described by its base.
+    # Only what was written for it: a class without a docstring would otherwise be described by its
+    # base.
     written = target.__dict__.get("__doc__") if isinstance(target, type) else getattr(target, "__doc__", None)
     return inspect.cleandoc(written) if isinstance(written, str) else ""
 

@@ -1,4 +1,6 @@
-"""The durable handlers and the workers of commands of one instance of a service: they begin, drain and end together."""
+"""The durable handlers and the workers of commands of one instance of a service: they begin, drain
+and end together.
+"""
 
 from __future__ import annotations
 
@@ -104,14 +106,18 @@ class DurableHandlers:
             logger.error("%s: they did not begin: %s", self.title, error)
 
     def at_rest(self) -> bool:
-        """Return whether they have nothing to do; once they are leaving, whether they have ended."""
+        """Return whether they have nothing to do; once they are leaving, whether they have
+        ended.
+        """
         loop = self._node._loop
         if loop is None or loop.is_closed():
             return True
         return all(one.is_over if self._leaving else one.is_idle for one in self._handlings)
 
     def leave(self) -> None:
-        """Fetch nothing more; what was fetched is handled. From any thread; ``at_rest`` says when it is done."""
+        """Fetch nothing more; what was fetched is handled. From any thread; ``at_rest`` says when
+        it is done.
+        """
         self._leaving = True
         self._soon(self._drain)
 
@@ -121,7 +127,9 @@ class DurableHandlers:
         self._soon(self._cut)
 
     async def stop(self, drain: bool, timeout: float | None) -> Ledger:
-        """End them: what was fetched is handled within the time, or given back. What raised counts as given back, too."""
+        """End them: what was fetched is handled within the time, or given back. What raised counts
+        as given back, too.
+        """
         await asyncio.wrap_future(self._on_loop(self._stop(drain, timeout)))
         return self._ledger()
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """What a handler raised, as a reply: the error belongs to the caller and not to the actor that ran the handler."""
+    """What a handler raised, as a reply: the error belongs to the caller and not to the actor that
+    ran the handler.
+    """
 
     __slots__ = ("error",)
 
@@ -64,7 +66,9 @@ class InboundCall:
         return self.enter()
 
     def leave(self, token: Token[AnyRunning | None]) -> None:
-        """Say that the handler has ended. The task that was cancelled for it goes on with other calls."""
+        """Say that the handler has ended. The task that was cancelled for it goes on with other
+        calls.
+        """
         task, self._task = self._task, None
         context.running.reset(token)
         if self._interrupted:
@@ -74,7 +78,8 @@ class InboundCall:
                 uncancel()
 
     def cancel(self, reason: BaseException | None = None) -> None:
-        """Cancel the handler, from whichever thread. A plain function sees it in its context; a coroutine is interrupted.
+        """Cancel the handler, from whichever thread. A plain function sees it in its context; a
+        coroutine is interrupted.
 
         Args:
             reason: What the caller is told, if it still waits.
@@ -101,7 +106,8 @@ class InboundCall:
         return self._interrupted
 
     def _interrupt(self) -> None:
-        # Here no task runs, so that the handler is either suspended, and gets the error where it is, or has left.
+        # Here no task runs, so that the handler is either suspended, and gets the error where it
+        # is, or has left.
         if self._task is not None and not self.closing:
             self._interrupted = True
             self._task.cancel()

@@ -20,7 +20,8 @@ class MethodInfo:
         result: JSON Schema of its result; of one item, if it is a stream.
         stream: Whether it gives a stream.
         idempotent: Whether it may be called again where it is not known whether a call was handled.
-        timeout: Seconds that a call may take where the caller says nothing; None leaves it to the caller.
+        timeout: Seconds that a call may take where the caller says nothing; None leaves it to the
+            caller.
         visibility: Who may call it: "node", "private" or "public".
         notes: What the schemas don't say, such as types that have none.
     """
@@ -112,7 +113,9 @@ class ServiceInfo:
         return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details")}}
 
     def seen_from(self, origin: str) -> ServiceInfo | None:
-        """Return what those at "node", "private" or "public" may know of it, or None if that is nothing."""
+        """Return what those at "node", "private" or "public" may know of it, or None if that is
+        nothing.
+        """
         if not admits(self.visibility, origin):
             return None
         return replace(self, methods=tuple(method for method in self.methods if admits(method.visibility, origin)))

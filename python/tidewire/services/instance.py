@@ -48,8 +48,9 @@ class ServiceInstance:
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
         gate: What ``values`` runs: it takes calls of other nodes, too, once a porter has opened it.
-        values: The actor that lets calls begin, if there are coroutines among the methods. It has the places of all calls; plain
-            functions then run on the crew, each in the place of its call. Without coroutines the crew has the places.
+        values: The actor that lets calls begin, if there are coroutines among the methods. It has
+            the places of all calls; plain functions then run on the crew, each in the place of its
+            call. Without coroutines the crew has the places.
         streams: The actor that writes streams of coroutines, if it has any.
         admission: Where streams wait for others to end.
         streams_any: Whether it has methods that give streams.
@@ -113,7 +114,9 @@ class ServiceInstance:
         return [crew for crew in (self._crew, self._stream_crew) if crew is not None]
 
     def close(self) -> list[ActorRef]:
-        """Make no more actors, and return those to stop, but those of events: the others end with them."""
+        """Make no more actors, and return those to stop, but those of events: the others end with
+        them.
+        """
         members = []
         # Calls that wait in ``values`` still need the crews, which end after it.
         for crew in self._crews if self.values is None else ():
@@ -185,7 +188,9 @@ class ServiceInstance:
         self.crew.tell(work, call.priority, self.room.calls + self.room.waiting, call)
 
     async def receive(self, running: InboundCall) -> Any:
-        """Run a call of this process, or, for a plain function, have the crew run it; the gate calls this."""
+        """Run a call of this process, or, for a plain function, have the crew run it; the gate
+        calls this.
+        """
         if running.cancelled:
             return None
         if not running.method.coroutine:
@@ -261,8 +266,11 @@ class ServiceInstance:
         raise InvalidArgument(f"{running.request.title}: {text}")
 
     def end_streams(self, reason: Callable[[], BaseException]) -> None:
-        """End the streams that are under way: they may have no end of their own. Their readers get a reason of their own each."""
-        # Whoever opens a stream adds it, and then looks whether the host stops: one of the two sees the other.
+        """End the streams that are under way: they may have no end of their own. Their readers get
+        a reason of their own each.
+        """
+        # Whoever opens a stream adds it, and then looks whether the host stops: one of the two sees
+        # the other.
         self.stopping = True
         for writing in list(self.writing):
             writing.cancel(reason())
@@ -278,7 +286,9 @@ class ServiceInstance:
         return Failure(error_for_caller(running.request.title, error))
 
     def log_failure(self, running: AnyRunning, error: BaseException) -> None:
-        """Log that a method has raised; what its caller has given is no failure of it, nor what its object calls an answer."""
+        """Log that a method has raised; what its caller has given is no failure of it, nor what its
+        object calls an answer.
+        """
         served = getattr(running.method.call, "__self__", None)
         if not isinstance(error, (InvalidArgument, *getattr(served, "_answers_", ()))):
             _log.call_failed(self, running.request.title, error, running.request.node != self.node.name)
@@ -297,7 +307,9 @@ class ServiceInstance:
 
 
 def is_cancelled() -> bool:
-    """Return whether this very task is cancelled, rather than something that the handler awaited."""
+    """Return whether this very task is cancelled, rather than something that the handler
+    awaited.
+    """
     task = asyncio.current_task()
     cancelling = getattr(task, "cancelling", None)
     # Before Python 3.11 nobody can tell; then the task ends with it.

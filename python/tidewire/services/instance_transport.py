@@ -1,6 +1,7 @@
 """The seam between clients and hosts: a request, and the way to one instance of a service.
 
-``local.py`` is the way within a process. A link adds ways of its own to the registry, and clients call through them as they are.
+``local.py`` is the way within a process. A link adds ways of its own to the registry, and clients
+call through them as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Request:
         method: The method.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        deadline: When it ends at the latest, on the clock of ``time.monotonic()``; None for a stream without an end.
+        deadline: When it ends at the latest, on the clock of ``time.monotonic()``; None for a
+            stream without an end.
         headers: What the caller adds to it.
         priority: "urgent", "high", "normal" or "low".
         node: The name of the node that calls.
@@ -92,7 +94,9 @@ class Request:
 
     @property
     def trace(self) -> str:
-        """The id that the call shares with the one it was made in. It is made when it is first asked for."""
+        """The id that the call shares with the one it was made in. It is made when it is first
+        asked for.
+        """
         if self._trace is None:
             parent = self.parent
             self._trace = f"{random.getrandbits(128):032x}" if parent is None else parent.request.trace
@@ -105,7 +109,9 @@ class Request:
 
     @property
     def blocked_ms(self) -> int | None:
-        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not blocked. None within a process."""
+        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not
+        blocked. None within a process.
+        """
         return None if self.origin == "node" else 0
 
     def left_s(self) -> float | None:
@@ -121,7 +127,9 @@ class Reply(Protocol):
     """A call that was sent: awaited once, or waited for once."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Give the result, or raise the handler's error; whatever interrupts the wait cancels the handler."""
+        """Give the result, or raise the handler's error; whatever interrupts the wait cancels the
+        handler.
+        """
         ...
 
     def wait(self) -> Any:
@@ -137,7 +145,9 @@ class Items(Protocol):
     """A stream that was opened."""
 
     async def take(self) -> Any:
-        """Give the next item, or raise StopAsyncIteration at the end, or the error that ended it."""
+        """Give the next item, or raise StopAsyncIteration at the end, or the error that ended
+        it.
+        """
         ...
 
     def take_blocking(self) -> Any:
@@ -174,7 +184,8 @@ class InstanceTransport(Protocol):
         """Send a call.
 
         Raises:
-            Refused: if the instance takes no more calls; nothing was sent. Awaiting the reply may raise it too.
+            Refused: if the instance takes no more calls; nothing was sent. Awaiting the reply may
+                raise it too.
         """
         ...
 
@@ -219,7 +230,8 @@ class LinkPort(InstanceTransport, Protocol):
 
 
 def nested_deadline(title: str, timeout_s: float | None, parent: AnyRunning | None) -> float | None:
-    """Return when a call ends at the latest: within its own time, and within what is left of the call it is made in.
+    """Return when a call ends at the latest: within its own time, and within what is left of the
+    call it is made in.
 
     Raises:
         AskTimeout: if nothing is left, or nobody waits for the outer call any more.

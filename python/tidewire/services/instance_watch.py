@@ -21,7 +21,8 @@ class InstanceChange:
     """An instance of a service that came or went.
 
     Attributes:
-        kind: "joined" or "left". One that comes back with another version or other metadata has left, and joined.
+        kind: "joined" or "left". One that comes back with another version or other metadata has
+            left, and joined.
         service: The name of the service.
         instance: The instance, as it describes itself.
     """
@@ -65,7 +66,9 @@ def check(name: str | None) -> None:
 
 
 def _steps(node: Node, name: str | None) -> Iterator[InstanceChange | Pending]:
-    """Give changes, and what to wait for before the next ones. Whoever is slow gets the difference: nothing queues up."""
+    """Give changes, and what to wait for before the next ones. Whoever is slow gets the difference:
+    nothing queues up.
+    """
     registry, engine = registry_of(node), node._engine
     known: dict[tuple[str, str], InstanceInfo] = {}
     looked_at = -1

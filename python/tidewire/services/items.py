@@ -1,4 +1,6 @@
-"""Arguments that are streams: whatever is iterated, read as the method wants to, with items of the type that it wants."""
+"""Arguments that are streams: whatever is iterated, read as the method wants to, with items of the
+type that it wants.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ class Function:
 
     @functools.cached_property
     def hints(self) -> type_hints.TypeHints:
-        """Its annotations. They are read when they are first needed: a class may name classes that follow it."""
+        """Its annotations. They are read when they are first needed: a class may name classes that
+        follow it.
+        """
         return type_hints.read(self.call, self.names)
 
     @functools.cached_property

@@ -15,7 +15,9 @@ VISIBILITIES = ("node", "private", "public")
 """Who may call: this process, the nodes that joined, or everybody, which for now are the same."""
 
 STANDBY = "~"
-"""What the ids of instances begin with that stand by: they take calls only where no instance is active."""
+"""What the ids of instances begin with that stand by: they take calls only where no instance is
+active.
+"""
 
 RESERVED = frozenset({"sync", "with_"})
 """What a client has besides the methods of its service."""
@@ -105,7 +107,9 @@ def timeout_problem(field: str, value: object) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about a name that is not known: what it may have meant, or what there is."""
+    """Return the end of an error about a name that is not known: what it may have meant, or what
+    there is.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     if close:

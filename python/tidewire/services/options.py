@@ -21,7 +21,8 @@ class CallOptions:
     """How calls are made. None leaves it as it is.
 
     Attributes:
-        timeout: Seconds until AskTimeout. Without it the method's own counts, else 30; a stream has none of its own.
+        timeout: Seconds until AskTimeout. Without it the method's own counts, else 30; a stream has
+            none of its own.
         priority: "urgent", "high", "normal" or "low": which calls go first where some wait.
         instance: The id of the instance that is called.
         policy: How an instance is chosen.

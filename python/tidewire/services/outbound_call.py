@@ -41,7 +41,9 @@ class OutboundCall:
         return self.options.timeout or self.timeout or CALL_TIMEOUT_S
 
     def made(self, port: InstanceTransport, value: Any) -> Any:
-        """Return a result as the type that the client knows; one of this process is handed over as it is."""
+        """Return a result as the type that the client knows; one of this process is handed over as
+        it is.
+        """
         return value if self.result is None or not getattr(port, "over_link", False) else self.result(value)
 
     def group(self) -> Group:

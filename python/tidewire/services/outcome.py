@@ -8,9 +8,11 @@ from tidewire.errors import RemoteError, RemoteTraceback
 
 
 def error_for_caller(title: str, error: BaseException) -> BaseException:
-    """Return the error that the caller of a handler gets: the handler's own, unless it would do something else there.
+    """Return the error that the caller of a handler gets: the handler's own, unless it would do
+    something else there.
 
-    StopIteration would end a loop of the caller, and SystemExit its program. Ctrl-C ends this one as well.
+    StopIteration would end a loop of the caller, and SystemExit its program. Ctrl-C ends this one
+    as well.
     """
     if isinstance(error, KeyboardInterrupt):
         from tidewire._loop import interrupted

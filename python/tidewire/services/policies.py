@@ -15,10 +15,12 @@ class Policy:
     """How an instance is chosen.
 
     Args:
-        kind: "first" (the one served longest), "random", "least_outstanding" (the default; of equal ones, in turn),
-            "lowest_latency", or "all", which calls each and gives a list of ``tw.Answer``.
+        kind: "first" (the one served longest), "random", "least_outstanding" (the default; of equal
+            ones, in turn), "lowest_latency", or "all", which calls each and gives a list of
+            ``tw.Answer``.
         seed: Makes what is random the same in each run.
-        explore: The share of calls with which "lowest_latency" tries another instance than the best.
+        explore: The share of calls with which "lowest_latency" tries another instance than the
+            best.
 
     Raises:
         InvalidArgument: if a value is not allowed.

@@ -45,7 +45,8 @@ class Group:
         """Add an instance.
 
         Raises:
-            NameTaken: if there is one with its id, or the name stands for a service with other methods.
+            NameTaken: if there is one with its id, or the name stands for a service with other
+                methods.
         """
         if port.instance in self.ports:
             raise NameTaken(f"instance: {port.instance!r} serves {self.name!r} already: give another id, or none")
@@ -96,7 +97,9 @@ class Group:
         return chosen
 
     def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
-        """Note that a call has ended: how long it took, or None where that says nothing, and whether it failed."""
+        """Note that a call has ended: how long it took, or None where that says nothing, and
+        whether it failed.
+        """
         self.balancer.ended(instance, took_s, failed)
 
     def local(self) -> set[str]:
@@ -109,7 +112,9 @@ class Group:
         return len(self.ports) > len(self._standby)
 
     def audience(self) -> list[InstanceTransport]:
-        """Return the ways to those that get a call for all: instances that stand by do only where there is no other."""
+        """Return the ways to those that get a call for all: instances that stand by do only where
+        there is no other.
+        """
         active = [port for instance, port in self.ports.items() if instance not in self._standby]
         return active or list(self.ports.values())
 
@@ -132,7 +137,8 @@ class Registry:
 
     Attributes:
         groups: The instances of each, by name.
-        news: Rings whenever an instance was added, or the link is back and it is known who is there.
+        news: Rings whenever an instance was added, or the link is back and it is known who is
+            there.
         changes: How often an instance came or went.
     """
 
@@ -180,7 +186,8 @@ class Registry:
         return "no service is known here: look whether a node that serves it has joined the same hub"
 
     async def find_again(self, name: str, within_s: float) -> None:
-        """Ask the hub, if there is one, who serves something that nobody is known to serve: the news may be under way.
+        """Ask the hub, if there is one, who serves something that nobody is known to serve: the
+        news may be under way.
 
         Raises:
             LinkLost: if the link to the hub is lost.
@@ -228,7 +235,9 @@ class Registry:
         return [group.info for _, group in groups]
 
     def instances(self, name: str | None) -> dict[tuple[str, str], InstanceInfo]:
-        """Return the instances of one service, or of all, by the names of their services and their ids."""
+        """Return the instances of one service, or of all, by the names of their services and their
+        ids.
+        """
         with self._lock:
             groups = [group for group in self.groups.values() if name in (None, group.name)]
             infos = [(group.name, port.info) for group in groups for port in group.ports.values()]
@@ -262,7 +271,9 @@ class Registry:
         self._tell()
 
     def counts(self, over_links: bool) -> dict[str, int]:
-        """Return how many instances each service has: those of this process, and perhaps those over links."""
+        """Return how many instances each service has: those of this process, and perhaps those over
+        links.
+        """
         with self._lock:
             groups = sorted(self.groups.items())
         counts = {name: len(group.ports if over_links else group.local()) for name, group in groups}
@@ -294,7 +305,9 @@ class Registry:
             return list(self._served)
 
     def cut_streams(self) -> None:
-        """End the streams that are served here, as the node is about to stop: they may have no end. Calls go on."""
+        """End the streams that are served here, as the node is about to stop: they may have no end.
+        Calls go on.
+        """
         for one in self.served():
             one._cut_streams()
 
@@ -304,7 +317,9 @@ class Registry:
             one._cut_calls()
 
     def node_stops(self) -> None:
-        """End all that is served here, as the node is stopping: calls are finished by the engine, streams are cut."""
+        """End all that is served here, as the node is stopping: calls are finished by the engine,
+        streams are cut.
+        """
         for one in self.served():
             one._node_stops()
 

@@ -36,7 +36,8 @@ class LocalReply:
                     raise told(self._host, self._running, error) from None
                 raise
             finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                # The traceback keeps this frame: what is in it would live until the garbage
+                # collector comes.
                 del self
         if value.__class__ is Failure:
             try:
@@ -56,7 +57,8 @@ class LocalReply:
                     raise told(self._host, self._running, error) from None
                 raise
             finally:
-                # The traceback keeps this frame: what is in it would live until the garbage collector comes.
+                # The traceback keeps this frame: what is in it would live until the garbage
+                # collector comes.
                 del self
         if value.__class__ is Failure:
             try:
@@ -70,7 +72,8 @@ class LocalReply:
         self._running.cancel()
         self._pending.cancel()
         if not self._running.begun:
-            # The message waits for its turn, and may be kept as a dead letter after that: not with what was to be handled.
+            # The message waits for its turn, and may be kept as a dead letter after that: not with
+            # what was to be handled.
             self._running.forget()
             if self._job is not None:
                 self._job.over()

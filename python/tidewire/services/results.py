@@ -1,4 +1,6 @@
-"""Results that come over a link, as a typed client gives them: records of the annotated type, even where the server calls it otherwise."""
+"""Results that come over a link, as a typed client gives them: records of the annotated type, even
+where the server calls it otherwise.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ Convert = Callable[[Any], Any]
 
 
 def result_of(hint: Any) -> Convert | None:
-    """Return what makes a result fit a type, or None if that has no records. A result that does not fit stays as it is."""
+    """Return what makes a result fit a type, or None if that has no records. A result that does not
+    fit stays as it is.
+    """
     if not _has_records(hint):
         return None
     exact, convert = converter(hint)

@@ -1,4 +1,6 @@
-"""A call that goes over a link, where more is to be seen to than sending it and taking its answer."""
+"""A call that goes over a link, where more is to be seen to than sending it and taking its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class LinkCall(Pending[Any]):
-    """A call of a method that gives one value, of a service in other processes. The compiled half makes it."""
+    """A call of a method that gives one value, of a service in other processes. The compiled half
+    makes it.
+    """
 
     __slots__ = ()
 
@@ -32,7 +36,9 @@ class LinkCall(Pending[Any]):
 
 
 class RetryingCall(OutboundCall):
-    """What such a call does: it chooses an instance, sends, and notes how it went. ``LinkCall`` calls its methods."""
+    """What such a call does: it chooses an instance, sends, and notes how it went. ``LinkCall``
+    calls its methods.
+    """
 
     __slots__ = (
         "_attempts",
@@ -76,7 +82,9 @@ class RetryingCall(OutboundCall):
         self._without, self._group, self._port, self._since = (), group, port, perf_counter() - ago_s
 
     def ended(self, value: Any) -> Any:
-        """Note that it was answered, and return the value; or make it again after a pause, and return that."""
+        """Note that it was answered, and return the value; or make it again after a pause, and
+        return that.
+        """
         if self._pausing:
             self._pausing = False
             return self._again()
@@ -86,7 +94,9 @@ class RetryingCall(OutboundCall):
         return value if self.result is None else self.result(value)
 
     def failed(self, error: BaseException) -> Pending | None:
-        """Note that it failed, and send it to another instance if that may help, or again if its link was lost."""
+        """Note that it failed, and send it to another instance if that may help, or again if its
+        link was lost.
+        """
         if self._giving is not None:
             self._giving.ended(lost=isinstance(error, (LinkLost, NoResponders, Refused)))
             self._giving = None

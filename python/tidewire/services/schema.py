@@ -23,7 +23,9 @@ Schema = dict[str, Any]
 
 
 class Writer:
-    """Writes the schemas of one method. Types that several of them name are written once, under "$defs" of each schema."""
+    """Writes the schemas of one method. Types that several of them name are written once, under
+    "$defs" of each schema.
+    """
 
     def __init__(self) -> None:
         self.notes: list[str] = []

@@ -54,23 +54,28 @@ def serve(
     version: str = "",
     metadata: Mapping[str, str] | None = None,
 ) -> Served | SingleActive:
-    """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not be.
+    """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not
+    be.
 
     Args:
         node: Where it is served. It ends with the node.
-        target: An object of a declared service, any other object for its public methods, a function, or functions by name.
+        target: An object of a declared service, any other object for its public methods, a
+            function, or functions by name.
         name: What callers call it; the default is what the class says.
-        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined) or "public" (for now the same).
+        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined)
+            or "public" (for now the same).
         instance: An id for this instance; the default is the name with a random part.
         concurrency: Calls that it handles at once, whoever makes them.
         waiting: Calls, and streams, that have come and not begun; one more is refused.
         streams: Streams that it writes at once, whoever reads them; further ones wait.
         dispatcher: Which threads run its plain functions.
-        active: "all", or "single": of all instances of this name one is active at a time, the holder of a lease where the streams of the
-            node live. The others stand by; a ``tw.SingleActive`` is returned.
-        lease: Of a single active service: seconds after which another is active if this process is lost, 0.2 to 3,600. It is renewed
-            every third of it.
-        version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells it to others.
+        active: "all", or "single": of all instances of this name one is active at a time, the
+            holder of a lease where the streams of the node live. The others stand by; a
+            ``tw.SingleActive`` is returned.
+        lease: Of a single active service: seconds after which another is active if this process is
+            lost, 0.2 to 3,600. It is renewed every third of it.
+        version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells
+            it to others.
         metadata: What else others are told of this instance: texts by name, 4,096 bytes in all.
 
     For concurrency, waiting and streams the default is what ``node.serving`` says.
@@ -79,13 +84,15 @@ def serve(
         What is served, to look at and to stop.
 
     Raises:
-        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a declaration are named. Also with
-            ``active="single"`` if the node has no place for leases.
-        NameTaken: if there is an instance of this id, or the name stands for a service with other methods.
+        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a
+            declaration are named. Also with ``active="single"`` if the node has no place for
+            leases.
+        NameTaken: if there is an instance of this id, or the name stands for a service with other
+            methods.
         UnknownDispatcher: if there is no such dispatcher.
         NodeStopped: if the node has been stopped.
-        TidewireError: when the result is awaited, what the hub has against it, such as Unauthorized or NameTaken; it is served no longer then,
-            in this process either.
+        TidewireError: when the result is awaited, what the hub has against it, such as Unauthorized
+            or NameTaken; it is served no longer then, in this process either.
     """
     node._check()
     if isinstance(target, type):
@@ -186,7 +193,8 @@ class Served:
             for pending in self._told:
                 yield from pending.__await__()
         except TidewireError as error:
-            # A link that is lost comes back, and the service with it. What the hub refuses is served nowhere.
+            # A link that is lost comes back, and the service with it. What the hub refuses is
+            # served nowhere.
             if not isinstance(error, (LinkLost, NodeStopped)):
                 yield from self.stop(drain=False).__await__()
             raise
@@ -200,7 +208,9 @@ class Served:
 
     @property
     def consumers(self) -> dict[str, Consumer]:
-        """The consumers of its durable handlers, by the name that each was given as ``durable``: to look at, to pause, for dead letters."""
+        """The consumers of its durable handlers, by the name that each was given as ``durable``: to
+        look at, to pause, for dead letters.
+        """
         return {} if self._durables is None else self._durables.consumers
 
     def _consume(
@@ -223,11 +233,12 @@ class Served:
             self._told, self._porter = connection.serve(self._host)
 
     async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
-        """Stop this instance: no call comes any more, and streams are cut. A second call gives the same ledger.
+        """Stop this instance: no call comes any more, and streams are cut. A second call gives the
+        same ledger.
 
         Args:
-            drain: Whether calls that came are finished. Else handlers are cancelled, and other instances get the calls that
-                have not begun.
+            drain: Whether calls that came are finished. Else handlers are cancelled, and other
+                instances get the calls that have not begun.
             timeout: Seconds after which handlers that are stuck are abandoned.
 
         Returns:
@@ -250,7 +261,9 @@ class Served:
         return ServedSync(self)
 
     def statistics(self) -> dict[str, Any]:
-        """Return counts of calls and streams, and how long calls took. Calls that never began are not among them."""
+        """Return counts of calls and streams, and how long calls took. Calls that never began are
+        not among them.
+        """
         counts = self._host.tally.summary()
         return {"service": self.name, "instance": self.instance, **counts, "waiting": self._host.waiting}
 

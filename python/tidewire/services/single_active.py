@@ -1,4 +1,6 @@
-"""Services of which one instance is active at a time: the holder of a lease. The others stand by, and hold calls until one is."""
+"""Services of which one instance is active at a time: the holder of a lease. The others stand by,
+and hold calls until one is.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ _LOOK_AGAIN_S = 60.0
 
 
 class SingleActive:
-    """One instance of a service of which one is active at a time, as the one who serves it holds it.
+    """One instance of a service of which one is active at a time, as the one who serves it holds
+    it.
 
     Attributes:
         name: The name of the service.
@@ -95,7 +98,8 @@ class SingleActive:
 
     @property
     def fence(self) -> int:
-        """The fencing token: greater than that of every instance that was active before. Give it to stores that can compare it.
+        """The fencing token: greater than that of every instance that was active before. Give it to
+        stores that can compare it.
 
         Raises:
             LeaseLost: if this instance is not active.
@@ -131,8 +135,8 @@ class SingleActive:
             await self._node._engine.changed(self.rests, seen, left_s)
 
     async def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
-        """Stop this instance. If it is active, calls that came are finished, and then another is active at once. A second call gives the
-        same ledger.
+        """Stop this instance. If it is active, calls that came are finished, and then another is
+        active at once. A second call gives the same ledger.
 
         Args:
             drain: Whether calls that came are finished.
@@ -224,7 +228,9 @@ class SingleActive:
             self.rests.ring()
 
     def _leave(self) -> None:
-        """Have it end, as the node is about to stop. From any thread; ``at_rest`` says when it has."""
+        """Have it end, as the node is about to stop. From any thread; ``at_rest`` says when it
+        has.
+        """
         loop = self._node._loop
         self._leaving = True
         if loop is not None and not loop.is_closed():
@@ -253,7 +259,9 @@ class SingleActive:
         return Function(forward_items if method.function.streams else forward)
 
     async def _active_method(self, name: str) -> Any:
-        """Wait until an instance is active, and return its method for the call that this code belongs to."""
+        """Wait until an instance is active, and return its method for the call that this code
+        belongs to.
+        """
         registry, call = registry_of(self._node), context.context()
         while True:
             seen = registry.news.count

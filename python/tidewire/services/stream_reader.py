@@ -1,4 +1,6 @@
-"""Streams of items as their callers read them: with ``async for``, or with ``for`` in a plain thread."""
+"""Streams of items as their callers read them: with ``async for``, or with ``for`` in a plain
+thread.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _T = TypeVar("_T")
 
 
 class NotData:
-    """What a call gives refuses to be used as its result, and says what was forgotten: ``await``, ``async for`` or ``.sync``."""
+    """What a call gives refuses to be used as its result, and says what was forgotten: ``await``,
+    ``async for`` or ``.sync``.
+    """
 
     __slots__ = ()
     _sending: OutboundCall
@@ -51,7 +55,9 @@ class NotData:
 
 
 class _Reading:
-    """A stream that is opened when its first item is asked for, and closed when nobody holds it any more."""
+    """A stream that is opened when its first item is asked for, and closed when nobody holds it any
+    more.
+    """
 
     def __init__(self, sending: OutboundCall) -> None:
         self._sending = sending
@@ -107,9 +113,10 @@ class _Reading:
 class Stream(_Reading, NotData, AsyncIterator[_T]):
     """A call of a method that gives a stream: read it with ``async for``.
 
-    It begins with the first item that is asked for. The generator is closed when the stream is: by ``aclose``, at the end of
-    ``async with``, when an ``async for`` that reads it is cancelled, or when nobody holds it any more. A single read that is
-    cancelled, as by ``asyncio.wait_for(anext(stream), 1.0)``, has read nothing, and does not end it.
+    It begins with the first item that is asked for. The generator is closed when the stream is: by
+    ``aclose``, at the end of ``async with``, when an ``async for`` that reads it is cancelled, or
+    when nobody holds it any more. A single read that is cancelled, as by
+    ``asyncio.wait_for(anext(stream), 1.0)``, has read nothing, and does not end it.
     """
 
     _read_with = "read it with `async for`"
@@ -166,7 +173,9 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
 
 
 class _Loop(AsyncIterator[_T]):
-    """The reading of an ``async for``, which ends the stream if it is cancelled: nobody could go on with it."""
+    """The reading of an ``async for``, which ends the stream if it is cancelled: nobody could go on
+    with it.
+    """
 
     __slots__ = ("_stream",)
 

@@ -66,7 +66,9 @@ class StreamWriter:
     # Its host
 
     def cancel(self, reason: BaseException | None) -> None:
-        """End it: the generator's ``finally`` runs, and a reader that is still there gets the reason after the items before it; over a link, after those that it gave credit for."""
+        """End it: the generator's ``finally`` runs, and a reader that is still there gets the
+        reason after the items before it; over a link, after those that it gave credit for.
+        """
         self.running.cancel(reason)
         self.channel.unpark()
         on_cut = self._on_cut
@@ -76,7 +78,9 @@ class StreamWriter:
             self.finish(self.running.reason)
 
     def on_cut(self, call: Callable[[], object] | None) -> None:
-        """Have this called, on whichever thread, when it is cancelled; at once if it has been. None: nothing any more."""
+        """Have this called, on whichever thread, when it is cancelled; at once if it has been.
+        None: nothing any more.
+        """
         self._on_cut = call
         if call is not None and self.running.cancelled:
             call()
@@ -108,7 +112,8 @@ class StreamWriter:
         try:
             self._proceed()
         except TidewireError as stopped:
-            # The service is stopping: there is no other thread than this one to close the generator.
+            # The service is stopping: there is no other thread than this one to close the
+            # generator.
             self.running.cancel(self.running.reason or stopped)
             self._end(None)
 
@@ -183,7 +188,9 @@ async def _opened(writing: StreamWriter) -> Any:
 
 
 class PlainWriting(StreamWriter):
-    """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is room, and holds none while there is not."""
+    """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is
+    room, and holds none while there is not.
+    """
 
     def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
         super().__init__(host, running)

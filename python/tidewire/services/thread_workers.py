@@ -1,4 +1,6 @@
-"""Actors that run the plain functions of a service on the threads of a dispatcher, as many as there are calls at once."""
+"""Actors that run the plain functions of a service on the threads of a dispatcher, as many as there
+are calls at once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ class ThreadWorkers:
 
     Args:
         node: Where they live.
-        room: How many there are at most, and how many calls wait at actors that are busy. Streams that go on are not among them.
+        room: How many there are at most, and how many calls wait at actors that are busy. Streams
+            that go on are not among them.
         dispatcher: Whose threads run them.
         parent: The actor after whose end they end, if there is one.
     """

@@ -69,7 +69,9 @@ def written_for(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function below partials, decorators with ``functools.wraps``, and objects with ``__call__``."""
+    """Return the function below partials, decorators with ``functools.wraps``, and objects with
+    ``__call__``.
+    """
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -79,7 +81,8 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def around(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
-    """Return what the annotations of functions name in the functions around their class, whose names are gone later.
+    """Return what the annotations of functions name in the functions around their class, whose
+    names are gone later.
 
     Args:
         functions: Whose annotations.

@@ -40,10 +40,12 @@ class Batch:
         content: str = "value",
         ttl: float | None = None,
     ) -> None:
-        """Add a message. Nothing is sent before the end of the block. Arguments as of ``Stream.publish``.
+        """Add a message. Nothing is sent before the end of the block. Arguments as of
+        ``Stream.publish``.
 
         Raises:
-            InvalidArgument: if an argument is not allowed, the batch has 1,000 messages already, or its block was left.
+            InvalidArgument: if an argument is not allowed, the batch has 1,000 messages already, or
+                its block was left.
         """
         if self._is_over:
             raise InvalidArgument(f"stream {self._name!r}: the block of this batch was left: begin another batch")

@@ -1,4 +1,6 @@
-"""Streams, buckets and leases for plain threads: each call blocks until it is done on the node's loop."""
+"""Streams, buckets and leases for plain threads: each call blocks until it is done on the node's
+loop.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def run(node: Node, call: Coroutine[Any, Any, _T]) -> _T:
 
 
 class SyncStream:
-    """A stream for plain threads; ``node.sync.stream(...)`` makes one. Arguments and errors are those of ``tw.Stream``."""
+    """A stream for plain threads; ``node.sync.stream(...)`` makes one. Arguments and errors are
+    those of ``tw.Stream``.
+    """
 
     def __init__(self, node: Node, stream: Stream) -> None:
         self._node = node
@@ -55,7 +59,8 @@ class SyncStream:
         return run(self._node, self._stream.publish(subject, value, **options))
 
     def publish_all(self, messages: Iterable[tuple[str, Any]], window: int = 1_000) -> int:
-        """Store many messages, ``(subject, value)`` each, and block until all are on the disk. Returns how many.
+        """Store many messages, ``(subject, value)`` each, and block until all are on the disk.
+        Returns how many.
 
         Raises:
             PublishFailed: if some were not stored.
@@ -163,7 +168,9 @@ class SyncConsumer:
 
 
 class SyncBucket:
-    """A bucket for plain threads; ``node.sync.kv(...)`` makes one. Arguments and errors are those of ``tw.Bucket``."""
+    """A bucket for plain threads; ``node.sync.kv(...)`` makes one. Arguments and errors are those
+    of ``tw.Bucket``.
+    """
 
     def __init__(self, node: Node, bucket: Bucket) -> None:
         self._node = node

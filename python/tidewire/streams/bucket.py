@@ -43,7 +43,9 @@ class Entry:
 
 
 class Bucket:
-    """A bucket; ``await node.kv(...)`` makes one, or finds it. Keys are subjects, such as ``limits.eu``."""
+    """A bucket; ``await node.kv(...)`` makes one, or finds it. Keys are subjects, such as
+    ``limits.eu``.
+    """
 
     def __init__(self, home: Home, name: str) -> None:
         self._home = home

@@ -23,7 +23,8 @@ _T = TypeVar("_T")
 
 
 class CommandRun(Generic[_T]):
-    """A command that was started; ``await client.reindex.start(...)`` gives it, and ``node.command(id)`` in any process, also later.
+    """A command that was started; ``await client.reindex.start(...)`` gives it, and
+    ``node.command(id)`` in any process, also later.
 
     Attributes:
         id: Its id.
@@ -42,7 +43,8 @@ class CommandRun(Generic[_T]):
         """Return what there is of it.
 
         Raises:
-            NotFound: if there is no such command, or not any more: it has ended, and was kept as long as its service says.
+            NotFound: if there is no such command, or not any more: it has ended, and was kept as
+                long as its service says.
         """
         return await self._store.info(self.id)
 
@@ -50,13 +52,15 @@ class CommandRun(Generic[_T]):
         """Wait until it is over, and return what it has returned.
 
         Args:
-            timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The command goes on.
+            timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The
+                command goes on.
 
         Raises:
             NotFound: as ``info`` does.
             CallCancelled: if it was cancelled.
             WorkerLost: if the worker of its last attempt was lost.
-            BaseException: what its last attempt has raised: the same type, or RemoteError if it has none here.
+            BaseException: what its last attempt has raised: the same type, or RemoteError if it has
+                none here.
         """
         until = None if timeout is None else monotonic() + timeout
         record, revision, looked = None, 0, False
@@ -95,7 +99,9 @@ class CommandRun(Generic[_T]):
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
     async def _patiently(self, call: Awaitable[_R], wait_us: int) -> _R | None:
-        """Return what a call of the home gives; None while that is away, after a pause: the command goes on all the same."""
+        """Return what a call of the home gives; None while that is away, after a pause: the command
+        goes on all the same.
+        """
         try:
             return await call
         except TidewireError as error:
@@ -109,7 +115,8 @@ class CommandRun(Generic[_T]):
             return None
 
     async def progress(self) -> AsyncIterator[CommandProgress]:
-        """Yield how far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen.
+        """Yield how far it is, now and then as it changes, until it is over. Of changes that come
+        quickly the newest is seen.
 
         Raises:
             NotFound: as ``info`` does.
@@ -137,7 +144,8 @@ class CommandRun(Generic[_T]):
                 return
 
     async def cancel(self) -> bool:
-        """Have it end: at once if it waits; if it runs, its coroutine is interrupted, and its plain function at its next report.
+        """Have it end: at once if it waits; if it runs, its coroutine is interrupted, and its plain
+        function at its next report.
 
         Returns:
             Whether that changes anything: it was not over, and nobody had cancelled it.
@@ -148,7 +156,8 @@ class CommandRun(Generic[_T]):
         return await self._store.cancel(self.id)
 
     async def retry(self) -> bool:
-        """Have it begin anew, if it has failed or was cancelled, with all its attempts. Returns whether it does.
+        """Have it begin anew, if it has failed or was cancelled, with all its attempts. Returns
+        whether it does.
 
         Raises:
             NotFound: as ``info`` does.
@@ -165,8 +174,8 @@ class CommandRun(Generic[_T]):
 
 
 class SyncCommandRun(Generic[_T]):
-    """A command for plain threads; ``node.sync.command(id)`` and ``client.sync.reindex.start(...)`` give it. Arguments and errors are those
-    of ``tw.CommandRun``.
+    """A command for plain threads; ``node.sync.command(id)`` and ``client.sync.reindex.start(...)``
+    give it. Arguments and errors are those of ``tw.CommandRun``.
     """
 
     def __init__(self, run: CommandRun[_T]) -> None:

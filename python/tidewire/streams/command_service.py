@@ -1,4 +1,6 @@
-"""The service of a hub through which nodes of other languages start commands and follow them: what a command becomes is decided here, once."""
+"""The service of a hub through which nodes of other languages start commands and follow them: what
+a command becomes is decided here, once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ SERVICE = "tidewire-commands"
 
 
 class Service:
-    """What such a node serves. Nodes of Python use the home itself, and need this service for nothing."""
+    """What such a node serves. Nodes of Python use the home itself, and need this service for
+    nothing.
+    """
 
     # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
     _answers_ = (
@@ -89,7 +93,8 @@ class Service:
             wait_us: For how long to wait, 4 s at most.
 
         Returns:
-            The revision, whether the command is over, and of its record what tells how it has ended; None if there is none newer.
+            The revision, whether the command is over, and of its record what tells how it has
+            ended; None if there is none newer.
         """
         store = self._run(id)._store
         if not after:

@@ -1,4 +1,6 @@
-"""The records of commands in a key-value bucket, and the queue of their tokens: started, changed by compare-and-set, listed."""
+"""The records of commands in a key-value bucket, and the queue of their tokens: started, changed by
+compare-and-set, listed.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,9 @@ class CommandStore:
         return self._bucket
 
     async def consumer(self, service: str, command: str, priority: str) -> str:
-        """Return the name of what gives out the tokens of a command; it is made if it is not there."""
+        """Return the name of what gives out the tokens of a command; it is made if it is not
+        there.
+        """
         await self.open()
         assert self._queue is not None
         name = f"{service}-{command}-{priority}"
@@ -235,7 +239,8 @@ class CommandStore:
 
         Args:
             id: Of the command.
-            decide: Changes the record, and returns its life as it is to be written, or None for not at all.
+            decide: Changes the record, and returns its life as it is to be written, or None for not
+                at all.
 
         Returns:
             The record as it is then, and its revision.
@@ -254,7 +259,9 @@ class CommandStore:
         raise HomeBusy(f"command {id!r}: its record was changed {_CONFLICTS_MAX} times meanwhile: try again")
 
     async def cancel(self, id: str) -> bool:
-        """Have a command end. Whether that changes anything: it was not over, and not being cancelled."""
+        """Have a command end. Whether that changes anything: it was not over, and not being
+        cancelled.
+        """
         changed = False
 
         def decide(record: Record) -> CommandLife | None:

@@ -20,8 +20,9 @@ Change = tuple[str, "bytes | None", int, int]
 
 
 class CommandWatch:
-    """Who waits for changes of records in this process. A watch of a single record costs the home as much as one of all, and a server of
-    NATS keeps each for a while; so there is one, which ends once nobody has waited for as long as a watch takes.
+    """Who waits for changes of records in this process. A watch of a single record costs the home
+    as much as one of all, and a server of NATS keeps each for a while; so there is one, which ends
+    once nobody has waited for as long as a watch takes.
     """
 
     def __init__(self, home: Home, bucket: str) -> None:

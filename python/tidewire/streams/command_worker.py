@@ -1,4 +1,6 @@
-"""The worker of one command of a served instance: it fetches tokens, runs commands, reports their progress and writes how they end."""
+"""The worker of one command of a served instance: it fetches tokens, runs commands, reports their
+progress and writes how they end.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ class Attempt:
     Attributes:
         record: The record, as it was when the attempt began.
         number: Which attempt it is.
-        why: Why it is to end early: "cancelled", "timeout", "cut" or "lost"; empty as long as it is not.
+        why: Why it is to end early: "cancelled", "timeout", "cut" or "lost"; empty as long as it is
+            not.
     """
 
     def __init__(self, record: Record, running: InboundCall) -> None:
@@ -384,7 +387,8 @@ class CommandWorker:
 
         record, _ = await self._held(functools.partial(self._store.change, id, end))
         if verdict == "stale":
-            # Another attempt has the command, or has ended it. After an answer that was lost this one may have itself.
+            # Another attempt has the command, or has ended it. After an answer that was lost this
+            # one may have itself.
             mine = life_of(record).over and record["attempt"] == attempt.number
             return await self._over(record) if mine else ("", None)
         if verdict == "again":
@@ -461,7 +465,9 @@ class CommandWorker:
             running.leave(token)
 
     def _arguments(self, attempt: Attempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the method is called with: by name, so that progress and context may stand anywhere."""
+        """Return what the method is called with: by name, so that progress and context may stand
+        anywhere.
+        """
         signature, record = self._bound.signature, attempt.record
         try:
             given, named = decode(record["arguments"])
@@ -483,7 +489,9 @@ class CommandWorker:
     # What goes on beside an attempt
 
     def _reported(self, attempt: Attempt, loop: asyncio.AbstractEventLoop, fraction: float, note: str) -> None:
-        """A command has reported, on any thread. The newest report is stored as soon as the one before is."""
+        """A command has reported, on any thread. The newest report is stored as soon as the one
+        before is.
+        """
         attempt.reported = (fraction, note, attempt.number, now_us())
         if attempt.storing is None:
             loop.call_soon_threadsafe(self._store_report, attempt)
@@ -524,7 +532,9 @@ class CommandWorker:
     # Its home
 
     async def _held(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Do something at the home, again and again while that is away; the token is held meanwhile."""
+        """Do something at the home, again and again while that is away; the token is held
+        meanwhile.
+        """
         for _ in range(_TRIES_MAX):
             try:
                 found = await call()

@@ -26,10 +26,12 @@ Settled = tuple[int, int, str, "int | None", str, "tuple[str, str] | None"]
 
 
 class Consumer:
-    """A consumer of a stream: ``async for event in consumer``, or ``await consumer.next()``. See ``Stream.consumer``.
+    """A consumer of a stream: ``async for event in consumer``, or ``await consumer.next()``. See
+    ``Stream.consumer``.
 
-    Several may take events from one consumer, in one process or many: each event goes to one of them. Events are fetched in batches
-    that grow while they are handled quickly, and are of one event while they are not.
+    Several may take events from one consumer, in one process or many: each event goes to one of
+    them. Events are fetched in batches that grow while they are handled quickly, and are of one
+    event while they are not.
     """
 
     def __init__(self, home: Home, stream: str, name: str, max_in_flight: int, shape: ValueType | None = None) -> None:
@@ -52,7 +54,8 @@ class Consumer:
         Args:
             timeout: Seconds after which None is returned; None for no limit.
 
-        Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack wait.
+        Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack
+        wait.
         """
         self._tell_broken()
         if self._ready:
@@ -72,7 +75,9 @@ class Consumer:
                 return None
 
     def _pace(self) -> None:
-        """Fetch more at once while the last batch was handled quickly: what waits here has an ack wait that runs."""
+        """Fetch more at once while the last batch was handled quickly: what waits here has an ack
+        wait that runs.
+        """
         quick = monotonic() - self._fetched_at < _QUICK_S
         self._ahead = min(self._ahead * 4, self._ahead_max) if quick else max(1, self._ahead // 4)
 
@@ -122,7 +127,9 @@ class Consumer:
             self._settling = None
 
     def _tell_broken(self) -> None:
-        """Raise, once, that acks were not stored: their events come again, and the home may be back by then."""
+        """Raise, once, that acks were not stored: their events come again, and the home may be back
+        by then.
+        """
         error, self._broken = self._broken, None
         if error is not None:
             raise error
@@ -138,7 +145,8 @@ class Consumer:
         self._tell_broken()
 
     async def close(self) -> None:
-        """Store what was settled, and give back what was fetched and not handled: it goes to another at once.
+        """Store what was settled, and give back what was fetched and not handled: it goes to
+        another at once.
 
         That does not count as a delivery, but on NATS, which counts what it sends.
         """
@@ -174,7 +182,9 @@ class Consumer:
         await self._home.call("resume", self._stream, self.name)
 
     async def seek(self, start: Any) -> None:
-        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. What is out is forgotten."""
+        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. What is out is
+        forgotten.
+        """
         from tidewire.streams.stream import start_of
 
         self._ready.clear()

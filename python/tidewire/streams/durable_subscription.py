@@ -1,4 +1,6 @@
-"""One handler of durable events while it is served: it fetches, handles and settles what its consumer delivers."""
+"""One handler of durable events while it is served: it fetches, handles and settles what its
+consumer delivers.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,8 @@ class DurableSubscription:
         self._timer: asyncio.TimerHandle | None = None
         self._wait_s = 0.0
         self._is_cut = False
-        # Deliveries that were fetched; of them those that were handled, and those that went back to the stream.
+        # Deliveries that were fetched; of them those that were handled, and those that went back to
+        # the stream.
         self.fetched = self.handled = self.returned = 0
 
     # Its life
@@ -216,7 +219,8 @@ class DurableSubscription:
         self._wait_s = 0.0
         return raw
 
-    # The ends of tasks are heard of by callbacks: one that is cancelled before its first step runs no code of its own.
+    # The ends of tasks are heard of by callbacks: one that is cancelled before its first step runs
+    # no code of its own.
 
     def _fetched(self, task: asyncio.Task[Any]) -> None:
         self._fetching = None
@@ -376,7 +380,9 @@ class DurableSubscription:
         self._pump()
 
     async def _failed(self, error: TidewireError) -> bool:
-        """Wait before something is tried again. False: that makes no sense, and the handler drains."""
+        """Wait before something is tried again. False: that makes no sense, and the handler
+        drains.
+        """
         if isinstance(error, _FINAL):
             self._machine.drain()
             if not self._is_cut:

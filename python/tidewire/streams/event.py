@@ -37,7 +37,9 @@ def content_of(value: Any, content: str, headers: dict[str, str] | None) -> tupl
 
 
 def decoded(payload: bytes, headers: list[tuple[str, str]]) -> Any:
-    """Return the value that was written as ``content_of`` says; bytes if no header says what they are."""
+    """Return the value that was written as ``content_of`` says; bytes if no header says what they
+    are.
+    """
     content = next((value for name, value in headers if name == CONTENT), None)
     if content == "tidewire":
         return decode(payload)
@@ -90,11 +92,12 @@ class Event:
 
     @property
     def value(self) -> Any:
-        """What was published: a value, or bytes if no header says what it is; as the ``type`` that the consumer or ``read`` was given.
-        Decoded anew each time.
+        """What was published: a value, or bytes if no header says what it is; as the ``type`` that
+        the consumer or ``read`` was given. Decoded anew each time.
 
         Raises:
-            InvalidArgument: if it does not fit the type; the message names the stream, the event and the field.
+            InvalidArgument: if it does not fit the type; the message names the stream, the event
+                and the field.
         """
         value = decoded(self._payload, self._headers)
         return value if self._shape is None else self._shape.fit(self.sequence, value)
@@ -117,13 +120,16 @@ class Event:
     async def ack(self, wait: bool = False) -> None:
         """Say that it was handled: it is not delivered again.
 
-        Acks are stored in batches in the background. One that is lost with the process is no loss: the event comes again.
+        Acks are stored in batches in the background. One that is lost with the process is no loss:
+        the event comes again.
 
         Args:
-            wait: Whether to wait until the ack is on the disk, and to raise what the home says of it.
+            wait: Whether to wait until the ack is on the disk, and to raise what the home says of
+                it.
 
         Raises:
-            StaleDelivery: if it was settled before; with ``wait`` also if it was given to another since.
+            StaleDelivery: if it was settled before; with ``wait`` also if it was given to another
+                since.
         """
         await self._settle("ack", None, "", None, wait)
 

@@ -1,4 +1,6 @@
-"""The home of streams, buckets and leases: a folder of this process, or the hub, which serves its own as a service."""
+"""The home of streams, buckets and leases: a folder of this process, or the hub, which serves its
+own as a service.
+"""
 
 from __future__ import annotations
 
@@ -73,13 +75,17 @@ _CALLS = frozenset(
 )
 
 WAIT_US = 4_000_000
-"""How long one call waits for something at most; then it is called again. Less than the timeout of a call over a link."""
+"""How long one call waits for something at most; then it is called again. Less than the timeout of
+a call over a link.
+"""
 LONG_WAIT_US = 600_000_000
-"""The same where the end of the wait is heard of: in a folder of this process, and at a hub, which ends it when its link is lost or it
-stops. Who only waits does not wake up."""
+"""The same where the end of the wait is heard of: in a folder of this process, and at a hub, which
+ends it when its link is lost or it stops. Who only waits does not wake up."""
 _WAITS = frozenset(["fetch", "read", "watch", "acquire"])
 _ENDED = {"fetch": 5, "acquire": 4}
-"""The calls of a hub whose wait can be ended, and how many arguments come before the token that says which one."""
+"""The calls of a hub whose wait can be ended, and how many arguments come before the token that
+says which one.
+"""
 _WAIT_MARGIN_S = 30.0
 
 
@@ -128,8 +134,8 @@ class Home:
         return self._node is not None
 
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
-        """End a fetch, so that its task gives what has come by then: what was lost with a task that is cancelled would come again only
-        after its ack wait.
+        """End a fetch, so that its task gives what has come by then: what was lost with a task that
+        is cancelled would come again only after its ack wait.
 
         Args:
             fetching: The task that waits for it.
@@ -154,7 +160,9 @@ class Home:
             fetching.cancel()
 
     def hold(self, name: str, holder: str, ttl_us: int) -> Any:
-        """Have the hub take a lease, and give it back when it sees that this process is gone; see ``Service.hold``."""
+        """Have the hub take a lease, and give it back when it sees that this process is gone; see
+        ``Service.hold``.
+        """
         assert self._node is not None
         return self._node.client(SERVICE).hold(name, holder, ttl_us)
 
@@ -244,11 +252,13 @@ class Service:
         return True
 
     async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
-        """Wait for a lease, give its fence, and give the lease back when nobody reads this stream any more: a link that ends is the end of
-        the process behind it, which is heard of long before the lease is over.
+        """Wait for a lease, give its fence, and give the lease back when nobody reads this stream
+        any more: a link that ends is the end of the process behind it, which is heard of long
+        before the lease is over.
 
-        A link that is declared dead as nothing was heard over it is none: its process may only be stopped, and still believes in its
-        lease. It has not renewed the lease for a while then, and the lease ends by its time.
+        A link that is declared dead as nothing was heard over it is none: its process may only be
+        stopped, and still believes in its lease. It has not renewed the lease for a while then, and
+        the lease ends by its time.
         """
         home = self._home
         while True:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 class Lease:
-    """A lease: ``async with node.lease("nightly", ttl=5.0) as lease``. It is renewed while the block runs.
+    """A lease: ``async with node.lease("nightly", ttl=5.0) as lease``. It is renewed while the
+    block runs.
 
-    If it can't be renewed, ``is_held`` is False before its time is over by this process's own clock, and leaving the block raises.
+    If it can't be renewed, ``is_held`` is False before its time is over by this process's own
+    clock, and leaving the block raises.
     """
 
     def __init__(self, home: Home, name: str, holder: str, ttl: float, timeout: float | None) -> None:
@@ -35,7 +37,8 @@ class Lease:
 
     @property
     def fence(self) -> int:
-        """The fencing token: greater than that of everybody who held it before. Give it to stores that can compare it.
+        """The fencing token: greater than that of everybody who held it before. Give it to stores
+        that can compare it.
 
         Raises:
             LeaseLost: if the lease is not held.
@@ -48,7 +51,9 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure, by the clock of this process, counted from before it was asked for."""
+        """Whether it is held for sure, by the clock of this process, counted from before it was
+        asked for.
+        """
         return self._fence is not None and monotonic() < self._until
 
     async def acquire(self) -> int:
@@ -62,7 +67,8 @@ class Lease:
         while True:
             left_us = WAIT_US if until is None else max(0, min(WAIT_US, round((until - monotonic()) * 1_000_000)))
             try:
-                # A wait counts from when it is over: the time of the grant is that of the last call's begin at the earliest.
+                # A wait counts from when it is over: the time of the grant is that of the last
+                # call's begin at the earliest.
                 fence, _ = await self._home.call("acquire", self.name, self._holder, ttl_us, left_us)
             except LeaseHeld:
                 if until is not None and monotonic() >= until:

@@ -1,4 +1,6 @@
-"""Tenures: leases that are taken whenever they are free, kept as long as possible, and believed no longer than they are held."""
+"""Tenures: leases that are taken whenever they are free, kept as long as possible, and believed no
+longer than they are held.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ class LeaseHolder:
         self._machine.renewed(begun)
 
     async def release(self) -> None:
-        """Give it back, if it is held: another has it at once. What goes wrong here is over with its time."""
+        """Give it back, if it is held: another has it at once. What goes wrong here is over with
+        its time.
+        """
         await self._give_up()
 
     async def _give_up(self) -> None:

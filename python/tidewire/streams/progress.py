@@ -34,10 +34,12 @@ class CommandProgress:
 
 
 class Progress:
-    """What a command reports its progress with: ``await progress(0.4, "half")``, or without ``await`` in a plain function.
+    """What a command reports its progress with: ``await progress(0.4, "half")``, or without
+    ``await`` in a plain function.
 
     Attributes:
-        id: The id of the command; the same in each attempt, so that what it does elsewhere can be done once.
+        id: The id of the command; the same in each attempt, so that what it does elsewhere can be
+            done once.
         attempt: Which attempt this is, from 1.
         key: The key that its caller has said, or None.
     """
@@ -54,7 +56,8 @@ class Progress:
         self._report = report
 
     def __call__(self, fraction: float, note: str = "") -> Reported:
-        """Report how far it is. Nothing is waited for: of reports that come quickly one after the other the newest is stored.
+        """Report how far it is. Nothing is waited for: of reports that come quickly one after the
+        other the newest is stored.
 
         Args:
             fraction: From 0 to 1.
@@ -62,7 +65,8 @@ class Progress:
 
         Raises:
             InvalidArgument: if an argument is not allowed.
-            CancelledError: if the command is to end: it was cancelled, takes too long, has gone to another worker, or its service stops.
+            CancelledError: if the command is to end: it was cancelled, takes too long, has gone to
+                another worker, or its service stops.
         """
         if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
             raise InvalidArgument(f"fraction: {fraction!r} is not allowed: give a number from 0 to 1")

@@ -1,4 +1,6 @@
-"""Publishing without waiting for one ack before the next: what comes while a batch is stored is the next batch."""
+"""Publishing without waiting for one ack before the next: what comes while a batch is stored is the
+next batch.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Ack(NamedTuple):
 
     Attributes:
         sequence: Its place in the stream, from 1; of a duplicate, that of the first.
-        durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power, ``replicated`` that of a machine.
+        durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power,
+            ``replicated`` that of a machine.
         duplicate: Whether a message with its id was there before: it was not stored again.
     """
 
@@ -61,7 +64,9 @@ def message_of(
 _NO_HEADERS: list[tuple[str, str]] = []
 _MESSAGES_MAX = 10_000
 _BYTES_MAX = 4 << 20
-"""What messages to a hub have together at most, unless one alone has more: a call takes no more than the hub's ``payload_bytes``."""
+"""What messages to a hub have together at most, unless one alone has more: a call takes no more
+than the hub's ``payload_bytes``.
+"""
 
 
 def _together(home: Home, waiting: Sequence[object], messages: Iterable[Message]) -> int:
@@ -78,7 +83,9 @@ def _together(home: Home, waiting: Sequence[object], messages: Iterable[Message]
 
 
 class Batcher:
-    """Messages of one event loop on their way into one stream, in their order: one batch is stored at a time."""
+    """Messages of one event loop on their way into one stream, in their order: one batch is stored
+    at a time.
+    """
 
     __slots__ = ("_home", "_name", "_task", "_waiting")
 
@@ -122,7 +129,9 @@ def _tell(told: asyncio.Future[Ack], result: Any) -> None:
 
 
 class Publisher:
-    """Publishes with many messages on their way; an async context manager. See ``Stream.publisher``."""
+    """Publishes with many messages on their way; an async context manager. See
+    ``Stream.publisher``.
+    """
 
     def __init__(self, home: Home, name: str, window: int) -> None:
         if not isinstance(window, int) or not 1 <= window <= 100_000:
@@ -156,7 +165,8 @@ class Publisher:
         at: datetime | None = None,
         ttl: float | None = None,
     ) -> None:
-        """Publish a message: returns when there is room in the window, not when it is stored. Arguments as of ``Stream.publish``.
+        """Publish a message: returns when there is room in the window, not when it is stored.
+        Arguments as of ``Stream.publish``.
 
         Cancelled while it waits for room, it has published nothing.
 

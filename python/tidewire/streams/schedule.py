@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Schedule:
-    """A schedule of a stream, as it was when the home was asked; ``await stream.schedule(...)`` makes one.
+    """A schedule of a stream, as it was when the home was asked; ``await stream.schedule(...)``
+    makes one.
 
     Attributes:
         name: Its name.
@@ -24,7 +25,8 @@ class Schedule:
         key: What they are about, or None.
         ttl: Seconds after which a beat is not delivered any more, or None.
         next_time: Its next beat, or None.
-        change: What ``stream.schedule`` has done: ``"made"`` it, ``"replaced"`` one with other settings, or ``"kept"`` what was there.
+        change: What ``stream.schedule`` has done: ``"made"`` it, ``"replaced"`` one with other
+            settings, or ``"kept"`` what was there.
     """
 
     __slots__ = (

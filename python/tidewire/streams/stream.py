@@ -80,7 +80,8 @@ class ConsumerInfo:
         in_flight: How many deliveries are out.
         waiting: How many events wait for their delay, or for earlier ones of their keys.
         lag: What it has still to see: the newest event of the stream minus ``acked_to``.
-        redelivered: How many deliveries were not the first of their event, since the home was opened.
+        redelivered: How many deliveries were not the first of their event, since the home was
+            opened.
         dead: How many dead letters it has.
         oldest_time: When the oldest event that is not acked was stored, or None.
         is_paused: Whether it delivers nothing.
@@ -125,15 +126,19 @@ class Stream:
         at: datetime | None = None,
         ttl: float | None = None,
     ) -> Ack:
-        """Store a message, and return its ack: it is on the disk then. Messages that are published at once share one sync.
+        """Store a message, and return its ack: it is on the disk then. Messages that are published
+        at once share one sync.
 
         Args:
             subject: Where it goes: one of the stream's subjects.
             value: What it is.
-            key: What it is about, such as a customer; consumers with ``order="key"`` handle one of a key at a time. At most 256 bytes.
-            id: An idempotency key: a second message with it is not stored within the stream's ``dedupe``. At most 256 bytes.
+            key: What it is about, such as a customer; consumers with ``order="key"`` handle one of
+                a key at a time. At most 256 bytes.
+            id: An idempotency key: a second message with it is not stored within the stream's
+                ``dedupe``. At most 256 bytes.
             headers: Names and values, at most 64 KiB together.
-            content: How the value is written: ``"value"`` for any that travels over links, ``"json"``, or ``"bytes"`` as they are.
+            content: How the value is written: ``"value"`` for any that travels over links,
+                ``"json"``, or ``"bytes"`` as they are.
             delay: Seconds after which it is delivered.
             at: When it is delivered, instead of ``delay``.
             ttl: Seconds after which it is not delivered any more.
@@ -151,9 +156,11 @@ class Stream:
         return await self._batcher.publish(message_of(subject, value, key, id, headers, content, delay, at, ttl))
 
     def publisher(self, window: int = 1_000) -> Publisher:
-        """Return a publisher, which goes on while messages are being stored: ``async with stream.publisher() as out``.
+        """Return a publisher, which goes on while messages are being stored: ``async with
+        stream.publisher() as out``.
 
-        Leaving its block waits for all acks, or raises ``PublishFailed`` with those that failed. The order is kept.
+        Leaving its block waits for all acks, or raises ``PublishFailed`` with those that failed.
+        The order is kept.
 
         Args:
             window: How many messages may be on their way; then ``out.publish`` waits.
@@ -161,11 +168,12 @@ class Stream:
         return Publisher(self._home, self.name, window)
 
     def batch(self) -> Batch:
-        """Return a batch: ``async with stream.batch() as batch: batch.publish(...)``. Its messages, at most 1,000, are stored together when
-        the block is left, whole or not at all; a block that raises stores nothing.
+        """Return a batch: ``async with stream.batch() as batch: batch.publish(...)``. Its messages,
+        at most 1,000, are stored together when the block is left, whole or not at all; a block that
+        raises stores nothing.
 
-        Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored then. After an error of the home it is not
-        known whether the batch was stored.
+        Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored
+        then. After an error of the home it is not known whether the batch was stored.
 
         Raises:
             Unsupported: on leaving the block, if the home can't do that.
@@ -185,14 +193,16 @@ class Stream:
         ttl: float | None = None,
         time_zone: str = "UTC",
     ) -> Schedule:
-        """Have the home publish a message again and again, also while no program runs. Each beat is an event with the header
-        ``Tidewire-Schedule``, which has the name.
+        """Have the home publish a message again and again, also while no program runs. Each beat is
+        an event with the header ``Tidewire-Schedule``, which has the name.
 
-        A program can say so each time it starts: a schedule with the same settings goes on as it was, one with others is replaced.
+        A program can say so each time it starts: a schedule with the same settings goes on as it
+        was, one with others is replaced.
 
         Args:
             name: Its name in the stream: letters, digits, ``_`` and ``-``, at most 64.
-            when: A cron expression of five fields such as ``"0 22 * * 1-5"``, ``"@daily"``; or seconds from one beat to the next, ``"@every 1h30m"``.
+            when: A cron expression of five fields such as ``"0 22 * * 1-5"``, ``"@daily"``; or
+                seconds from one beat to the next, ``"@every 1h30m"``.
             subject: Where its beats go: one of the stream's subjects.
             value: What they are. With the headers at most 64 KiB.
             key: What they are about.
@@ -244,15 +254,18 @@ class Stream:
         Args:
             name: Its name: letters, digits, ``_`` and ``-``, at most 64.
             filter: Which subjects: a pattern or several; all if there is none.
-            mode: ``compete``: all who take from it share its events, and it is kept. ``broadcast``: this call makes a cursor of its own, which
-                gets all events, and goes an hour after its last use.
+            mode: ``compete``: all who take from it share its events, and it is kept. ``broadcast``:
+                this call makes a cursor of its own, which gets all events, and goes an hour after
+                its last use.
             start: Where it begins when it is made: ``"new"``, ``"all"``, a sequence or a datetime.
             ack_wait: Seconds after which a delivery that is not settled counts as failed.
             max_deliver: After so many failed deliveries an event is a dead letter; 0 for never.
             backoff: Seconds before the second, third, ... delivery; the last for all further ones.
             max_in_flight: How many deliveries may be out at once, over all who take.
-            order: ``key``: an event waits until all earlier ones of its key are acked or dead; a key that fails holds back itself only.
-            type: What ``event.value`` is made to, as a parameter of a service would be: a dataclass, ``list[int]``, ...; None for what came.
+            order: ``key``: an event waits until all earlier ones of its key are acked or dead; a
+                key that fails holds back itself only.
+            type: What ``event.value`` is made to, as a parameter of a service would be: a
+                dataclass, ``list[int]``, ...; None for what came.
 
         Raises:
             SettingsDiffer: if it exists with other settings.
@@ -334,7 +347,8 @@ class Stream:
         return [ConsumerInfo.of(raw) for raw in await self._home.call("list_consumers", self.name)]
 
     async def purge(self, *, before: int | None = None, keep: int | None = None, filter: str | None = None) -> int:
-        """Remove events: all, those before a sequence, all but the newest, or those of some subjects. Returns how many.
+        """Remove events: all, those before a sequence, all but the newest, or those of some
+        subjects. Returns how many.
 
         Raises:
             Unsupported: with a filter, if the home removes whole files only.

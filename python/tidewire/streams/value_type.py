@@ -1,4 +1,6 @@
-"""Shapes: the type that values of events are wanted as, and the conversion to it, which is that of typed parameters of services."""
+"""Shapes: the type that values of events are wanted as, and the conversion to it, which is that of
+typed parameters of services.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class ValueType:
 
     Args:
         stream: The stream, for errors.
-        kind: The type: a dataclass, a msgspec Struct, ``list[int]``, or any other that a parameter of a service may have.
+        kind: The type: a dataclass, a msgspec Struct, ``list[int]``, or any other that a parameter
+            of a service may have.
     """
 
     __slots__ = ("_convert", "_exact", "_kind", "_stream")
@@ -33,7 +36,8 @@ class ValueType:
         """Return the value of an event as the type.
 
         Raises:
-            InvalidArgument: if it does not fit; the message names the stream, the event and the field.
+            InvalidArgument: if it does not fit; the message names the stream, the event and the
+                field.
         """
         if self._convert is None or value.__class__ is self._exact:
             return value
@@ -53,7 +57,9 @@ def shape_of(stream: str, kind: Any) -> ValueType | None:
 
 
 def _parted(said: str) -> tuple[str, str]:
-    """Return which part of a value an error of a conversion is about, and what it says: ``lines: [0]: no - at `$.count` ``."""
+    """Return which part of a value an error of a conversion is about, and what it says: ``lines:
+    [0]: no - at `$.count` ``.
+    """
     field = "value"
     while (outer := _OUTER.match(said)) is not None:
         field += outer[1] if outer[1].startswith("[") else f".{outer[1]}"

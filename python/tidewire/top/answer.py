@@ -29,7 +29,8 @@ _Row = dict[str, Any]
 
 
 def bounded(statistics: _Row) -> _Row:
-    """Return of ``node.statistics()`` what ``tidewire top`` shows, with so many rows that it has at most ``ANSWER_BYTES_MAX`` bytes as JSON.
+    """Return of ``node.statistics()`` what ``tidewire top`` shows, with so many rows that it has at
+    most ``ANSWER_BYTES_MAX`` bytes as JSON.
 
     Raises:
         LimitExceeded: if few rows are too long, too.
@@ -42,7 +43,9 @@ def bounded(statistics: _Row) -> _Row:
 
 
 def condense(statistics: _Row, rows: int) -> _Row:
-    """Return of ``node.statistics()`` what ``tidewire top`` shows: the busiest of each kind, and how many there are."""
+    """Return of ``node.statistics()`` what ``tidewire top`` shows: the busiest of each kind, and
+    how many there are.
+    """
     # Those of other nodes have their counters there.
     agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
     pools = statistics["pools"]

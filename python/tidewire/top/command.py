@@ -27,7 +27,9 @@ _Look = dict[str, Any]
 
 
 def top(where: Endpoint | None, node: str | None, interval: float, once: bool, json: bool) -> int:
-    """Run the command, and return its exit code: 1 if there is nothing to look at or the node has gone, 2 for wrong usage."""
+    """Run the command, and return its exit code: 1 if there is nothing to look at or the node has
+    gone, 2 for wrong usage.
+    """
     try:
         _check(interval)
         console = Console(highlight=False)
@@ -41,7 +43,8 @@ def top(where: Endpoint | None, node: str | None, interval: float, once: bool, j
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
-        # Whoever read the output has seen enough. The interpreter must not try to write the rest at its end.
+        # Whoever read the output has seen enough. The interpreter must not try to write the rest at
+        # its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except TidewireError as error:
         sys.stderr.write(f"{error}\n")
@@ -57,7 +60,9 @@ def _check(interval: float) -> None:
 
 
 def _twice(watched: WatchedNode, interval: float) -> _Look:
-    """Two looks, since a rate is a difference. A node that gives its last answer again is looked at until it gives another."""
+    """Two looks, since a rate is a difference. A node that gives its last answer again is looked at
+    until it gives another.
+    """
     first = with_rates(watched.look(), None)
     second = first
     while second is first:

@@ -1,4 +1,6 @@
-"""Nodes that `tidewire top` can look at: those of this user on this machine, or those of a hub, and calls to their service ``$sys``."""
+"""Nodes that `tidewire top` can look at: those of this user on this machine, or those of a hub, and
+calls to their service ``$sys``.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class FoundNode:
 
     @contextmanager
     def watched(self) -> Iterator[WatchedNode]:
-        """Join where it can be looked at, for several looks. For the errors see ``WatchedNode.look``."""
+        """Join where it can be looked at, for several looks. For the errors see
+        ``WatchedNode.look``.
+        """
         with ExitStack() as opened:
             try:
                 node = opened.enter_context(self.endpoint.joined())
@@ -123,7 +127,8 @@ class WatchedNode:
 
 
 def choose(endpoint: Endpoint | None, wanted: str | None) -> FoundNode:
-    """Return the node with a name, process id or key, of a hub or of this user; without one, the only node there is.
+    """Return the node with a name, process id or key, of a hub or of this user; without one, the
+    only node there is.
 
     Raises:
         NoSuchTarget: if there is none, or more than one; the text lists those there are.
@@ -181,7 +186,9 @@ def find_at(endpoint: Endpoint) -> Iterator[FoundNode]:
 
 
 def _sockets() -> list[Path]:
-    """The sockets in the directories there are. One that is refused is told of if the others have none."""
+    """The sockets in the directories there are. One that is refused is told of if the others have
+    none.
+    """
     paths: list[Path] = []
     refused: list[str] = []
     for directory in directories():

@@ -12,7 +12,9 @@ from typing import Any
 
 
 class Keys:
-    """The keyboard, read key by key while the block lasts. Without a terminal at the input there are no keys, only time."""
+    """The keyboard, read key by key while the block lasts. Without a terminal at the input there
+    are no keys, only time.
+    """
 
     def __init__(self) -> None:
         self._file: int | None = None

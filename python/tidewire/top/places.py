@@ -24,7 +24,8 @@ _CREDENTIALS = struct.Struct("3i")
 def directories() -> list[Path]:
     """Return where sockets may lie, the place for new ones first.
 
-    A node that a service manager has started may not have the XDG_RUNTIME_DIR of the shell in which it is looked for.
+    A node that a service manager has started may not have the XDG_RUNTIME_DIR of the shell in which
+    it is looked for.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     bases = [runtime, tempfile.gettempdir()] if os.path.isabs(runtime) else [tempfile.gettempdir()]
@@ -56,7 +57,8 @@ def check(directory: Path) -> None:
     """Check that only this user can open what lies in a directory.
 
     Raises:
-        ConfigError: if it is a link or no directory, belongs to somebody else, or others may enter it.
+        ConfigError: if it is a link or no directory, belongs to somebody else, or others may enter
+            it.
         FileNotFoundError: if there is none.
     """
     found, mend = directory.lstat(), "remove it, or set XDG_RUNTIME_DIR to a directory of yours"
@@ -72,7 +74,8 @@ def check(directory: Path) -> None:
 
 
 def is_stale(path: Path) -> bool:
-    """Return whether nobody will ever answer at a socket: nobody listens, or the process that did is dead, and only a child that it forked has it open.
+    """Return whether nobody will ever answer at a socket: nobody listens, or the process that did
+    is dead, and only a child that it forked has it open.
 
     A node that is stopped or busy still listens.
 

@@ -18,9 +18,11 @@ _KEYS: dict[str, Callable[[_Row], object]] = {
 
 
 def with_rates(now: _Row, before: _Row | None) -> _Row:
-    """Return a look with ``handled_per_s`` in its rows, None where the look before has no such row, the most loaded first.
+    """Return a look with ``handled_per_s`` in its rows, None where the look before has no such row,
+    the most loaded first.
 
-    A node that looks cost much gives the same answer several times: the rates stay the same too then.
+    A node that looks cost much gives the same answer several times: the rates stay the same too
+    then.
     """
     if before is not None and before["at_s"] == now["at_s"]:
         return before

@@ -36,7 +36,9 @@ def picture(look: _Row, width: int, height: int | None, note: str = "") -> Rende
 
 
 def shared(wants: list[int], room: int) -> list[int]:
-    """Divide lines among tables: one each in turn, until there are no more or all have what they want."""
+    """Divide lines among tables: one each in turn, until there are no more or all have what they
+    want.
+    """
     shares = [0] * len(wants)
     while room > 0 and shares != wants:
         for at, want in enumerate(wants):

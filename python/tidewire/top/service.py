@@ -1,4 +1,6 @@
-"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and whoever else may call it."""
+"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and whoever else may call
+it.
+"""
 
 from __future__ import annotations
 
@@ -53,11 +55,13 @@ _METHODS = (
 
 
 class StatisticsService:
-    """The service of one node, on a thread of its own, so that it answers also while the event loop of the node is blocked.
+    """The service of one node, on a thread of its own, so that it answers also while the event loop
+    of the node is blocked.
 
-    Processes of the same user reach it at a socket, which is a hub where nothing else is served; other nodes over the hub that the node has
-    joined, or is, as they do any private service. The thread sleeps until somebody calls. It holds the node only while it looks at it, and
-    ends with it.
+    Processes of the same user reach it at a socket, which is a hub where nothing else is served;
+    other nodes over the hub that the node has joined, or is, as they do any private service. The
+    thread sleeps until somebody calls. It holds the node only while it looks at it, and ends with
+    it.
 
     Attributes:
         instance: The id of its instance, which is the key of the node for ``tidewire top``.
@@ -115,7 +119,9 @@ class StatisticsService:
             self._waker.send(b"\0")
 
     def end(self) -> None:
-        """Remove the socket, and end the thread. A second call does nothing, and neither does one in the child of a fork."""
+        """Remove the socket, and end the thread. A second call does nothing, and neither does one
+        in the child of a fork.
+        """
         if self._ended or self._pid != os.getpid():
             return
         self._ended = True

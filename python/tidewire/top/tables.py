@@ -1,4 +1,6 @@
-"""The columns of the tables: what a cell says, and from which width of the terminal on it is shown."""
+"""The columns of the tables: what a cell says, and from which width of the terminal on it is
+shown.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Column:
 
 
 def table(kind: str, rows: list[_Row], width: int) -> Table:
-    """Return a table of rows of one kind: "agents", "pools", "services", "actors" or "dispatchers"."""
+    """Return a table of rows of one kind: "agents", "pools", "services", "actors" or
+    "dispatchers".
+    """
     columns = [column for column in _COLUMNS[kind] if column.from_width <= width]
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, width=width, header_style="bold", show_edge=False)
     for number, column in enumerate(columns):
@@ -66,7 +70,9 @@ def duration(us: float) -> str:
 
 
 def bar(depth: int, capacity: int | None) -> Text:
-    """Return a queue as a bar of its capacity and a number. Of what waits at least a trace is seen."""
+    """Return a queue as a bar of its capacity and a number. Of what waits at least a trace is
+    seen.
+    """
     if not capacity:
         return Text(f"{'':{_BAR_CELLS}} {short(depth):>5}")
     share = min(depth / capacity, 1.0)

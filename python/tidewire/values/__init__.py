@@ -12,8 +12,9 @@ from datetime import datetime, timedelta, timezone
 from tidewire._binding import decode_value as decode
 from tidewire._binding import encode_value as encode
 
-# The compiled half looks into these when it meets the first value of a kind. To load one only then would be to load it in
-# the midst of a call, and a child that is forked meanwhile would find a module that nobody ends to load.
+# The compiled half looks into these when it meets the first value of a kind. To load one only then
+# would be to load it in the midst of a call, and a child that is forked meanwhile would find a
+# module that nobody ends to load.
 from tidewire.values import arrays, failures, plans, record_check, records, scalars  # noqa: F401
 
 # And it looks up the parts of dates and times when it first meets one.

@@ -10,7 +10,8 @@ from typing import Any
 
 from tidewire.errors import WireError
 
-# Byte order, kind, size in bytes or letters, and the unit of times. Others mean something else on another machine.
+# Byte order, kind, size in bytes or letters, and the unit of times. Others mean something else on
+# another machine.
 _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c(?:8|16)|[mM]8(?:\[\d{0,9}[A-Za-z]{1,7}\])?|[SU]\d{1,9})")
 
 
@@ -27,7 +28,9 @@ def is_scalar(kind: type) -> bool:
 
 
 def describe(array: Any) -> tuple[str, tuple[int, ...], str, Any]:
-    """Return dtype, lengths, order and elements of an array; the elements without a copy where they lie side by side."""
+    """Return dtype, lengths, order and elements of an array; the elements without a copy where they
+    lie side by side.
+    """
     np = _numpy()
     dtype = _sent(array.dtype)
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
@@ -38,7 +41,9 @@ def describe(array: Any) -> tuple[str, tuple[int, ...], str, Any]:
 
 
 def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> Any:
-    """Make an array over the memory of its elements: a buffer, or what NumPy can look at as an array of bytes."""
+    """Make an array over the memory of its elements: a buffer, or what NumPy can look at as an
+    array of bytes.
+    """
     np = _numpy()
     kind = _received(dtype)
     if not all(type(length) is int and 0 <= length < 2**62 for length in lengths) or order not in ("C", "F"):

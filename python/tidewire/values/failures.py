@@ -14,7 +14,9 @@ _TEXT_MAX = 65_536
 
 
 def describe(error: BaseException) -> tuple[tuple[str, Any], ...]:
-    """Return the entries of an error's map. Only its arguments and its state may hold what can't be sent."""
+    """Return the entries of an error's map. Only its arguments and its state may hold what can't be
+    sent.
+    """
     state = {name: value for name, value in vars(error).items() if not name.startswith("__")}
     notes = [_sendable(str(note)) for note in getattr(error, "__notes__", None) or ()]
     arguments = _arguments(error)
@@ -59,7 +61,8 @@ def _as_its_type(name: str, fields: dict[Any, Any]) -> BaseException | None:
 def _constructed(kind: type[Exception], args: tuple[Any, ...], arguments: tuple[Any, ...]) -> Exception | None:
     """Make an error of what its constructor takes.
 
-    A constructor that was given something else than it handed on to its base makes another error of that; it is left out then.
+    A constructor that was given something else than it handed on to its base makes another error of
+    that; it is left out then.
     """
     for make, given in ((kind, arguments), (partial(kind.__new__, kind), args)):
         try:
@@ -79,7 +82,9 @@ def _with_notes(error: BaseException, fields: dict[Any, Any]) -> BaseException:
 
 
 def _arguments(error: BaseException) -> tuple[Any, ...]:
-    """Return what the constructor takes: some built-in errors keep more than they show in ``args``."""
+    """Return what the constructor takes: some built-in errors keep more than they show in
+    ``args``.
+    """
     try:
         reduced: tuple[Any, ...] = tuple(error.__reduce__())
         kind, arguments = reduced[:2]

@@ -32,7 +32,9 @@ _BUILT_IN = (str, int, float, bytes, bytearray, list, dict, tuple, set, frozense
 
 
 def plan(kind: type) -> Plan:
-    """Return the kind of plan, the type name, and the names of fields or the function that returns fields."""
+    """Return the kind of plan, the type name, and the names of fields or the function that returns
+    fields.
+    """
     name = type_name(kind)
     if kind in _EXACT:
         return _EXACT[kind], name, None
@@ -115,7 +117,9 @@ def _derives(kind: type, module: str, name: str) -> bool:
 
 
 def _may_be_unset(kind: type) -> bool:
-    """Whether fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a default."""
+    """Whether fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a
+    default.
+    """
     msgspec = sys.modules.get("msgspec")
     if msgspec is None:
         return False

@@ -1,4 +1,6 @@
-"""Checks of fields against a record type: their names, and their values as far as annotations can be checked."""
+"""Checks of fields against a record type: their names, and their values as far as annotations can
+be checked.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, 
 
 
 def fields_that_fit(kind: type) -> Check:
-    """Return a function that returns fields which fit a record type, and raises an error that names any other."""
+    """Return a function that returns fields which fit a record type, and raises an error that names
+    any other.
+    """
     ordered, defaults = field_names(kind) or (), defaults_of(kind)
     names = frozenset(ordered)
     required = names - defaults.keys()
@@ -51,7 +55,9 @@ def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozen
 
 
 def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
-    """Return what makes a map of the standard library, which travels as a plain one, or None for any other type."""
+    """Return what makes a map of the standard library, which travels as a plain one, or None for
+    any other type.
+    """
     kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind is collections.Counter or kind is collections.OrderedDict:
         return cast("Callable[[dict[Any, Any]], Any]", kind)
@@ -63,7 +69,9 @@ def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
 
 
 def defaults_of(kind: type) -> dict[str, Any]:
-    """The fields that may be left out, with their defaults; MISSING where a default is made each time."""
+    """The fields that may be left out, with their defaults; MISSING where a default is made each
+    time.
+    """
     if is_struct(kind):
         import msgspec
 
@@ -83,7 +91,9 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def _maps(kind: type, names: Iterable[str]) -> list[tuple[str, Callable[[dict[Any, Any]], Any]]]:
-    """Return the fields that are maps of the standard library, which travel as plain ones, and how those are made again."""
+    """Return the fields that are maps of the standard library, which travel as plain ones, and how
+    those are made again.
+    """
     hints = _hints(kind)
     found = [(name, map_maker(hints.get(name))) for name in names]
     return [(name, make) for name, make in found if make is not None]

@@ -1,4 +1,6 @@
-"""Records and enums that come from elsewhere: made again as their type where this process knows it."""
+"""Records and enums that come from elsewhere: made again as their type where this process knows
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class FieldMismatch(WireError):
 
     Attributes:
         problem: What does not fit.
-        path: Where it lies in the value: the types of the containers and the places in them, from the outside in. The decoder adds them.
+        path: Where it lies in the value: the types of the containers and the places in them, from
+            the outside in. The decoder adds them.
     """
 
     def __init__(self, problem: str) -> None:
@@ -58,7 +61,8 @@ def member(name: Any, value: Any) -> Any:
 def find(name: Any) -> type | None:
     """Return the type of a name, if its module has been imported here.
 
-    Looks into the dictionaries only: attributes of a module or a class may be made by code, and that may import anything.
+    Looks into the dictionaries only: attributes of a module or a class may be made by code, and
+    that may import anything.
     """
     if not isinstance(name, str):
         raise WireError(f"data: {name!r} is not the name of a type")
@@ -92,7 +96,9 @@ def _builder(kind: type) -> Build | None:
 
 
 def _assigned(kind: type) -> tuple[frozenset[str], bool]:
-    """Return the fields that the constructor does not take, and whether there is a constructor for the others."""
+    """Return the fields that the constructor does not take, and whether there is a constructor for
+    the others.
+    """
     if not is_dataclass(kind):
         return frozenset(), True
     fields = dataclasses.fields(kind)
@@ -111,7 +117,8 @@ def _assign(kind: type, fields: dict[str, Any], assigned: frozenset[str], constr
 
 
 def _model_builder(kind: Any) -> Build:
-    # pydantic before 2.11 has no such arguments: there it takes names only where the model allows them.
+    # pydantic before 2.11 has no such arguments: there it takes names only where the model allows
+    # them.
     by_name = "by_name" in inspect.signature(kind.model_validate).parameters
     options = {"by_alias": False, "by_name": True} if by_name else {}
     if getattr(kind, "__pydantic_root_model__", False):

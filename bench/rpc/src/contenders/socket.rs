@@ -1,6 +1,8 @@
-//! A bare socket of tokio between caller and service, without a hub: the floor for Rust. Forms: tcp, unix.
+//! A bare socket of tokio between caller and service, without a hub: the floor for Rust. Forms:
+//! tcp, unix.
 //!
-//! A frame is its length, the number of its request, and the payload. Frames that wait go out in one write.
+//! A frame is its length, the number of its request, and the payload. Frames that wait go out in
+//! one write.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

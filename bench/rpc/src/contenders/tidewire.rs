@@ -1,4 +1,5 @@
-//! Tidewire's links. Forms: hub (through a hub in a third process), direct (the service's process is the hub).
+//! Tidewire's links. Forms: hub (through a hub in a third process), direct (the service's process
+//! is the hub).
 
 use std::sync::Arc;
 

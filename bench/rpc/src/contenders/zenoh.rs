@@ -1,4 +1,5 @@
-//! Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub), direct (from peer to peer).
+//! Eclipse zenoh: a query and its reply, and publications one way. Forms: router (through a hub),
+//! direct (from peer to peer).
 
 use std::sync::Arc;
 use std::time::Duration;

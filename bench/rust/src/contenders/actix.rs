@@ -1,7 +1,8 @@
-//! actix: one thread runs everything (its fastest form), or the actors live on an arbiter of their own and the sender outside.
+//! actix: one thread runs everything (its fastest form), or the actors live on an arbiter of their
+//! own and the sender outside.
 //!
-//! `do_send` passes over the bound of the mailbox and `send` waits for the answer, so a sender of many
-//! messages uses `do_send` and gives way every so often.
+//! `do_send` passes over the bound of the mailbox and `send` waits for the answer, so a sender of
+//! many messages uses `do_send` and gives way every so often.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -26,7 +27,8 @@ pub fn run(job: &Job) -> Option<Outcome> {
         Workload::FanOut => System::new().block_on(fan_out(theirs)),
         Workload::PingIdle => paced(job.count, 1, |send| pacing::after_idle(job.count, send)),
         Workload::Burst => paced(job.count * BURST, BURST, |send| pacing::in_bursts(job.count, send)),
-        // Cancelling a timer of an actor walks all its others: half a million of them would never end.
+        // Cancelling a timer of an actor walks all its others: half a million of them would never
+        // end.
         Workload::Timers | Workload::Limit => return None,
     };
     Some(outcome)

@@ -48,8 +48,8 @@ fn repeated<T>(job: &Job, mut work: impl FnMut() -> T) -> Option<Outcome> {
 /// The stamp that ends a run.
 const ENOUGH: u64 = u64::MAX;
 
-/// One thread sleeps, another wakes it. Ringing a bell that has not been heard yet does nothing, so that
-/// a wake-up that takes longer than the pause counts in full.
+/// One thread sleeps, another wakes it. Ringing a bell that has not been heard yet does nothing, so
+/// that a wake-up that takes longer than the pause counts in full.
 trait Bell: Send + Sync + 'static {
     fn ring(&self, stamp: u64);
     fn wait(&self) -> u64;

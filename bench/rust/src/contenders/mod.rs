@@ -50,7 +50,8 @@ pub fn find(name: &str) -> Option<&'static Contender> {
     ALL.iter().find(|contender| contender.name == name)
 }
 
-/// A tokio runtime with `threads` workers; one means the current-thread form, which is the fastest that tokio has.
+/// A tokio runtime with `threads` workers; one means the current-thread form, which is the fastest
+/// that tokio has.
 pub(crate) fn tokio_runtime(threads: usize) -> tokio::runtime::Runtime {
     let mut builder = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),

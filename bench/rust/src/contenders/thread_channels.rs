@@ -1,4 +1,5 @@
-//! Bare bounded channels between threads: what an actor would cost if it were nothing but its queue.
+//! Bare bounded channels between threads: what an actor would cost if it were nothing but its
+//! queue.
 
 use std::thread;
 use std::time::Instant;

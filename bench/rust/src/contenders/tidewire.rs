@@ -1,4 +1,5 @@
-//! Ours. The sender is a thread outside of the engine (`tidewire`), or an actor that is a future (`tidewire-task`).
+//! Ours. The sender is a thread outside of the engine (`tidewire`), or an actor that is a future
+//! (`tidewire-task`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};

@@ -210,8 +210,8 @@ fn idle_task(mailbox: usize) -> mpsc::Sender<u64> {
     sender
 }
 
-/// Tasks run in the order in which they were spawned or woken: when this one has, so have all before it.
-/// With several threads that is only nearly so.
+/// Tasks run in the order in which they were spawned or woken: when this one has, so have all
+/// before it. With several threads that is only nearly so.
 pub(crate) async fn every_task_has_run() {
     tokio::spawn(async {}).await.expect("it does nothing");
 }

@@ -15,8 +15,8 @@ pub fn answer<T>() -> (Teller<T>, Answer<T>) {
     (Teller(Some(Arc::clone(&shared))), Answer(Inner::Later(shared)))
 }
 
-/// What a call will have given: `.await` it on any runtime, [`wait`](Answer::wait) for it on a plain thread, or have it
-/// call back with [`then`](Answer::then).
+/// What a call will have given: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
+/// plain thread, or have it call back with [`then`](Answer::then).
 #[must_use = "nothing is known of the call before its answer was looked at"]
 pub struct Answer<T>(Inner<T>);
 
@@ -25,7 +25,8 @@ enum Inner<T> {
     Later(Arc<Shared<T>>),
 }
 
-/// Who fills an answer. One that is dropped without having told anything tells [`Closed`](HomeErrorKind::Closed).
+/// Who fills an answer. One that is dropped without having told anything tells
+/// [`Closed`](HomeErrorKind::Closed).
 pub struct Teller<T>(Option<Arc<Shared<T>>>);
 
 struct Shared<T> {
@@ -75,7 +76,8 @@ impl<T> Answer<T> {
         }
     }
 
-    /// Blocks this thread until the answer is there, at most so long. `Err(self)`: it is not there yet.
+    /// Blocks this thread until the answer is there, at most so long. `Err(self)`: it is not there
+    /// yet.
     ///
     /// # Errors
     ///
@@ -92,8 +94,8 @@ impl<T> Answer<T> {
         found.ok_or(self)
     }
 
-    /// Calls back when the answer is there: at once on this thread if it is there already, else on the thread that tells.
-    /// The callback must be short, and must not block.
+    /// Calls back when the answer is there: at once on this thread if it is there already, else on
+    /// the thread that tells. The callback must be short, and must not block.
     pub fn then(mut self, callback: impl FnOnce(HomeResult<T>) + Send + 'static) {
         let there = match &mut self.0 {
             Inner::Ready(result) => result.take(),
@@ -185,8 +187,9 @@ impl<T> Teller<T> {
         self.0.as_ref().is_some_and(|shared| !shared.lock().unwanted)
     }
 
-    /// Has something run when the answer is dropped before it was told, at once if it was dropped already: a call elsewhere is
-    /// cancelled then. It runs on the thread that drops the answer, and must be short.
+    /// Has something run when the answer is dropped before it was told, at once if it was dropped
+    /// already: a call elsewhere is cancelled then. It runs on the thread that drops the answer,
+    /// and must be short.
     pub fn when_dropped(&self, run: impl FnOnce() + Send + 'static) {
         let Some(shared) = &self.0 else { return };
         let mut state = shared.lock();

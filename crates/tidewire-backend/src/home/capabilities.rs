@@ -19,7 +19,8 @@ impl Capabilities {
         Self { missing: missing.iter().map(|(capability, why)| (*capability, (*why).to_owned())).collect() }
     }
 
-    /// The same without one, with the reason and the mend as a sentence: "the server is older than 2.11: ...".
+    /// The same without one, with the reason and the mend as a sentence: "the server is older than
+    /// 2.11: ...".
     #[must_use]
     pub fn without(mut self, capability: Capability, why: impl Into<String>) -> Self {
         self.missing.push((capability, why.into()));

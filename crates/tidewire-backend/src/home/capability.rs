@@ -10,8 +10,8 @@ pub enum Capability {
     Delay,
     /// Messages that the storage backend publishes repeatedly by itself: `schedule` of a stream.
     Schedule,
-    /// Schedules of a stream with limits that drops its oldest events: `max_messages=` or `max_bytes=` with
-    /// `full="drop_old"`.
+    /// Schedules of a stream with limits that drops its oldest events: `max_messages=` or
+    /// `max_bytes=` with `full="drop_old"`.
     ScheduleLimits,
     /// Beats of a schedule that passed while the backend was down arrive as one when it is back.
     LateBeats,
@@ -33,7 +33,8 @@ pub enum Capability {
     Replicas,
     /// Entries of a bucket with a time to live of their own: `ttl=` of `put`.
     EntryTtl,
-    /// Streams that keep the newest event of each key: `compact="key"`. Every backend supports `compact="subject"`.
+    /// Streams that keep the newest event of each key: `compact="key"`. Every backend supports
+    /// `compact="subject"`.
     CompactKey,
     /// Limits of a compacted stream: `compact=` with `max_messages=` or `max_bytes=`.
     CompactLimits,

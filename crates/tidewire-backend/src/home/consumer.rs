@@ -6,8 +6,9 @@ use super::Event;
 
 /// What a consumer is asked to be. Two settings are the same if all fields but `start` are equal.
 ///
-/// All who fetch from one consumer compete for its events. For broadcast each has a consumer of its own, with a name of its
-/// own such as `prices-<instance>`, and `inactive_us` so that it goes when the instance does.
+/// All who fetch from one consumer compete for its events. For broadcast each has a consumer of its
+/// own, with a name of its own such as `prices-<instance>`, and `inactive_us` so that it goes when
+/// the instance does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
@@ -20,8 +21,8 @@ pub struct ConsumerSettings {
     pub ack_wait_us: u64,
     /// After so many failed deliveries an event is a dead letter. 0: never.
     pub max_deliver: u32,
-    /// The delay before the second, third, ... delivery of one that failed; the last counts for all further ones. Empty:
-    /// no delay.
+    /// The delay before the second, third, ... delivery of one that failed; the last counts for all
+    /// further ones. Empty: no delay.
     pub backoff_us: Vec<u64>,
     /// How many deliveries may be out at once, over all who fetch.
     pub max_in_flight: u32,
@@ -66,8 +67,8 @@ pub enum Start {
 pub enum Order {
     /// None does: they are delivered in order, and settled in any.
     None,
-    /// An event with a key is delivered when all earlier ones of its key are acked or dead. Events without a key wait for
-    /// nothing.
+    /// An event with a key is delivered when all earlier ones of its key are acked or dead. Events
+    /// without a key wait for nothing.
     Key,
 }
 
@@ -112,7 +113,8 @@ pub struct Delivery {
     pub event: Event,
     /// Which attempt it is, counted from 1.
     pub delivery: u32,
-    /// What names it when it is settled: no other delivery of the event has it, also after `seek` and `requeue`.
+    /// What names it when it is settled: no other delivery of the event has it, also after `seek`
+    /// and `requeue`.
     pub ticket: u64,
 }
 
@@ -132,8 +134,8 @@ pub struct Settle {
 pub enum Settlement {
     /// It was handled, and is never delivered again.
     Ack,
-    /// It failed: deliver it again after a delay (`None`: what `backoff_us` says), or, if that was the last delivery, keep it
-    /// as a dead letter.
+    /// It failed: deliver it again after a delay (`None`: what `backoff_us` says), or, if that was
+    /// the last delivery, keep it as a dead letter.
     Nak {
         /// Instead of what `backoff_us` says.
         delay_us: Option<u64>,
@@ -149,8 +151,8 @@ pub enum Settlement {
     },
     /// It is still worked on: its ack wait begins anew.
     Working,
-    /// Nobody has begun with it: deliver it again at once. The delivery does not count where the home has
-    /// [`Release`](super::Capability::Release), else it counts as one that failed.
+    /// Nobody has begun with it: deliver it again at once. The delivery does not count where the
+    /// home has [`Release`](super::Capability::Release), else it counts as one that failed.
     Release,
 }
 

@@ -5,7 +5,8 @@ use std::fmt;
 /// The result of a call of a home.
 pub type HomeResult<T> = std::result::Result<T, HomeError>;
 
-/// Why a home could not do what it was asked for. The message names the field or thing, the value and the mend.
+/// Why a home could not do what it was asked for. The message names the field or thing, the value
+/// and the mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeError(Box<Inner>);
 
@@ -73,8 +74,8 @@ impl HomeError {
         &self.0.message
     }
 
-    /// True if the same call may succeed after a pause. Publish again with the same `id`, so that what had been stored in
-    /// spite of the error is stored once.
+    /// True if the same call may succeed after a pause. Publish again with the same `id`, so that
+    /// what had been stored in spite of the error is stored once.
     pub fn retryable(&self) -> bool {
         matches!(self.kind(), HomeErrorKind::Unreachable | HomeErrorKind::Busy | HomeErrorKind::LeaseHeld)
     }

@@ -80,7 +80,8 @@ pub struct Watch {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// In order of revision; of each key at least the newest. A change between may be missing if the history is short.
+    /// In order of revision; of each key at least the newest. A change between may be missing if
+    /// the history is short.
     pub entries: Vec<Entry>,
     /// The `after` of the next call.
     pub upto: u64,
@@ -90,8 +91,8 @@ pub struct Changes {
 
 /// Buckets. Keys are subjects; a name is checked as those of streams are.
 ///
-/// An entry whose time is over is gone for `get`, `keys` and `Expect::Absent` at once, and watchers get it as deleted, with a
-/// revision of its own.
+/// An entry whose time is over is gone for `get`, `keys` and `Expect::Absent` at once, and watchers
+/// get it as deleted, with a revision of its own.
 pub trait KeyValue: Send + Sync {
     /// Makes a bucket, or finds that it is there with the same settings.
     ///
@@ -113,15 +114,16 @@ pub trait KeyValue: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Revision`](super::HomeErrorKind::Revision) if what is expected is not so: the message has the key's revision.
-    /// [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
+    /// [`Revision`](super::HomeErrorKind::Revision) if what is expected is not so: the message has
+    /// the key's revision. [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
     fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64>;
 
-    /// The newest entry of a key, or that of a revision if the history still has it. None: it has no value.
+    /// The newest entry of a key, or that of a revision if the history still has it. None: it has
+    /// no value.
     fn get(&self, bucket: &str, key: Subject, revision: Option<u64>) -> Answer<Option<Entry>>;
 
-    /// Deletes the value; the history stays, or goes too with `purge`. Gives the new revision, or the old one if there was no
-    /// value.
+    /// Deletes the value; the history stays, or goes too with `purge`. Gives the new revision, or
+    /// the old one if there was no value.
     ///
     /// # Errors
     ///
@@ -134,6 +136,7 @@ pub trait KeyValue: Send + Sync {
     /// What is kept of a key, oldest first, deletions included.
     fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>>;
 
-    /// Waits for changes. Called again with `upto`, it gives every change, or at least the newest of each key.
+    /// Waits for changes. Called again with `upto`, it gives every change, or at least the newest
+    /// of each key.
     fn watch(&self, bucket: &str, watch: Watch) -> Answer<Changes>;
 }

@@ -7,7 +7,8 @@ use super::Answer;
 pub struct Grant {
     /// The fencing token: greater than that of every grant of this name before, for ever.
     pub fence: u64,
-    /// How long it is valid. Whoever holds it counts from before the call that gave it, by a clock that does not jump.
+    /// How long it is valid. Whoever holds it counts from before the call that gave it, by a clock
+    /// that does not jump.
     pub ttl_us: u64,
 }
 
@@ -26,10 +27,12 @@ pub struct LeaseInfo {
 
 /// Leases by name. A name is a subject's text, so that `orders.matching` is one.
 ///
-/// Of two holders the home lets one in at a time, by its own clock; with the fence, what both write to can tell them apart.
-/// A home that was away for a while (closed, restarted) lets each lease that it knows of run its whole time again.
+/// Of two holders the home lets one in at a time, by its own clock; with the fence, what both write
+/// to can tell them apart. A home that was away for a while (closed, restarted) lets each lease
+/// that it knows of run its whole time again.
 pub trait Leases: Send + Sync {
-    /// Takes a lease that is free, waiting for it up to `wait_us` in the order of the calls. `holder` says who it is for people.
+    /// Takes a lease that is free, waiting for it up to `wait_us` in the order of the calls.
+    /// `holder` says who it is for people.
     ///
     /// # Errors
     ///

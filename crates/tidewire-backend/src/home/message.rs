@@ -13,7 +13,8 @@ pub struct NewMessage {
     pub subject: Subject,
     /// The value, encoded. What it is, a header says.
     pub payload: Bytes,
-    /// What it is about, such as a customer: consumers with `Order::Key` handle one of a key at a time.
+    /// What it is about, such as a customer: consumers with `Order::Key` handle one of a key at a
+    /// time.
     pub key: Option<String>,
     /// The idempotency key: a second message with it is not stored within the stream's `dedupe_us`.
     pub id: Option<String>,
@@ -36,7 +37,8 @@ impl NewMessage {
 /// What a stream says of a message that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Its place in the stream, from 1; of a duplicate, that of the first. A delayed message gets another when it is due.
+    /// Its place in the stream, from 1; of a duplicate, that of the first. A delayed message gets
+    /// another when it is due.
     pub sequence: u64,
     /// What it survives.
     pub durability: Durability,

@@ -1,4 +1,5 @@
-//! Answers that bring something which is not to be lost: what has come when nobody wants it any more goes back.
+//! Answers that bring something which is not to be lost: what has come when nobody wants it any
+//! more goes back.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +9,8 @@ use std::task::{Context, Poll};
 
 use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement};
 
-/// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what comes later its home gives back.
+/// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what
+/// comes later its home gives back.
 #[must_use = "what it brings goes back when it is dropped"]
 pub struct PendingAnswer<T> {
     answer: Answer<T>,
@@ -30,7 +32,8 @@ pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait
     PendingAnswer { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
 }
 
-/// Gives deliveries back that nobody has begun with, and says when they are. What does not get there comes again after its ack wait.
+/// Gives deliveries back that nobody has begun with, and says when they are. What does not get
+/// there comes again after its ack wait.
 pub fn release(
     home: &dyn Home,
     stream: &str,

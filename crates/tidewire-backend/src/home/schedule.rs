@@ -15,7 +15,8 @@ pub struct ScheduleSettings {
     pub name: String,
     /// When it beats.
     pub timing: Timing,
-    /// What each beat publishes, without an id and without a time of its own. A time to live counts from the beat.
+    /// What each beat publishes, without an id and without a time of its own. A time to live counts
+    /// from the beat.
     pub message: NewMessage,
 }
 

@@ -16,7 +16,8 @@ pub struct StreamSettings {
     pub subjects: Vec<Pattern>,
     /// Events older than this are forgotten.
     pub max_age_us: Option<u64>,
-    /// The bytes that its events may take on disk. A home may forget up to an eighth more than it must.
+    /// The bytes that its events may take on disk. A home may forget up to an eighth more than it
+    /// must.
     pub max_bytes: Option<u64>,
     /// How many events it may have.
     pub max_messages: Option<u64>,
@@ -139,15 +140,17 @@ pub struct Purge {
     pub filter: Option<Pattern>,
 }
 
-/// Streams and their consumers. All names are checked: a wrong one is [`Invalid`](super::HomeErrorKind::Invalid), one that
-/// does not exist [`NotFound`](super::HomeErrorKind::NotFound).
+/// Streams and their consumers. All names are checked: a wrong one is
+/// [`Invalid`](super::HomeErrorKind::Invalid), one that does not exist
+/// [`NotFound`](super::HomeErrorKind::NotFound).
 pub trait Streams: Send + Sync {
     /// Makes a stream, or finds that it is there with the same settings.
     ///
     /// # Errors
     ///
-    /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names the first field that differs,
-    /// with both values. [`Unsupported`](super::HomeErrorKind::Unsupported) for what this home can't do.
+    /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names the
+    /// first field that differs, with both values.
+    /// [`Unsupported`](super::HomeErrorKind::Unsupported) for what this home can't do.
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo>;
 
     /// What there is of a stream.
@@ -162,28 +165,33 @@ pub trait Streams: Send + Sync {
     /// Removes events. Gives how many. Sequences are never used again.
     fn purge(&self, stream: &str, purge: Purge) -> Answer<u64>;
 
-    /// Stores messages, in their order. Calls of one thread are stored in the order of the calls, whether or not their
-    /// answers were waited for. With `whole` either all are stored or none ([`Capability::Batch`](super::Capability)).
+    /// Stores messages, in their order. Calls of one thread are stored in the order of the calls,
+    /// whether or not their answers were waited for. With `whole` either all are stored or none
+    /// ([`Capability::Batch`](super::Capability)).
     ///
     /// # Errors
     ///
-    /// The answer as a whole fails if nothing of it was looked at: no such stream, or [`Busy`](super::HomeErrorKind::Busy). Else
-    /// each message has its own result: [`Full`](super::HomeErrorKind::Full), or [`Invalid`](super::HomeErrorKind::Invalid) for a
-    /// subject that the stream does not take or a payload that is too long. After a disk or connection error it is not known
-    /// whether the message was stored: publish it again with the same id.
+    /// The answer as a whole fails if nothing of it was looked at: no such stream, or
+    /// [`Busy`](super::HomeErrorKind::Busy). Else each message has its own result:
+    /// [`Full`](super::HomeErrorKind::Full), or [`Invalid`](super::HomeErrorKind::Invalid) for a
+    /// subject that the stream does not take or a payload that is too long. After a disk or
+    /// connection error it is not known whether the message was stored: publish it again with the
+    /// same id.
     fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>>;
 
-    /// Reads events; keeps no state. Never gives what might yet be lost: an event is read once it is as durable as its ack says.
+    /// Reads events; keeps no state. Never gives what might yet be lost: an event is read once it
+    /// is as durable as its ack says.
     fn read(&self, stream: &str, read: Read) -> Answer<Page>;
 
-    /// Makes a schedule, or takes the place of one of this name with other settings; one with the same goes on as it was. The home
-    /// publishes its message at each beat, with the header [`SCHEDULE_HEADER`](super::SCHEDULE_HEADER).
+    /// Makes a schedule, or takes the place of one of this name with other settings; one with the
+    /// same goes on as it was. The home publishes its message at each beat, with the header
+    /// [`SCHEDULE_HEADER`](super::SCHEDULE_HEADER).
     ///
     /// # Errors
     ///
     /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take,
-    /// [`Limit`](super::HomeErrorKind::Limit), [`Unsupported`](super::HomeErrorKind::Unsupported) for a stream that might have
-    /// no room for a beat, and for what this home can't do.
+    /// [`Limit`](super::HomeErrorKind::Limit), [`Unsupported`](super::HomeErrorKind::Unsupported)
+    /// for a stream that might have no room for a beat, and for what this home can't do.
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)>;
 
     /// Every schedule of a stream, in order of name.
@@ -192,8 +200,9 @@ pub trait Streams: Send + Sync {
     /// Ends a schedule. False: there was none of this name.
     fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool>;
 
-    /// Makes a consumer, or finds that it is there with the same settings (`start` is not compared: the consumer goes on
-    /// where it was). One made for `Start::New` gets what is published after the answer.
+    /// Makes a consumer, or finds that it is there with the same settings (`start` is not compared:
+    /// the consumer goes on where it was). One made for `Start::New` gets what is published after
+    /// the answer.
     ///
     /// # Errors
     ///
@@ -209,16 +218,18 @@ pub trait Streams: Send + Sync {
     /// Deletes a consumer with its dead letters. Calls of `fetch` that wait fail with `NotFound`.
     fn delete_consumer(&self, stream: &str, consumer: &str) -> Answer<()>;
 
-    /// Takes deliveries, as many as are ready: the answer comes with the first, or empty when `wait_us` is over. This is the
-    /// credit: what nobody fetches stays in the stream. Several may fetch from one consumer; each event goes to one of them.
+    /// Takes deliveries, as many as are ready: the answer comes with the first, or empty when
+    /// `wait_us` is over. This is the credit: what nobody fetches stays in the stream. Several may
+    /// fetch from one consumer; each event goes to one of them.
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>>;
 
     /// Says what became of deliveries. Each has a result of its own.
     ///
     /// # Errors
     ///
-    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or was given to another since. An ack
-    /// that comes after its time, while the event was not given to another yet, counts.
+    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or was given
+    /// to another since. An ack that comes after its time, while the event was not given to another
+    /// yet, counts.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>>;
 
     /// Delivers nothing more until `until_us` or `resume`; deliveries that are out may be settled.
@@ -227,13 +238,15 @@ pub trait Streams: Send + Sync {
     /// Goes on with delivering.
     fn resume(&self, stream: &str, consumer: &str) -> Answer<()>;
 
-    /// Moves a consumer to another place, forward or back. Deliveries that are out are stale from then on.
+    /// Moves a consumer to another place, forward or back. Deliveries that are out are stale from
+    /// then on.
     fn seek(&self, stream: &str, consumer: &str, start: Start) -> Answer<()>;
 
     /// Dead letters of a consumer, in order of sequence, from one on.
     fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>>;
 
-    /// Delivers dead letters anew, counted from 1, in their places behind what is ready. Gives how many of them there were.
+    /// Delivers dead letters anew, counted from 1, in their places behind what is ready. Gives how
+    /// many of them there were.
     fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64>;
 
     /// Forgets dead letters. Gives how many of them there were.

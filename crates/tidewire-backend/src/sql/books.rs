@@ -1,4 +1,5 @@
-//! One transaction of a campaign: its ledger is loaded, asked once, and kept, with whatever follows from it.
+//! One transaction of a campaign: its ledger is loaded, asked once, and kept, with whatever follows
+//! from it.
 
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal};
 use tidewire_core::campaign::precision::{Moments, Verdict};
@@ -131,7 +132,8 @@ impl<'a, D: Database> Books<'a, D> {
         Ok(standing)
     }
 
-    /// Takes in the columns, and creates the table of results. Those that it has already are no error.
+    /// Takes in the columns, and creates the table of results. Those that it has already are no
+    /// error.
     pub fn set_schema(&mut self, schema: &Schema) -> Result<()> {
         if let Some(known) = &self.schema {
             let (known, given) = (known.to_json(), schema.to_json());

@@ -1,6 +1,8 @@
-//! The port of SQL databases: transactions, statements, results in bulk, a clock, news of other connections.
+//! The port of SQL databases: transactions, statements, results in bulk, a clock, news of other
+//! connections.
 //!
-//! Statements are written once for all databases, with `?1`, `?2`, ... for their values. Integers are of 64 bits.
+//! Statements are written once for all databases, with `?1`, `?2`, ... for their values. Integers
+//! are of 64 bits.
 
 use std::ops::Range;
 
@@ -181,12 +183,12 @@ pub trait Database: Send {
     /// As [`Campaigns`](crate::Campaigns) says of every call; so do all other methods.
     fn begin(&mut self, access: Access) -> Result<Now>;
 
-    /// Begins a transaction that writes to a campaign, to which nobody else writes meanwhile. Tells the time at which it got
-    /// it, and the row of [`CAMPAIGN`], if there is such a campaign.
+    /// Begins a transaction that writes to a campaign, to which nobody else writes meanwhile. Tells
+    /// the time at which it got it, and the row of [`CAMPAIGN`], if there is such a campaign.
     fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)>;
 
-    /// Ends the transaction: what it wrote is on disk when this returns. With `news` others that wait are woken, where the
-    /// database can do that.
+    /// Ends the transaction: what it wrote is on disk when this returns. With `news` others that
+    /// wait are woken, where the database can do that.
     fn commit(&mut self, news: bool) -> Result<()>;
 
     /// Ends the transaction as if it had not been.
@@ -195,7 +197,8 @@ pub trait Database: Send {
     /// Runs a statement, and counts the rows that it changed.
     fn execute(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<u64>;
 
-    /// Runs a statement that changes rows; it may go to a server with those that follow, `commit` at the latest.
+    /// Runs a statement that changes rows; it may go to a server with those that follow, `commit`
+    /// at the latest.
     fn write(&mut self, statement: &str, values: &[Cell<'_>]) -> Result<()>;
 
     /// Runs a statement, and gives its rows.

@@ -1,7 +1,8 @@
 //! Campaigns on SQL: what all databases with transactions have in common.
 //!
-//! [`Store`] is [`Campaigns`] on a [`Database`]: the statements, the ledger and the checks are here, once; a database adds
-//! its transactions, its tables, its way to store many rows, and its clock.
+//! [`Store`] is [`Campaigns`] on a [`Database`]: the statements, the ledger and the checks are
+//! here, once; a database adds its transactions, its tables, its way to store many rows, and its
+//! clock.
 
 mod books;
 mod database;
@@ -362,7 +363,8 @@ fn insert_campaign<D: Database>(database: &mut D, plan: &Plan, sets: u64, now: N
     Ok(id)
 }
 
-/// Many to a statement: ten thousand are not to be ten thousand answers of a server that is far away.
+/// Many to a statement: ten thousand are not to be ten thousand answers of a server that is far
+/// away.
 fn insert_parameters<D: Database>(database: &mut D, id: CampaignId, parameters: &[String]) -> Result<()> {
     for (part, some) in parameters.chunks(PARAMETERS_AT_ONCE).enumerate() {
         let rows: Vec<_> = (0..some.len()).map(|at| format!("(?1, ?{}, ?{})", 2 * at + 2, 2 * at + 3)).collect();

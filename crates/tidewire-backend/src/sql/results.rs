@@ -8,7 +8,8 @@ use crate::{CampaignId, Column, ColumnType, ErrorKind, Lease, RangeResults, Resu
 
 /// Names of columns that the store gives.
 const OURS: [&str; 3] = ["run", "row", "param_set"];
-/// Names that PostgreSQL keeps for itself in every table; refused by all stores, so that a campaign can move.
+/// Names that PostgreSQL keeps for itself in every table; refused by all stores, so that a campaign
+/// can move.
 const SYSTEM: [&str; 6] = ["ctid", "cmin", "cmax", "tableoid", "xmin", "xmax"];
 /// The most columns of a campaign.
 const COLUMNS_MAX: usize = 1_000;
@@ -22,7 +23,8 @@ pub struct ResultTable {
     pub name: String,
     /// The columns that the function gives. Their names need quotes.
     pub schema: Schema,
-    /// How many parameter sets there are. With more than one there is a column `param_set`: the run modulo this.
+    /// How many parameter sets there are. With more than one there is a column `param_set`: the run
+    /// modulo this.
     pub sets: u64,
 }
 
@@ -41,7 +43,8 @@ impl ResultTable {
         self.sets > 1
     }
 
-    /// The names of all its columns in order, quoted: those of the store, then those of the function.
+    /// The names of all its columns in order, quoted: those of the store, then those of the
+    /// function.
     pub fn quoted_columns(&self) -> Vec<String> {
         let ours = [Some("run"), self.schema.many.then_some("row"), self.swept().then_some("param_set")];
         let theirs = self.schema.columns.iter().map(|column| column.name.as_str());

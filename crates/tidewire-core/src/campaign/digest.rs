@@ -1,4 +1,5 @@
-//! The digest of a campaign: the sum of a 128-bit hash of each row, so that it tells nothing of ranges, workers and order.
+//! The digest of a campaign: the sum of a 128-bit hash of each row, so that it tells nothing of
+//! ranges, workers and order.
 
 use super::rows::{Data, Rows};
 use super::siphash::SipHash;
@@ -7,8 +8,8 @@ const HASH_KEY: [u8; 16] = *b"tidewire rows 01";
 
 /// The digest of some rows. Digests add up with `wrapping_add`; no rows have 0.
 ///
-/// A row is hashed as words: run, row, then for each column its tag and its value. -0.0 is hashed as 0.0, and every NaN
-/// alike, as stores may not tell them apart.
+/// A row is hashed as words: run, row, then for each column its tag and its value. -0.0 is hashed
+/// as 0.0, and every NaN alike, as stores may not tell them apart.
 ///
 /// ```
 /// use tidewire_core::campaign::digest::digest;

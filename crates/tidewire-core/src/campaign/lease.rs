@@ -1,4 +1,5 @@
-//! A lease: the timed right of one worker to run a range, and what a worker is told when it asks for one.
+//! A lease: the timed right of one worker to run a range, and what a worker is told when it asks
+//! for one.
 
 use super::state::State;
 
@@ -13,11 +14,14 @@ pub struct Lease {
     pub first: u64,
     /// How many runs are left of it.
     pub count: u32,
-    /// Which attempt of its first run this is: 1, and one more for each worker that died in that run.
+    /// Which attempt of its first run this is: 1, and one more for each worker that died in that
+    /// run.
     pub attempt: u32,
-    /// True if the columns of the campaign are not known yet: the result of this one run decides them.
+    /// True if the columns of the campaign are not known yet: the result of this one run decides
+    /// them.
     pub pilot: bool,
-    /// How long it is valid from now, in microseconds, if it is not renewed. Renew it after a third of that time.
+    /// How long it is valid from now, in microseconds, if it is not renewed. Renew it after a third
+    /// of that time.
     pub valid_us: u64,
 }
 
@@ -33,8 +37,8 @@ impl Lease {
 pub enum Claim {
     /// Run this range.
     Lease(Lease),
-    /// Nothing to run now: the campaign is not running, or all that may run is leased to others. Ask again when something
-    /// has changed, or after `hint_us` at the latest.
+    /// Nothing to run now: the campaign is not running, or all that may run is leased to others.
+    /// Ask again when something has changed, or after `hint_us` at the latest.
     Wait {
         /// Running, paused or draft.
         state: State,
@@ -45,12 +49,13 @@ pub enum Claim {
     Ended(State),
 }
 
-/// What has become of a campaign and a lease when results of it were stored, or when it was renewed.
+/// What has become of a campaign and a lease when results of it were stored, or when it was
+/// renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimState {
     /// The state of the campaign.
     pub state: State,
-    /// How many runs of the lease are left. A worker finishes them although the campaign was paused, if it can soon; it
-    /// may give them back.
+    /// How many runs of the lease are left. A worker finishes them although the campaign was
+    /// paused, if it can soon; it may give them back.
     pub left: u32,
 }

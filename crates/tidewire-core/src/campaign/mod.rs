@@ -1,6 +1,7 @@
 //! Campaigns: many seeded runs of one function, leased to workers in ranges.
 //!
-//! - [`random`]: Philox4x64-10, the counter-based generator that seeds come from and that a run draws from.
+//! - [`random`]: Philox4x64-10, the counter-based generator that seeds come from and that a run
+//!   draws from.
 //! - [`seed`]: the key of a campaign, and the seed of each of its runs.
 //! - [`rows`]: results as typed columns.
 //! - [`digest`]: a sum of hashes that proves two campaigns to have stored the same rows.

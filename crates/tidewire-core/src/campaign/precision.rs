@@ -1,8 +1,9 @@
 //! Sequential stopping: a campaign ends when the mean of a column is known well enough.
 //!
-//! Looks are made at fixed run indices, when every run before them has ended and none behind them has begun, so that the
-//! end does not depend on workers or timing. The k-th look may err with probability alpha / (k (k + 1)); over all looks
-//! that is alpha, so that the confidence holds although one looks often.
+//! Looks are made at fixed run indices, when every run before them has ended and none behind them
+//! has begun, so that the end does not depend on workers or timing. The k-th look may err with
+//! probability alpha / (k (k + 1)); over all looks that is alpha, so that the confidence holds
+//! although one looks often.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -32,7 +33,8 @@ pub struct Verdict {
     /// Their mean; NaN if it is not finite.
     #[serde(deserialize_with = "or_nan")]
     pub mean: f64,
-    /// Half the width of its interval; absent with too few values, or with values that are not finite.
+    /// Half the width of its interval; absent with too few values, or with values that are not
+    /// finite.
     pub half_width: Option<f64>,
     /// True if all means are known well enough.
     pub reached: bool,
@@ -54,7 +56,8 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Looks from `100 x sets` runs on, each at a quarter more runs than the last, in whole rounds of the parameter sets.
+    /// Looks from `100 x sets` runs on, each at a quarter more runs than the last, in whole rounds
+    /// of the parameter sets.
     pub fn new(aim: PrecisionTarget, sets: u64) -> Self {
         Self { aim, sets: sets.max(1), next: FIRST.saturating_mul(sets.max(1)), looks: 0, last: None }
     }
@@ -113,8 +116,8 @@ impl Checkpoints {
     }
 }
 
-/// Count, mean and squared deviations of each parameter set (Welford 1962). The order of the values is part of the result,
-/// to the last bit: they are added in order of run.
+/// Count, mean and squared deviations of each parameter set (Welford 1962). The order of the values
+/// is part of the result, to the last bit: they are added in order of run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moments(Vec<Moment>);
 
@@ -171,7 +174,8 @@ impl Moment {
     }
 }
 
-/// The quantile of Student's distribution, by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
+/// The quantile of Student's distribution, by its expansion around the normal one (Abramowitz and
+/// Stegun 26.7.5).
 fn student(p: f64, freedom: f64) -> f64 {
     let z = normal(p);
     let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
@@ -180,7 +184,8 @@ fn student(p: f64, freedom: f64) -> f64 {
         + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * freedom.powi(3))
 }
 
-/// The quantile of the normal distribution for p of one half or more, by Acklam's rational approximation (2003).
+/// The quantile of the normal distribution for p of one half or more, by Acklam's rational
+/// approximation (2003).
 fn normal(p: f64) -> f64 {
     const CENTRE: [[f64; 6]; 2] = [
         [

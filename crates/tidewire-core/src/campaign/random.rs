@@ -1,6 +1,8 @@
-//! Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011): random numbers from a key and a counter, with no state between.
+//! Philox4x64-10 (Salmon, Moraes, Dror and Shaw 2011): random numbers from a key and a counter,
+//! with no state between.
 //!
-//! Bit for bit that of NumPy. A run begins at a counter of its own, so that it pays nothing for being seeded.
+//! Bit for bit that of NumPy. A run begins at a counter of its own, so that it pays nothing for
+//! being seeded.
 
 const MULTIPLIERS: [u64; 2] = [0xD2E7_470E_E14C_6C93, 0xCA5A_8263_9512_1157];
 const WEYL: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xBB67_AE85_84CA_A73B];
@@ -51,7 +53,8 @@ pub const fn counter(run: u64, of: Use) -> [u64; 4] {
     [0, run, of as u64, 0]
 }
 
-/// A stream of words: the blocks of a key from a counter on, each block from its first word to its last.
+/// A stream of words: the blocks of a key from a counter on, each block from its first word to its
+/// last.
 ///
 /// 2^64 blocks long, after which the next run's stream would begin.
 ///
@@ -106,7 +109,8 @@ impl Stream {
         self.word() >> (64 - count)
     }
 
-    /// Key, counter of the next block, and how many words of the block before it are used up (4 at the beginning).
+    /// Key, counter of the next block, and how many words of the block before it are used up (4 at
+    /// the beginning).
     pub const fn position(&self) -> (Key, [u64; 4], usize) {
         (self.key, self.counter, self.used)
     }

@@ -142,7 +142,8 @@ impl Texts {
     }
 }
 
-/// The values of one column, without its nulls: where there is a null, stands 0, false or an empty text.
+/// The values of one column, without its nulls: where there is a null, stands 0, false or an empty
+/// text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     /// Of an integer column.
@@ -208,7 +209,8 @@ impl Values {
         self.len() == 0
     }
 
-    /// The values, for those who write whole columns; see [`Values::is_null`] for which of them count.
+    /// The values, for those who write whole columns; see [`Values::is_null`] for which of them
+    /// count.
     pub const fn data(&self) -> &Data {
         &self.data
     }
@@ -332,7 +334,8 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// If there are more or fewer values than columns, or one is of another type than its column; nothing is appended then.
+    /// If there are more or fewer values than columns, or one is of another type than its column;
+    /// nothing is appended then.
     pub fn push(&mut self, run: u64, row: u32, values: &[Value<'_>]) -> Result<(), String> {
         if values.len() != self.columns.len() {
             return Err(format!("{} values for {} columns", values.len(), self.columns.len()));

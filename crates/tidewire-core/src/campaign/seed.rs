@@ -112,7 +112,8 @@ impl fmt::Display for SeedError {
 
 impl std::error::Error for SeedError {}
 
-/// The seed of a run: 64 bits that depend on the key of the campaign and the index of the run alone.
+/// The seed of a run: 64 bits that depend on the key of the campaign and the index of the run
+/// alone.
 pub fn of_run(key: Key, run: u64) -> u64 {
     random::philox(key, random::counter(run, Use::Seed))[0]
 }

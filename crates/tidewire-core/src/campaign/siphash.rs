@@ -1,4 +1,5 @@
-//! SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012): a short hash that is the same on every machine.
+//! SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012): a short hash that is the same on every
+//! machine.
 
 /// Hashes whole words; bytes are hashed as words whose last one is filled up with zeros.
 #[derive(Clone)]
@@ -83,7 +84,8 @@ mod tests {
 
     #[test]
     fn it_is_the_hash_of_its_authors() {
-        // From vectors.h of the reference implementation: key 00 to 0f, and nothing, 8 and 16 of the bytes 00 to 0f.
+        // From vectors.h of the reference implementation: key 00 to 0f, and nothing, 8 and 16 of
+        // the bytes 00 to 0f.
         let hash = |bytes: &[u8]| {
             let mut hash = SipHash::new(std::array::from_fn(|index| index as u8));
             hash.bytes(bytes);

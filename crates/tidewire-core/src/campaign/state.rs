@@ -24,7 +24,8 @@ pub enum State {
     Paused,
     /// Ended by a person. What was out is not stored; what was stored stays.
     Cancelled,
-    /// Ended because too many runs failed, or by whoever ran it. What was out is not stored; what was stored stays.
+    /// Ended because too many runs failed, or by whoever ran it. What was out is not stored; what
+    /// was stored stays.
     Failed,
     /// Every run is stored, failed or quarantined, or the mean is known as precisely as asked for.
     Done,
@@ -51,13 +52,14 @@ impl State {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// True if nothing runs any more. A campaign that is done can be extended; the other ends are final.
+    /// True if nothing runs any more. A campaign that is done can be extended; the other ends are
+    /// final.
     pub const fn ended(self) -> bool {
         matches!(self, Self::Cancelled | Self::Failed | Self::Done)
     }
 
-    /// True if a person or a worker may move a campaign from this state to `to`. The ledger alone moves to `Done`, and
-    /// from `Done` by an extension.
+    /// True if a person or a worker may move a campaign from this state to `to`. The ledger alone
+    /// moves to `Done`, and from `Done` by an extension.
     pub const fn may_become(self, to: Self) -> bool {
         match to {
             Self::Running => matches!(self, Self::Draft | Self::Paused),

@@ -61,11 +61,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// Stands for the grant of the hub's own gateway, which looks at the grant of each of its clients itself. It may call, publish and subscribe,
-    /// and answers and serves nothing.
+    /// Stands for the grant of the hub's own gateway, which looks at the grant of each of its
+    /// clients itself. It may call, publish and subscribe, and answers and serves nothing.
     pub const GATEWAY: usize = usize::MAX;
 
-    /// Stands for the grant of those who need no token: the node that a bridge is for, and the nodes that it reaches. They may do everything.
+    /// Stands for the grant of those who need no token: the node that a bridge is for, and the
+    /// nodes that it reaches. They may do everything.
     pub const TRUSTED: usize = usize::MAX - 1;
 
     /// Only those with one of these tokens may join.
@@ -109,8 +110,8 @@ impl Access {
         grant.and_then(|at| self.grants.get(at)).map_or_else(TokenLimits::default, |grant| grant.limits)
     }
 
-    /// Where a grant allows to publish, as WELCOME states it: patterns with blanks between them. None: everywhere, or more than can be
-    /// stated.
+    /// Where a grant allows to publish, as WELCOME states it: patterns with blanks between them.
+    /// None: everywhere, or more than can be stated.
     pub fn publishes(&self, grant: Option<usize>) -> Option<String> {
         let patterns = &self.grants.get(grant?)?.publish;
         if patterns.iter().any(|pattern| pattern.as_str() == ">") {
@@ -161,7 +162,8 @@ impl Access {
 pub(super) struct Publishing(Option<Vec<Pattern>>);
 
 impl Publishing {
-    /// Reads what WELCOME states. What can't be read is left to the hub, which looks at everything itself.
+    /// Reads what WELCOME states. What can't be read is left to the hub, which looks at everything
+    /// itself.
     pub fn stated(text: Option<&str>) -> Self {
         Self(text.and_then(|text| text.split_ascii_whitespace().map(|one| Pattern::new(one).ok()).collect()))
     }

@@ -1,4 +1,5 @@
-//! Announcements: what instances of services and agents say of themselves in the fields of their subscriptions, as the hub takes it and its readers read it.
+//! Announcements: what instances of services and agents say of themselves in the fields of their
+//! subscriptions, as the hub takes it and its readers read it.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,8 @@ impl<'a> Entry<'a> {
     /// Reads what it says of itself.
     ///
     /// # Errors
-    /// What is wrong with it: whoever announced it is a stranger, and the rest of the list is of use nevertheless.
+    /// What is wrong with it: whoever announced it is a stranger, and the rest of the list is of
+    /// use nevertheless.
     pub fn told(&self) -> Result<ValidAnnouncement<'a>, String> {
         told(self.pattern, self.queue, self.says)
     }

@@ -53,7 +53,8 @@ impl Message {
         (self.bytes, self.payload_at)
     }
 
-    /// Takes the payload out, as [`into_payload`](Self::into_payload) gives it. The head stays, with an empty payload.
+    /// Takes the payload out, as [`into_payload`](Self::into_payload) gives it. The head stays,
+    /// with an empty payload.
     pub fn take_payload(&mut self) -> (Vec<u8>, usize) {
         let head = self.bytes[..self.head].to_vec();
         let begin = std::mem::replace(&mut self.payload_at, head.len());
@@ -114,12 +115,14 @@ impl Part {
         self.total - self.came
     }
 
-    /// Bytes to ask for now. Never more than the rest: what comes late would count for the next payload of the exchange.
+    /// Bytes to ask for now. Never more than the rest: what comes late would count for the next
+    /// payload of the exchange.
     fn asks(&mut self) -> usize {
         if self.unasked < limits::LINK_WINDOW_BYTES.default as usize / 2 {
             return 0;
         }
-        // A published one is the only one of its exchange, and its hub collects what several receivers ask for.
+        // A published one is the only one of its exchange, and its hub collects what several
+        // receivers ask for.
         let rest =
             if self.message.kind == Kind::Publish { usize::MAX } else { self.total.saturating_sub(self.allowed) };
         let asks = std::mem::take(&mut self.unasked).min(rest);
@@ -167,13 +170,14 @@ pub struct Assemblies {
 }
 
 impl Assemblies {
-    /// Takes payloads of at most `payload_max` bytes. All that are under way at once may state four times as much, those of
-    /// them that are compressed no more than one of the longest.
+    /// Takes payloads of at most `payload_max` bytes. All that are under way at once may state four
+    /// times as much, those of them that are compressed no more than one of the longest.
     pub fn new(payload_max: usize) -> Self {
         Self { parts: BTreeMap::new(), payload_max, bytes: 0, inflated_bytes: 0, packed: None, away: None }
     }
 
-    /// Takes a frame with a payload. If that is compressed, [`to_inflate`](Self::to_inflate) has it.
+    /// Takes a frame with a payload. If that is compressed, [`to_inflate`](Self::to_inflate) has
+    /// it.
     ///
     /// # Errors
     /// [`WireError`] if it breaks the rules of long payloads.
@@ -214,7 +218,8 @@ impl Assemblies {
         *self = Self::new(self.payload_max);
     }
 
-    /// Bytes that the payloads under way will have; of those that are compressed, as soon as it is known how much that is.
+    /// Bytes that the payloads under way will have; of those that are compressed, as soon as it is
+    /// known how much that is.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -264,8 +269,9 @@ impl Assemblies {
         self.filled(frame.id, frame.flags, frame.payload.len())
     }
 
-    /// Has `read` write the next bytes of a payload to where they belong, at most `most`, and say how many it wrote; then
-    /// [`filled`](Self::filled) is to be told. None: nothing more of such a payload is awaited.
+    /// Has `read` write the next bytes of a payload to where they belong, at most `most`, and say
+    /// how many it wrote; then [`filled`](Self::filled) is to be told. None: nothing more of such a
+    /// payload is awaited.
     pub fn fill<E>(
         &mut self,
         (id, answer): (u64, bool),
@@ -312,8 +318,8 @@ impl Assemblies {
         }
     }
 
-    /// Memory for a payload that lies elsewhere, which is to be read to its end; [`lent`](Self::lent) takes it back. None: nobody
-    /// awaits such a payload any more.
+    /// Memory for a payload that lies elsewhere, which is to be read to its end;
+    /// [`lent`](Self::lent) takes it back. None: nobody awaits such a payload any more.
     pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
         Some(std::mem::take(&mut part.message.bytes))

@@ -1,4 +1,5 @@
-//! Payloads that are compressed, as section 11 of `spec/wire.md` says: blocks of LZ4 that know nothing of one another.
+//! Payloads that are compressed, as section 11 of `spec/wire.md` says: blocks of LZ4 that know
+//! nothing of one another.
 
 use std::fmt;
 
@@ -202,7 +203,8 @@ impl Inflater {
     }
 }
 
-/// Inflates the whole blocks at the beginning of `packed`, and answers how many bytes of it they had.
+/// Inflates the whole blocks at the beginning of `packed`, and answers how many bytes of it they
+/// had.
 fn inflate_blocks(
     left: &mut Option<usize>,
     packed: &[u8],
@@ -255,7 +257,8 @@ fn stated_length(stated: u64, bound: Bound) -> Result<usize, Unreadable> {
 fn first_block(rest: &[u8], share: usize) -> Result<Option<&[u8]>, Unreadable> {
     let Some((count, rest)) = rest.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
     let count = u32::from_le_bytes(*count) as usize;
-    // Even what does not get shorter has no more: a length for each 255 bytes, and the first and the last ones.
+    // Even what does not get shorter has no more: a length for each 255 bytes, and the first and
+    // the last ones.
     if count > share + share / 255 + 16 {
         return Err(Unreadable::Broken("a block is longer than any that inflates to its share"));
     }

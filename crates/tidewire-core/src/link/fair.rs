@@ -1,7 +1,8 @@
 //! A fair queue: senders take turns, and each may fill as much of the room as is left.
 //!
-//! So a sender that floods delays another one by a turn, and takes half of the room (fair queuing: Nagle, RFC 970, 1985; dynamic thresholds:
-//! Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! So a sender that floods delays another one by a turn, and takes half of the room (fair queuing:
+//! Nagle, RFC 970, 1985; dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking 6(2), 1998).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +32,8 @@ impl<T> FairQueue<T> {
     /// Adds what a sender has sent, of so many bytes.
     ///
     /// # Errors
-    /// It comes back if there is no room for it. For something there always is if nothing waits, however long it is.
+    /// It comes back if there is no room for it. For something there always is if nothing waits,
+    /// however long it is.
     pub fn add(&mut self, sender: u32, bytes: usize, item: T) -> Result<(), T> {
         let bytes = bytes + ENTRY_BYTES;
         let own = self.senders.get(&sender).map_or(0, |sender| sender.bytes);

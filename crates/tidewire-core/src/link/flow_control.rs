@@ -1,6 +1,7 @@
 //! Long payloads that pass through a hub.
 //!
-//! A hub does not keep them, but it checks how they are cut: whoever gets them would close the link of the hub.
+//! A hub does not keep them, but it checks how they are cut: whoever gets them would close the link
+//! of the hub.
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Frame, Kind, WireError};
@@ -12,7 +13,8 @@ pub struct FlowWindow {
     left: Option<u64>,
     /// Bytes of the first window of this payload that may still come.
     window: u64,
-    /// Bytes that the receiver asked for and that have not come. What it asked for one payload may reach the sender in the next.
+    /// Bytes that the receiver asked for and that have not come. What it asked for one payload may
+    /// reach the sender in the next.
     asked: u64,
     items: Credit,
     /// The payload lies in shared memory, and nobody has asked for it in chunks.

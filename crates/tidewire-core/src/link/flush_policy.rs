@@ -1,4 +1,5 @@
-//! The flush rule of a link: frames are written at once, or wait for others so that they make one write.
+//! The flush rule of a link: frames are written at once, or wait for others so that they make one
+//! write.
 
 use tidewire_proto::generated::limits;
 
@@ -24,7 +25,8 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Most bytes of one write, with what comes before each chunk: as many chunks as their payloads fill make one write.
+    /// Most bytes of one write, with what comes before each chunk: as many chunks as their payloads
+    /// fill make one write.
     pub fn write_bytes(&self) -> usize {
         self.bytes + self.bytes / 64
     }

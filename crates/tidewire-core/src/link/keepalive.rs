@@ -1,6 +1,7 @@
 //! Signs of life of a link.
 
-/// When to send a ping, and when the other side has been silent for too long. Times are microseconds.
+/// When to send a ping, and when the other side has been silent for too long. Times are
+/// microseconds.
 #[derive(Clone, Debug)]
 pub struct Keepalive {
     /// After so long without sending, a ping is due.
@@ -23,7 +24,8 @@ pub enum KeepaliveAction {
 }
 
 impl Keepalive {
-    /// A link that both sides have just used. `theirs_ms` is the heartbeat that the other side stated.
+    /// A link that both sides have just used. `theirs_ms` is the heartbeat that the other side
+    /// stated.
     pub fn new(ours_ms: u64, theirs_ms: u64, now_us: u64) -> Self {
         Self {
             ping_after_us: theirs_ms.saturating_mul(500),
@@ -55,7 +57,8 @@ impl Keepalive {
         KeepaliveAction::Rest
     }
 
-    /// Whether nothing was heard for as long as the other side should not be silent: it pings after half of that.
+    /// Whether nothing was heard for as long as the other side should not be silent: it pings after
+    /// half of that.
     pub fn is_silent(&self, now_us: u64) -> bool {
         now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
     }

@@ -1,4 +1,5 @@
-//! Links without sockets: what is said, when, and what becomes of it. Bytes and times go in, bytes and events come out.
+//! Links without sockets: what is said, when, and what becomes of it. Bytes and times go in, bytes
+//! and events come out.
 //!
 //! - [`outbox`]: what waits to be written, in lanes, with long payloads cut.
 //! - [`assembly`]: long payloads put together again.

@@ -1,4 +1,5 @@
-//! The admission of a service: a concurrency limit, and a bounded queue with priorities for what is over it.
+//! The admission of a service: a concurrency limit, and a bounded queue with priorities for what is
+//! over it.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The balancer of a caller: the instances of one service, their load as this caller sees it, and the policy that chooses one for a call.
+//! The balancer of a caller: the instances of one service, their load as this caller sees it, and
+//! the policy that chooses one for a call.
 
 use std::sync::Arc;
 
@@ -34,7 +35,8 @@ pub enum Ended {
     Untold,
 }
 
-/// The instances of one service in the order in which they came, each with what a caller needs to reach it.
+/// The instances of one service in the order in which they came, each with what a caller needs to
+/// reach it.
 ///
 /// ```
 /// use tidewire_core::rpc::balancer::{Balancer, Ended, Policy};
@@ -89,7 +91,8 @@ impl<T> Balancer<T> {
         Ok(())
     }
 
-    /// Forgets an instance, and gives back how it was reached. Calls that it is still at may end afterwards.
+    /// Forgets an instance, and gives back how it was reached. Calls that it is still at may end
+    /// afterwards.
     pub fn remove(&mut self, id: &str) -> Option<T> {
         let at = self.instances.iter().position(|one| *one.id == *id)?;
         Some(self.instances.remove(at).way)
@@ -147,7 +150,8 @@ impl<T> Balancer<T> {
         one.latency_us = Some(one.latency_us.map_or(took_us, |before| before + WEIGHT * (took_us - before)));
     }
 
-    /// The instance for the next call, without those that have refused it. `dice` is any number, drawn anew for each call.
+    /// The instance for the next call, without those that have refused it. `dice` is any number,
+    /// drawn anew for each call.
     pub fn choose(&mut self, policy: Policy, dice: u64, without: impl Fn(&str) -> bool) -> Option<(&Arc<str>, &T)> {
         let left: Vec<usize> = (0..self.instances.len()).filter(|&at| !without(&self.instances[at].id)).collect();
         // The lower half of the dice chooses evenly, the upper half says whether the call explores.

@@ -1,4 +1,5 @@
-//! The directory of a node: who is there, as the hub tells it in lists and in changes that may overtake them.
+//! The directory of a node: who is there, as the hub tells it in lists and in changes that may
+//! overtake them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,8 @@ struct ListRequest<K> {
     has_missed: bool,
 }
 
-/// The entries that are known, by key. Lists replace all of them, but for those of which a change told since the list was asked for.
+/// The entries that are known, by key. Lists replace all of them, but for those of which a change
+/// told since the list was asked for.
 ///
 /// ```
 /// use tidewire_core::rpc::directory::{Change, Directory};
@@ -47,7 +49,8 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         Self { known: BTreeMap::new(), asked: BTreeMap::new(), next: 0, is_current: false }
     }
 
-    /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is to follow.
+    /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is
+    /// to follow.
     pub fn ask(&mut self) -> u64 {
         self.next += 1;
         self.asked.insert(self.next, ListRequest { told: BTreeSet::new(), has_missed: false });

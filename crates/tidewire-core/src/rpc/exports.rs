@@ -1,4 +1,5 @@
-//! The export table of a node: functions, objects and streams that it has given to other nodes, each with a lease.
+//! The export table of a node: functions, objects and streams that it has given to other nodes,
+//! each with a lease.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,11 +34,13 @@ pub struct Full {
     most: usize,
 }
 
-/// All that a node has given, by key. `I` tells objects apart, `T` is what a call of one needs. What leaves the table is handed out, to be dropped
-/// under no lock. Times are microseconds on one clock.
+/// All that a node has given, by key. `I` tells objects apart, `T` is what a call of one needs.
+/// What leaves the table is handed out, to be dropped under no lock. Times are microseconds on one
+/// clock.
 ///
-/// An object has one key for each node that it was given to, and counts the references there. It goes when all of them were let go, when its lease is
-/// over, or with the link of its holder; while a call with it is under way it stays, since the answer may bring it back.
+/// An object has one key for each node that it was given to, and counts the references there. It
+/// goes when all of them were let go, when its lease is over, or with the link of its holder; while
+/// a call with it is under way it stays, since the answer may bring it back.
 ///
 /// ```
 /// use tidewire_core::rpc::exports::Exports;
@@ -58,7 +61,8 @@ pub struct Exports<I, T> {
 }
 
 impl<I: Ord + Clone, T> Exports<I, T> {
-    /// A table for so many objects. What was given in a call that is over waits for `claim_us` for the word that its callee has got it.
+    /// A table for so many objects. What was given in a call that is over waits for `claim_us` for
+    /// the word that its callee has got it.
     pub fn new(most: usize, claim_us: u64) -> Self {
         Self { entries: BTreeMap::new(), known: BTreeMap::new(), most, claim_us }
     }
@@ -165,7 +169,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         (Some(entry.until_us), None)
     }
 
-    /// A node has let so many references go: what is gone with them. What another node, or another link, has stays.
+    /// A node has let so many references go: what is gone with them. What another node, or another
+    /// link, has stays.
     pub fn release(&mut self, key: &str, holder: &str, origin: u32, count: u64) -> Option<T> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.is_held_by(holder, origin))?;
         entry.given = entry.given.saturating_sub(count);

@@ -1,4 +1,5 @@
-//! The import table of a node: functions, objects and streams of other nodes that it holds, and the news that their owners get of them.
+//! The import table of a node: functions, objects and streams of other nodes that it holds, and the
+//! news that their owners get of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,8 @@ struct Entry<T> {
     is_lost: bool,
 }
 
-/// What one owner is to be told: first the keys that have come, then those that were let go, with the number of references.
+/// What one owner is to be told: first the keys that have come, then those that were let go, with
+/// the number of references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportUpdates {
     /// Keys that were claimed.
@@ -33,8 +35,9 @@ pub struct Full {
     most: usize,
 }
 
-/// All that a node holds of others, by key. `T` finds what stands for it here, which may be gone already: then the key is taken over with
-/// its references, and the one before says nothing when it lets go. What leaves the table is handed out, to be dropped under no lock.
+/// All that a node holds of others, by key. `T` finds what stands for it here, which may be gone
+/// already: then the key is taken over with its references, and the one before says nothing when it
+/// lets go. What leaves the table is handed out, to be dropped under no lock.
 ///
 /// ```
 /// use tidewire_core::rpc::imports::Imports;
@@ -107,7 +110,8 @@ impl<T> Imports<T> {
         Ok(before.map(|(_, entry)| entry.value))
     }
 
-    /// Nobody here has it any more: its owner is to be told, unless it is lost. None: another one holds it by now.
+    /// Nobody here has it any more: its owner is to be told, unless it is lost. None: another one
+    /// holds it by now.
     pub fn let_go(&mut self, key: &str, identity: usize) -> Option<T> {
         self.entries.get(key).filter(|entry| entry.identity == identity)?;
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;

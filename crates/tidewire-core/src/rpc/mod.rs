@@ -1,4 +1,5 @@
-//! Calls between nodes: balancing over instances, admission, retries, exported objects, the watchdog of handlers.
+//! Calls between nodes: balancing over instances, admission, retries, exported objects, the
+//! watchdog of handlers.
 //!
 //! - [`balancer`]: one of several instances for a call, by their load.
 //! - [`directory`]: who is there, as the hub tells it.

@@ -1,4 +1,5 @@
-//! The retry policy of a call: at which instances it was tried, how often it is made again after its link was lost, after which waits, and until when.
+//! The retry policy of a call: at which instances it was tried, how often it is made again after
+//! its link was lost, after which waits, and until when.
 
 use crate::backoff::Backoff;
 
@@ -7,8 +8,9 @@ const WAIT_US: (u64, u64) = (20_000, 500_000);
 
 /// The attempts of one call at instances `I`. Times are microseconds on one clock.
 ///
-/// One that an instance does not take goes to another one at once. So does one whose link was lost, if it may be made again; from then on its instances may
-/// still be on their way back, and where none is left to try it waits for them.
+/// One that an instance does not take goes to another one at once. So does one whose link was lost,
+/// if it may be made again; from then on its instances may still be on their way back, and where
+/// none is left to try it waits for them.
 ///
 /// ```
 /// use tidewire_core::rpc::retry::Retry;
@@ -33,7 +35,8 @@ pub struct Retry<I> {
 }
 
 impl<I> Retry<I> {
-    /// A call that ends at the latest at a time, if there is one, and is made again at most so often after losses. `seed` decides the waits.
+    /// A call that ends at the latest at a time, if there is one, and is made again at most so
+    /// often after losses. `seed` decides the waits.
     pub fn new(until_us: Option<u64>, left: u32, seed: u64) -> Self {
         let backoff = Backoff::new(WAIT_US.0, WAIT_US.1, seed);
         Self { until_us, left, was_lost: false, tried: Vec::new(), backoff }
@@ -54,7 +57,8 @@ impl<I> Retry<I> {
         self.tried.extend(at.into());
     }
 
-    /// It was sent to an instance, and its link was lost: whether it is made again, elsewhere if there is another instance.
+    /// It was sent to an instance, and its link was lost: whether it is made again, elsewhere if
+    /// there is another instance.
     pub fn lost(&mut self, at: impl Into<Option<I>>, now_us: u64) -> bool {
         let may = self.left > 0 && self.until_us.is_none_or(|until_us| now_us < until_us);
         if may {
@@ -66,7 +70,8 @@ impl<I> Retry<I> {
         may
     }
 
-    /// No instance is left to try, or none can be reached: the wait before all may be tried again, if that is not possible earlier; None: it is given up.
+    /// No instance is left to try, or none can be reached: the wait before all may be tried again,
+    /// if that is not possible earlier; None: it is given up.
     pub fn nobody(&mut self, now_us: u64) -> Option<u64> {
         if !self.was_lost {
             return None;

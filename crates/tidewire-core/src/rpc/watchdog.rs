@@ -1,11 +1,13 @@
-//! The watchdog of handlers: notices that an event loop, or the threads of handlers, do not begin what is ready.
+//! The watchdog of handlers: notices that an event loop, or the threads of handlers, do not begin
+//! what is ready.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// They are blocked if something has been ready for so long, and was not begun.
 const BLOCKED_US: u64 = 100_000;
 
-/// Since when something has been ready that was not begun. Times are microseconds on one clock; threads may share it.
+/// Since when something has been ready that was not begun. Times are microseconds on one clock;
+/// threads may share it.
 ///
 /// ```
 /// use tidewire_core::rpc::watchdog::{Blocked, Watchdog};

@@ -1,8 +1,10 @@
-//! The life of a command: queued, run by one worker at a time, tried again if it fails, cancelled, and over once.
+//! The life of a command: queued, run by one worker at a time, tried again if it fails, cancelled,
+//! and over once.
 //!
-//! The record of a command is kept where all can read it, and changed by compare-and-set. Whoever changes it reads it, asks
-//! this machine, and writes what the machine says; if somebody else was faster, it reads anew. Beside the record there is a
-//! token, an event of a queue, that one worker has at a time: who gets it runs the command.
+//! The record of a command is kept where all can read it, and changed by compare-and-set. Whoever
+//! changes it reads it, asks this machine, and writes what the machine says; if somebody else was
+//! faster, it reads anew. Beside the record there is a token, an event of a queue, that one worker
+//! has at a time: who gets it runs the command.
 
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,8 @@ pub enum Begin {
     Cancelled,
     /// Nothing: the worker of its last attempt was lost, and it has failed now.
     Lost,
-    /// Nothing: another token stands for it, which was queued because it was not known whether this one had been.
+    /// Nothing: another token stands for it, which was queued because it was not known whether this
+    /// one had been.
     Duplicate,
 }
 
@@ -105,7 +108,8 @@ impl Command {
         Self { stage: Stage::Queued, attempt: 0, retries, is_cancelling: false, token: None }
     }
 
-    /// A worker was given a token of it. If it was running, the worker before was lost: only then is it given to another.
+    /// A worker was given a token of it. If it was running, the worker before was lost: only then
+    /// is it given to another.
     pub fn begin(&mut self, token: u64) -> Begin {
         match self.stage {
             stage if stage.is_over() => Begin::Over,
@@ -156,8 +160,8 @@ impl Command {
         End::Over(self.stage)
     }
 
-    /// Somebody wants it to end. Gives whether that changes anything: a queued one is over at once, one that runs when its
-    /// worker has ended it.
+    /// Somebody wants it to end. Gives whether that changes anything: a queued one is over at once,
+    /// one that runs when its worker has ended it.
     pub const fn cancel(&mut self) -> bool {
         if self.stage.is_over() || self.is_cancelling {
             return false;
@@ -169,7 +173,8 @@ impl Command {
         true
     }
 
-    /// Somebody wants it to begin anew, with a new token. Gives whether it does: it has failed or was cancelled.
+    /// Somebody wants it to begin anew, with a new token. Gives whether it does: it has failed or
+    /// was cancelled.
     pub const fn renew(&mut self) -> bool {
         if !matches!(self.stage, Stage::Failed | Stage::Cancelled) {
             return false;

@@ -1,8 +1,10 @@
-//! The places of a worker of commands: which tokens it fetches, which command goes first, what it gives back.
+//! The places of a worker of commands: which tokens it fetches, which command goes first, what it
+//! gives back.
 //!
-//! Tokens lie in one queue for each priority. A free place takes from the most urgent queue that has something; if none has,
-//! the worker waits at all of them. What comes and finds no place goes back, as another worker may have one. A command that
-//! waits for its key leaves its place to others. Times are microseconds of any clock that does not jump.
+//! Tokens lie in one queue for each priority. A free place takes from the most urgent queue that
+//! has something; if none has, the worker waits at all of them. What comes and finds no place goes
+//! back, as another worker may have one. A command that waits for its key leaves its place to
+//! others. Times are microseconds of any clock that does not jump.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +65,8 @@ pub struct CommandSlots {
 }
 
 impl CommandSlots {
-    /// Places for `count` commands at once, from so many queues. Tokens that it has are to be extended every third of the lease.
+    /// Places for `count` commands at once, from so many queues. Tokens that it has are to be
+    /// extended every third of the lease.
     pub fn new(count: usize, queues: usize, lease_us: u64) -> Self {
         Self {
             count: count.max(1),
@@ -127,7 +130,8 @@ impl CommandSlots {
         back
     }
 
-    /// The command that begins now, the most urgent and then the oldest one first. It has a place until [`ended`](Self::ended).
+    /// The command that begins now, the most urgent and then the oldest one first. It has a place
+    /// until [`ended`](Self::ended).
     pub fn begin(&mut self) -> Option<Token> {
         let (queue, sequence) = self.ready.pop_first()?;
         let held = self.held.get_mut(&sequence).expect("what is ready is held");
@@ -135,7 +139,8 @@ impl CommandSlots {
         Some((queue, sequence, held.ticket))
     }
 
-    /// A command that was begun waits for its key, and leaves its place. False: too many do, and it is to go back for a while.
+    /// A command that was begun waits for its key, and leaves its place. False: too many do, and it
+    /// is to go back for a while.
     pub fn park(&mut self, sequence: u64) -> bool {
         let parked = self.held.values().filter(|held| held.state == State::Parked).count();
         match self.held.get_mut(&sequence) {
@@ -146,7 +151,8 @@ impl CommandSlots {
         true
     }
 
-    /// A command has its key. Gives whether there is a place for it; else it is to go back, and its key too.
+    /// A command has its key. Gives whether there is a place for it; else it is to go back, and its
+    /// key too.
     pub fn unpark(&mut self, sequence: u64) -> bool {
         let has_place = self.free() > 0;
         match self.held.get_mut(&sequence) {
@@ -169,7 +175,8 @@ impl CommandSlots {
         true
     }
 
-    /// A place is free: the queues are looked at again, the most urgent first, but those at which it waits.
+    /// A place is free: the queues are looked at again, the most urgent first, but those at which
+    /// it waits.
     fn look_again(&mut self) {
         for queue in &mut self.queues {
             if *queue == Queue::Empty {

@@ -1,8 +1,10 @@
-//! A consumer: a cursor over a stream, with the deliveries that are out, the events that wait, and those that are done.
+//! A consumer: a cursor over a stream, with the deliveries that are out, the events that wait, and
+//! those that are done.
 //!
-//! The caller offers the events of the stream in order ([`Consumer::offer`]), takes what is ready ([`Consumer::take`]), says
-//! what became of it ([`Consumer::settle`]), and calls [`Consumer::tick`] when a deadline is over. What must survive a crash
-//! comes out as [`Change`]s; given to [`Consumer::restore`] in their order, they make the same consumer again.
+//! The caller offers the events of the stream in order ([`Consumer::offer`]), takes what is ready
+//! ([`Consumer::take`]), says what became of it ([`Consumer::settle`]), and calls
+//! [`Consumer::tick`] when a deadline is over. What must survive a crash comes out as [`Change`]s;
+//! given to [`Consumer::restore`] in their order, they make the same consumer again.
 
 mod change;
 mod settle;
@@ -51,7 +53,8 @@ pub struct Consumer {
     timers: BTreeSet<(u64, u64)>,
     /// Of each key with an event that is not done: who waits for it. By-key consumers only.
     lines: BTreeMap<Arc<str>, VecDeque<u64>>,
-    /// Deliveries before a crash, of events that were not offered again yet: how many, and when the next is due.
+    /// Deliveries before a crash, of events that were not offered again yet: how many, and when the
+    /// next is due.
     tried: BTreeMap<u64, (u32, u64)>,
     dead: BTreeMap<u64, Dead>,
     out: usize,
@@ -80,7 +83,8 @@ struct Pending {
 pub struct Delivered {
     /// Its number, from 1.
     pub delivery: u32,
-    /// What it is settled by. Later deliveries of the consumer have larger ones, whatever is done with the consumer.
+    /// What it is settled by. Later deliveries of the consumer have larger ones, whatever is done
+    /// with the consumer.
     pub ticket: u64,
 }
 
@@ -186,7 +190,8 @@ impl Consumer {
         [self.timers.first().map(|(at, _)| *at), paused].into_iter().flatten().min()
     }
 
-    /// Offers the event `sequence`, and with it all before it that do not exist. True if it is ready.
+    /// Offers the event `sequence`, and with it all before it that do not exist. True if it is
+    /// ready.
     ///
     /// # Panics
     ///
@@ -338,7 +343,8 @@ impl Consumer {
     fn enter(&mut self, sequence: u64, stage: Stage, now_us: u64) {
         self.leave(sequence);
         let pending = self.pending.get_mut(&sequence).expect("the event is pending");
-        // One that has had its deliveries comes here only when a crash came in the middle of the last.
+        // One that has had its deliveries comes here only when a crash came in the middle of the
+        // last.
         let spent = self.options.max_deliver > 0 && pending.deliveries >= self.options.max_deliver;
         if stage == Stage::Ready && spent {
             pending.stage = Stage::Parked;

@@ -1,4 +1,5 @@
-//! Cron expressions: five fields of numbers, names, ranges, steps and lists, and the minutes that they select.
+//! Cron expressions: five fields of numbers, names, ranges, steps and lists, and the minutes that
+//! they select.
 
 /// The minutes of a calendar that an expression selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,8 @@ impl Cron {
         self.months & 1 << month != 0
     }
 
-    /// Whether a day is: its number from 1, and its weekday from Sunday, 0. If both fields restrict it, one of them suffices.
+    /// Whether a day is: its number from 1, and its weekday from Sunday, 0. If both fields restrict
+    /// it, one of them suffices.
     pub const fn has_day(&self, day: u32, weekday: u32) -> bool {
         let (by_day, by_weekday) = (self.days & 1 << day != 0, self.weekdays & 1 << weekday != 0);
         if self.any_day || self.any_weekday { by_day && by_weekday } else { by_day || by_weekday }
@@ -94,7 +96,8 @@ impl Cron {
         self.minutes & 1 << minute != 0
     }
 
-    /// The same in numbers alone, five fields with lists: for programs that read less than this one.
+    /// The same in numbers alone, five fields with lists: for programs that read less than this
+    /// one.
     pub fn in_numbers(&self) -> String {
         let written = |any: bool, bits: u64| if any { "*".to_owned() } else { listed(bits) };
         let fields = [
@@ -122,7 +125,8 @@ impl Field {
                 Some((first, last)) => self.range(first, last, part)?,
                 None => {
                     let only = self.number(range)?;
-                    // `5/15` begins at 5 and goes on to the end, which is Saturday for days of the week.
+                    // `5/15` begins at 5 and goes on to the end, which is Saturday for days of the
+                    // week.
                     (only, if step.is_some() { only.max(self.end) } else { only })
                 }
             };

@@ -1,7 +1,8 @@
 //! The pace of a reader: how many events it fetches at once.
 //!
-//! What was fetched and waits to be handled has an ack wait that runs. So batches grow while they are handled quickly, and
-//! are of one event while they are not. Times are microseconds of any clock that does not jump.
+//! What was fetched and waits to be handled has an ack wait that runs. So batches grow while they
+//! are handled quickly, and are of one event while they are not. Times are microseconds of any
+//! clock that does not jump.
 
 /// A batch that was handled within this time was too small.
 const QUICK_US: u64 = 100_000;

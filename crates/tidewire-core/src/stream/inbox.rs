@@ -1,10 +1,12 @@
-//! The inbox of a durable agent: which messages of its stream are over, which wait for another attempt, and how many its
-//! handlers have sent. All of it is one record, which its holder writes by compare-and-set together with the agent's state.
+//! The inbox of a durable agent: which messages of its stream are over, which wait for another
+//! attempt, and how many its handlers have sent. All of it is one record, which its holder writes
+//! by compare-and-set together with the agent's state.
 //!
-//! Messages are begun in the order of the stream. The record says up to where that has come (the cursor), and which of those
-//! before are not over: so a holder that reads it begins exactly what is not over, and nothing else. What another agent's
-//! handlers sent has a number of its sender: a sender that does not know whether it was stored sends it again, and the one
-//! that came second is left out.
+//! Messages are begun in the order of the stream. The record says up to where that has come (the
+//! cursor), and which of those before are not over: so a holder that reads it begins exactly what
+//! is not over, and nothing else. What another agent's handlers sent has a number of its sender: a
+//! sender that does not know whether it was stored sends it again, and the one that came second is
+//! left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,13 +37,15 @@ pub struct Record {
 pub enum Begin {
     /// Handle it; this is the attempt, from 1.
     Run(u32),
-    /// The same, once the record was written: if the process ends during this attempt, the next holder knows of it.
+    /// The same, once the record was written: if the process ends during this attempt, the next
+    /// holder knows of it.
     RunOnceWritten(u32),
     /// Nothing: it is over, or under way.
     Over,
     /// Nothing: it is another copy of one that came before.
     Copy,
-    /// Give it up: processes have ended while they were at it; so many attempts there were. It is over with `Inbox::done`.
+    /// Give it up: processes have ended while they were at it; so many attempts there were. It is
+    /// over with `Inbox::done`.
     Dead(u32),
 }
 
@@ -50,7 +54,8 @@ pub enum Begin {
 pub enum Failed {
     /// It is tried again; so many attempts have failed.
     Again(u32),
-    /// It is to be given up after so many attempts. It is over with `Inbox::done`: once its dead letter was written.
+    /// It is to be given up after so many attempts. It is over with `Inbox::done`: once its dead
+    /// letter was written.
     Dead(u32),
 }
 
@@ -59,8 +64,9 @@ pub enum Failed {
 pub struct Inbox {
     record: Record,
     under_way: BTreeSet<u64>,
-    /// Attempts still to come of which the record is written first. Whether a message ends its process is known only so; it
-    /// costs a write, and is needed only after a holder was lost, for as many messages as it was at.
+    /// Attempts still to come of which the record is written first. Whether a message ends its
+    /// process is known only so; it costs a write, and is needed only after a holder was lost, for
+    /// as many messages as it was at.
     careful: u32,
     lost_max: u32,
     senders_max: usize,
@@ -69,17 +75,20 @@ pub struct Inbox {
 impl Inbox {
     /// The inbox of a new holder.
     ///
-    /// `careful` attempts are written down before they begin: as many as the holder before was at, if it did not end by itself.
+    /// `careful` attempts are written down before they begin: as many as the holder before was at,
+    /// if it did not end by itself.
     pub const fn new(record: Record, careful: u32, lost_max: u32, senders_max: usize) -> Self {
         Self { record, under_way: BTreeSet::new(), careful, lost_max, senders_max }
     }
 
-    /// What is to be written now: attempts that are under way count as not begun, unless they were to be written.
+    /// What is to be written now: attempts that are under way count as not begun, unless they were
+    /// to be written.
     pub const fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The messages that a new holder begins first, oldest first: those that were begun and are not over.
+    /// The messages that a new holder begins first, oldest first: those that were begun and are not
+    /// over.
     pub fn open(&self) -> Vec<u64> {
         self.record.open.keys().copied().collect()
     }
@@ -94,7 +103,8 @@ impl Inbox {
         self.record.open.keys().next().copied().unwrap_or(self.record.cursor + 1)
     }
 
-    /// A message has come, or its next attempt is due. `from` is its sender and the number that this one gave it.
+    /// A message has come, or its next attempt is due. `from` is its sender and the number that
+    /// this one gave it.
     pub fn begin(&mut self, sequence: u64, from: Option<(&str, u64)>) -> Begin {
         if sequence > self.record.cursor {
             self.record.cursor = sequence;

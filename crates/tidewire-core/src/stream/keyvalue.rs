@@ -1,4 +1,5 @@
-//! A key-value bucket: the newest value of each key, with revisions, some history, and times to live.
+//! A key-value bucket: the newest value of each key, with revisions, some history, and times to
+//! live.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -162,7 +163,8 @@ impl Bucket {
         range.map(|(key, _)| &**key).filter(move |key| self.get(key, None, now_us).is_some())
     }
 
-    /// Entries with a greater revision, in its order. After 0: the newest of each key that has a value.
+    /// Entries with a greater revision, in its order. After 0: the newest of each key that has a
+    /// value.
     pub fn changes(&self, after: u64) -> impl Iterator<Item = &Entry> {
         self.revisions.range(after + 1..).filter_map(move |(revision, key)| {
             let entries = &self.keys[key];

@@ -1,7 +1,8 @@
-//! The log of one stream: gives messages their sequences, groups them for one write, and says which segments go.
+//! The log of one stream: gives messages their sequences, groups them for one write, and says which
+//! segments go.
 //!
-//! One write is under way at a time. What is appended meanwhile is the next group. A message may be acked, and read, once the
-//! write of its group was synced ([`StreamLog::synced`]).
+//! One write is under way at a time. What is appended meanwhile is the next group. A message may be
+//! acked, and read, once the write of its group was synced ([`StreamLog::synced`]).
 
 mod segment;
 
@@ -107,8 +108,8 @@ pub struct StreamLog {
 }
 
 impl StreamLog {
-    /// A log with these segments, oldest first; the last takes what is appended. `first` is the oldest event that was not
-    /// purged.
+    /// A log with these segments, oldest first; the last takes what is appended. `first` is the
+    /// oldest event that was not purged.
     pub fn new(options: Options, segments: Vec<SegmentInfo>, first: u64) -> Self {
         let next = segments.last().map_or(1, |newest| newest.last + 1).max(first);
         let oldest = segments.first().map_or(next, |oldest| oldest.base);
@@ -313,7 +314,8 @@ impl StreamLog {
         self.newest.iter_mut().for_each(Newest::synced);
     }
 
-    /// The last event of the sealed segments, if it is worth writing them anew without what newer events have replaced.
+    /// The last event of the sealed segments, if it is worth writing them anew without what newer
+    /// events have replaced.
     pub fn wants_cleaning(&self) -> Option<u64> {
         let newest = self.newest.as_ref()?;
         let sealed = || self.segments.iter().rev().skip(1);
@@ -321,7 +323,8 @@ impl StreamLog {
         (last <= self.durable && newest.is_worth(sealed().map(|segment| segment.events).sum())).then_some(last)
     }
 
-    /// Whether an event of a sealed segment must stay: it is shown, waits for its time, or its id is still remembered.
+    /// Whether an event of a sealed segment must stay: it is shown, waits for its time, or its id
+    /// is still remembered.
     pub fn keeps(&self, event: &Event<'_>, now_us: u64) -> bool {
         if let Some(due_us) = event.due_us {
             return self.delayed.contains(&(due_us, event.sequence));
@@ -341,8 +344,8 @@ impl StreamLog {
         newest.name(event.subject, event.key)
     }
 
-    /// One segment has taken the place of all sealed ones up to an event, without those that were the newest of these names. Gives
-    /// the segments that it replaces, which are to be removed.
+    /// One segment has taken the place of all sealed ones up to an event, without those that were
+    /// the newest of these names. Gives the segments that it replaces, which are to be removed.
     pub fn cleaned(&mut self, segment: SegmentInfo, freed: &[(Box<str>, u64)]) -> Vec<SegmentInfo> {
         let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
         if let Some(newest) = &mut self.newest {
@@ -354,7 +357,8 @@ impl StreamLog {
         replaced
     }
 
-    /// A mark that says that everything before it was synced. For a log that is closed: damage is seen everywhere then.
+    /// A mark that says that everything before it was synced. For a log that is closed: damage is
+    /// seen everywhere then.
     pub fn closing_mark(&mut self) -> Option<Write> {
         let newest = self.segments.back_mut().filter(|newest| newest.last >= newest.base)?;
         let mut bytes = vec![0; GROUP_BYTES];

@@ -7,14 +7,16 @@
 //! - [`command`]: long work that is kept: queued, run, tried again, cancelled, over.
 //! - [`cron`]: cron expressions, and the minutes that they select.
 //! - [`consumer`]: a cursor over a stream: what is out, what waits, what is done.
-//! - [`inbox`]: the inbox of a durable agent: what is over, what waits, what was sent, as one record.
+//! - [`inbox`]: the inbox of a durable agent: what is over, what waits, what was sent, as one
+//!   record.
 //! - [`lease`]: timed exclusive rights with fencing tokens.
 //! - [`keyvalue`]: a bucket of keys with revisions, history and times to live.
 //! - [`ranges`]: sets of sequences as ranges.
 //! - [`schedule`]: the schedules of one stream: which beat is due.
 //! - [`subscription`]: the deliveries of one handler: credit, extension, drain.
 //! - [`fetch_pacer`]: how many events a reader fetches at once.
-//! - [`command_slots`]: the places of a worker of commands: what it fetches, which goes first, what it gives back.
+//! - [`command_slots`]: the places of a worker of commands: what it fetches, which goes first, what
+//!   it gives back.
 //! - [`lease_holder`]: a lease as its holder sees it.
 //! - [`recurrence`]: when a schedule beats: a cron expression in a time zone, or an interval.
 //! - [`window`]: what a publisher has waiting and under way.

@@ -7,9 +7,9 @@
 //! event     sequence u64 | time_us u64 | flags u8 | subject | [key] [id] [headers] [due u64] [expires u64] [origin u64] [beat u64] | payload
 //! ```
 //!
-//! All numbers are little-endian. The checksum covers the id of the segment and the place in the file as well, so that a
-//! record that was copied elsewhere, into a payload for example, is no record there. No record is all zeros at its head:
-//! zeros are space that was not written yet.
+//! All numbers are little-endian. The checksum covers the id of the segment and the place in the
+//! file as well, so that a record that was copied elsewhere, into a payload for example, is no
+//! record there. No record is all zeros at its head: zeros are space that was not written yet.
 
 use crc32fast::Hasher;
 
@@ -65,7 +65,8 @@ pub enum Parsed<'a> {
     },
     /// Nothing: the head is zeros.
     Empty,
-    /// A head, or the beginning of one, whose body reaches beyond the given bytes. At least so many are needed.
+    /// A head, or the beginning of one, whose body reaches beyond the given bytes. At least so many
+    /// are needed.
     Short(usize),
     /// No record.
     Bad,
@@ -136,7 +137,8 @@ impl Segment {
         out
     }
 
-    /// Reads the beginning of a file. The error is the version of a file that another version of this program wrote, if it is that.
+    /// Reads the beginning of a file. The error is the version of a file that another version of
+    /// this program wrote, if it is that.
     ///
     /// # Errors
     ///

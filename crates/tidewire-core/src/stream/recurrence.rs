@@ -1,7 +1,8 @@
 //! When a schedule beats: a cron expression in a time zone, or an interval.
 //!
-//! A cron expression selects minutes by what a clock on the wall of its time zone shows. So a time that is skipped when daylight
-//! saving begins has no beat on that day, and one that is shown twice when it ends has two.
+//! A cron expression selects minutes by what a clock on the wall of its time zone shows. So a time
+//! that is skipped when daylight saving begins has no beat on that day, and one that is shown twice
+//! when it ends has two.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -15,9 +16,11 @@ const SECOND_US: u64 = 1_000_000;
 const LENGTH_MAX: usize = 512;
 /// The longest interval: a year.
 const EVERY_MAX_S: u64 = 366 * 86_400;
-/// For how long the next minute is looked for. From one February 29 to the next it can be eight years.
+/// For how long the next minute is looked for. From one February 29 to the next it can be eight
+/// years.
 const YEARS: i64 = 9;
-/// A day on which the calendar is as it is any year, to look whether an expression selects anything.
+/// A day on which the calendar is as it is any year, to look whether an expression selects
+/// anything.
 const SOME_DAY_US: u64 = 946_684_800 * SECOND_US;
 
 /// When a schedule beats.
@@ -35,7 +38,8 @@ enum Rule {
 }
 
 impl Timing {
-    /// Reads `0 22 * * 1-5`, `@daily` or `@every 90s`, and the name of a time zone such as `Europe/Berlin`.
+    /// Reads `0 22 * * 1-5`, `@daily` or `@every 90s`, and the name of a time zone such as
+    /// `Europe/Berlin`.
     ///
     /// # Errors
     ///
@@ -121,7 +125,8 @@ fn seconds_of(span: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{span:?} is no interval: {right}"))
 }
 
-/// Looks at minutes of the zone from one on; where the month, the day or the hour is wrong it goes on with the next one.
+/// Looks at minutes of the zone from one on; where the month, the day or the hour is wrong it goes
+/// on with the next one.
 fn next_minute_us(cron: &Cron, zone: &TimeZone, after_us: u64) -> Option<u64> {
     let first = (after_us / MINUTE_US + 1) * 60;
     let mut at = Timestamp::from_second(i64::try_from(first).ok()?).ok()?;

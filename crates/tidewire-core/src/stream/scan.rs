@@ -1,8 +1,10 @@
-//! Recovery of a segment: which of its groups are whole, and whether what follows them was torn or has rotted.
+//! Recovery of a segment: which of its groups are whole, and whether what follows them was torn or
+//! has rotted.
 //!
-//! A group says up to where the segment was synced when it was written. So a damaged place with a later group that says so
-//! was synced once, and has changed since: that is corruption. Any other damaged place is of a write that a crash has torn:
-//! nothing of it was acked, and it may be cut off with all that follows.
+//! A group says up to where the segment was synced when it was written. So a damaged place with a
+//! later group that says so was synced once, and has changed since: that is corruption. Any other
+//! damaged place is of a write that a crash has torn: nothing of it was acked, and it may be cut
+//! off with all that follows.
 
 use super::record::{Event, GROUP_BYTES, Group, HEAD, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
 
@@ -15,7 +17,8 @@ pub struct Scanned {
     pub end: u64,
     /// How many groups there are.
     pub groups: u64,
-    /// The sequence behind its last event, if it was closed: events before it that are not there were compacted away.
+    /// The sequence behind its last event, if it was closed: events before it that are not there
+    /// were compacted away.
     pub closed: Option<u64>,
     /// What follows the last whole group.
     pub tail: Tail,
@@ -109,7 +112,8 @@ fn tail(bytes: &[u8], id: Option<u64>, at: usize) -> Tail {
     }
 }
 
-/// What the head of a group says was synced before it, if one stands at a place; of any segment if its own is not known.
+/// What the head of a group says was synced before it, if one stands at a place; of any segment if
+/// its own is not known.
 fn synced_before(bytes: &[u8], id: Option<u64>, at: usize) -> Option<u64> {
     // Looked at first, as it is in few places what it must be.
     let head = bytes.get(at..at + GROUP_BYTES)?;

@@ -1,6 +1,7 @@
 //! Schedules of one stream: what beats when, which beat is due, and which ones are over.
 //!
-//! A beat that has come is over up to the time at which it came: however many were missed before it, it is one.
+//! A beat that has come is over up to the time at which it came: however many were missed before
+//! it, it is one.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -79,7 +80,8 @@ impl<T> Schedules<T> {
         due.into_iter().map(|(_, name)| name.clone()).collect()
     }
 
-    /// A beat of one has come: those up to `over_us` are over. One that is known to be over for longer stays so.
+    /// A beat of one has come: those up to `over_us` are over. One that is known to be over for
+    /// longer stays so.
     pub fn beaten(&mut self, name: &str, over_us: u64) {
         if let Some(schedule) = self.all.get_mut(name).filter(|schedule| schedule.over_us < over_us) {
             schedule.over_us = over_us;

@@ -1,8 +1,10 @@
-//! A durable subscription: the credit, the deliveries under way and the end of one handler of a consumer's events.
+//! A durable subscription: the credit, the deliveries under way and the end of one handler of a
+//! consumer's events.
 //!
-//! The caller fetches what [`Subscription::credit`] allows, begins what [`Subscription::begin`] gives, asks for
-//! [`Subscription::extend`] when [`Subscription::next_deadline_us`] is reached, and settles what has ended as
-//! [`Subscription::ended`] says. Times are microseconds of any clock that does not jump.
+//! The caller fetches what [`Subscription::credit`] allows, begins what [`Subscription::begin`]
+//! gives, asks for [`Subscription::extend`] when [`Subscription::next_deadline_us`] is reached, and
+//! settles what has ended as [`Subscription::ended`] says. Times are microseconds of any clock that
+//! does not jump.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -91,9 +93,11 @@ impl Subscription {
         }
     }
 
-    /// How many deliveries to fetch now; 0: none. A fetch is under way then, until [`fetched`](Self::fetched).
+    /// How many deliveries to fetch now; 0: none. A fetch is under way then, until
+    /// [`fetched`](Self::fetched).
     ///
-    /// What waits here has an ack wait that runs, so that batches grow only while they are handled quickly.
+    /// What waits here has an ack wait that runs, so that batches grow only while they are handled
+    /// quickly.
     pub fn credit(&mut self, now_us: u64) -> u32 {
         let free = self.options.concurrency.saturating_sub(self.running);
         if self.draining || self.fetching || !self.queued.is_empty() || free == 0 {
@@ -103,7 +107,8 @@ impl Subscription {
         self.pace.next(now_us).max(free).min(self.options.batch_max)
     }
 
-    /// A fetch has ended, perhaps with nothing. Gives those to give back at once: the subscription drains.
+    /// A fetch has ended, perhaps with nothing. Gives those to give back at once: the subscription
+    /// drains.
     pub fn fetched(&mut self, deliveries: &[Delivery], now_us: u64) -> Vec<Delivery> {
         self.fetching = false;
         self.pace.fetched(deliveries.len(), now_us);
@@ -111,7 +116,8 @@ impl Subscription {
             return deliveries.to_vec();
         }
         for &(sequence, ticket) in deliveries {
-            // An older delivery of the same event is stale by now: what its handler says will not count.
+            // An older delivery of the same event is stale by now: what its handler says will not
+            // count.
             self.forget(sequence);
             self.queued.push_back(sequence);
             self.out.insert(sequence, OutstandingDelivery { ticket, due_us: None, until_us: u64::MAX });

@@ -1,12 +1,15 @@
-//! The window of a publisher: what waits to be stored, in batches of which one is under way at a time.
+//! The window of a publisher: what waits to be stored, in batches of which one is under way at a
+//! time.
 //!
-//! What comes while a batch is stored is the next one, so that batches are as large as the home is slow, and the order is kept.
+//! What comes while a batch is stored is the next one, so that batches are as large as the home is
+//! slow, and the order is kept.
 
 use std::collections::VecDeque;
 
 /// How many messages go in one batch at most.
 const BATCH_MESSAGES: usize = 10_000;
-/// What they have together at most, unless one alone has more: a call takes no more than the hub's `payload_bytes`.
+/// What they have together at most, unless one alone has more: a call takes no more than the hub's
+/// `payload_bytes`.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// The messages that are not stored yet, by their sizes.
@@ -55,7 +58,8 @@ impl Window {
         self.waiting.push_back(bytes);
     }
 
-    /// How many of those that wait longest go together now. 0: none waits, or a batch is under way until [`ended`](Self::ended).
+    /// How many of those that wait longest go together now. 0: none waits, or a batch is under way
+    /// until [`ended`](Self::ended).
     pub fn begin(&mut self) -> usize {
         if self.under_way > 0 {
             return 0;

@@ -1,7 +1,8 @@
 //! Subscriptions, found by subject: a trie of patterns.
 //!
-//! The cost of finding what matches a subject depends on its tokens and on the branches that match them, not on how
-//! many patterns there are; each token costs a binary search among its siblings, and each match one call.
+//! The cost of finding what matches a subject depends on its tokens and on the branches that match
+//! them, not on how many patterns there are; each token costs a binary search among its siblings,
+//! and each match one call.
 //!
 //! ```
 //! use tidewire_core::tree::SubjectTree;
@@ -30,7 +31,8 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use node::{Nodes, ROOT};
 
-/// Names one subscription of one tree, for ever: an id is not used again after its subscription was removed.
+/// Names one subscription of one tree, for ever: an id is not used again after its subscription was
+/// removed.
 ///
 /// Ids compare in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +77,8 @@ impl<T> SubjectTree<T> {
         SubscriptionId { serial, node }
     }
 
-    /// Takes a subscription out, if it was not removed before, and with it the branches that lead nowhere now.
+    /// Takes a subscription out, if it was not removed before, and with it the branches that lead
+    /// nowhere now.
     pub fn remove(&mut self, id: SubscriptionId) -> Option<T> {
         let position = self.position(id)?;
         let (_, value) = self.nodes.get_mut(id.node).values.remove(position);
@@ -96,16 +99,19 @@ impl<T> SubjectTree<T> {
         Some(&mut self.nodes.get_mut(id.node).values[position].1)
     }
 
-    /// Calls `visit` for each subscription whose pattern selects the subject, once per subscription.
+    /// Calls `visit` for each subscription whose pattern selects the subject, once per
+    /// subscription.
     ///
-    /// The order is the same for the same subscriptions: at each token, patterns that name it come before those with `*`,
-    /// and those before `>`; subscriptions with the same pattern come in the order of their insertion.
+    /// The order is the same for the same subscriptions: at each token, patterns that name it come
+    /// before those with `*`, and those before `>`; subscriptions with the same pattern come in the
+    /// order of their insertion.
     pub fn for_each_match(&self, subject: &Subject, visit: impl FnMut(&T)) {
         self.for_each_match_str(subject.as_str(), visit);
     }
 
-    /// Like [`SubjectTree::for_each_match`], for a text that is known to be a subject. The text is not checked again;
-    /// for one that is no subject, which subscriptions are visited means nothing.
+    /// Like [`SubjectTree::for_each_match`], for a text that is known to be a subject. The text is
+    /// not checked again; for one that is no subject, which subscriptions are visited means
+    /// nothing.
     pub fn for_each_match_str(&self, subject: &str, mut visit: impl FnMut(&T)) {
         self.nodes.walk(ROOT, Some(subject), &mut visit);
     }
@@ -130,7 +136,8 @@ impl<T> SubjectTree<T> {
         self.len == 0
     }
 
-    /// How many nodes the tree has, the root included: at most one for each token of each pattern, and one.
+    /// How many nodes the tree has, the root included: at most one for each token of each pattern,
+    /// and one.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }

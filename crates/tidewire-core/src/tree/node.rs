@@ -110,7 +110,8 @@ impl<T> Nodes<T> {
         }
     }
 
-    /// Visits the values that match the tokens that are left. The depth is that of the tree, not of the text.
+    /// Visits the values that match the tokens that are left. The depth is that of the tree, not of
+    /// the text.
     pub fn walk(&self, index: u32, rest: Option<&str>, visit: &mut impl FnMut(&T)) {
         let node = self.get(index);
         let Some(rest) = rest else {

@@ -24,9 +24,11 @@ pub(super) struct SlotIndex {
 }
 
 impl SlotIndex {
-    /// The slot for a deadline that is not before `now`: the level is that of the highest digit in which they differ.
+    /// The slot for a deadline that is not before `now`: the level is that of the highest digit in
+    /// which they differ.
     pub fn of(deadline: u64, now: u64) -> Self {
-        // The lowest digit counts as different, so that a deadline of this very tick goes to level 0.
+        // The lowest digit counts as different, so that a deadline of this very tick goes to
+        // level 0.
         let different = (deadline ^ now) | (SLOTS as u64 - 1);
         let level = (63 - different.leading_zeros()) / BITS;
         let slot = (deadline >> (level * BITS)) as usize % SLOTS;
@@ -68,7 +70,8 @@ impl Occupied {
         }
     }
 
-    /// The slot whose timers are due first. All timers of a level are due before all those of the levels above.
+    /// The slot whose timers are due first. All timers of a level are due before all those of the
+    /// levels above.
     pub fn first(&self) -> Option<SlotIndex> {
         (self.levels != 0).then(|| {
             let level = self.levels.trailing_zeros() as usize;

@@ -1,6 +1,7 @@
 //! A hierarchical timing wheel: millions of timers, each inserted and removed in constant time.
 //!
-//! Time is a number of microseconds that the caller passes in; it covers all of `u64`. A tick is one microsecond.
+//! Time is a number of microseconds that the caller passes in; it covers all of `u64`. A tick is
+//! one microsecond.
 //!
 //! ```
 //! use tidewire_core::wheel::Wheel;
@@ -22,14 +23,16 @@
 //!
 //! # How it works
 //!
-//! Eleven levels of 64 slots cover 64 bits. A timer lies in the level of the highest six-bit digit in which its
-//! deadline differs from the wheel's time, in the slot of that digit, at the end of a linked list. When time reaches
-//! a slot of a higher level, its timers move down, in their order; a timer moves at most ten times in its life.
+//! Eleven levels of 64 slots cover 64 bits. A timer lies in the level of the highest six-bit digit
+//! in which its deadline differs from the wheel's time, in the slot of that digit, at the end of a
+//! linked list. When time reaches a slot of a higher level, its timers move down, in their order; a
+//! timer moves at most ten times in its life.
 //!
 //! # Memory
 //!
-//! About 11 KiB for the slots, and 24 bytes and an `Option<T>` for each timer. A removed or fired timer frees its `T` at once.
-//! Its place is used again by the next timers; places at the end of the storage are given back.
+//! About 11 KiB for the slots, and 24 bytes and an `Option<T>` for each timer. A removed or fired
+//! timer frees its `T` at once. Its place is used again by the next timers; places at the end of
+//! the storage are given back.
 
 mod levels;
 mod slab;
@@ -39,7 +42,8 @@ use core::num::NonZeroU64;
 use levels::{LEVELS, Occupied, SLOTS, Slot, SlotIndex};
 use slab::{NIL, Slab};
 
-/// Names one timer of one wheel, for ever: a key is not used again after its timer fired or was removed.
+/// Names one timer of one wheel, for ever: a key is not used again after its timer fired or was
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     serial: NonZeroU64,
@@ -72,8 +76,8 @@ impl<T> Wheel<T> {
 
     /// Adds a timer that is due at `deadline`.
     ///
-    /// A deadline before [`Wheel::now`] counts as `now`: the timer fires at the next poll, after those that are due
-    /// at the same tick already.
+    /// A deadline before [`Wheel::now`] counts as `now`: the timer fires at the next poll, after
+    /// those that are due at the same tick already.
     ///
     /// # Panics
     ///
@@ -116,9 +120,9 @@ impl<T> Wheel<T> {
 
     /// When to poll next; nothing is due before. None if there are no timers.
     ///
-    /// It is the exact deadline of the next timer, except after that timer was removed: then it may be too soon, but
-    /// by less than the width of the timer's slot. A poll at that time brings it nearer to the true deadline, at
-    /// most ten times for one timer.
+    /// It is the exact deadline of the next timer, except after that timer was removed: then it may
+    /// be too soon, but by less than the width of the timer's slot. A poll at that time brings it
+    /// nearer to the true deadline, at most ten times for one timer.
     ///
     /// ```
     /// use tidewire_core::wheel::Wheel;
@@ -138,8 +142,9 @@ impl<T> Wheel<T> {
 
     /// Takes out the next timer that is due at `now`; call it until it answers None.
     ///
-    /// Timers come in the order of their deadlines, those of one deadline in the order of their insertion, and never
-    /// early. Time must not run backwards; if `now` is before [`Wheel::now`], nothing fires that is due after `now`.
+    /// Timers come in the order of their deadlines, those of one deadline in the order of their
+    /// insertion, and never early. Time must not run backwards; if `now` is before [`Wheel::now`],
+    /// nothing fires that is due after `now`.
     pub fn poll(&mut self, now: u64) -> Option<(Key, T)> {
         while let Some(place) = self.occupied.first() {
             let start = place.start(self.now);
@@ -154,7 +159,8 @@ impl<T> Wheel<T> {
             }
             self.cascade(place);
         }
-        // No occupied slot begins between the old and the new time, so every timer is still in its place.
+        // No occupied slot begins between the old and the new time, so every timer is still in its
+        // place.
         self.now = self.now.max(now);
         None
     }

@@ -92,7 +92,8 @@ fn memory_is_used_again_and_given_back() {
     for round in 0..10 {
         let keys: Vec<Key> = (0..10_000).map(|n| wheel.insert(round + n, n)).collect();
         assert!(wheel.capacity() <= 2 * 10_000, "round {round}: {}", wheel.capacity());
-        // From the middle to both ends, so that the free list and the end of the storage both see use.
+        // From the middle to both ends, so that the free list and the end of the storage both see
+        // use.
         for pair in keys[..5_000].iter().rev().zip(&keys[5_000..]) {
             assert!(wheel.remove(*pair.0).is_some() && wheel.remove(*pair.1).is_some());
         }

@@ -1,4 +1,5 @@
-//! The port of a disk: the files of a folder, real ones, and simulated ones that lose power at any moment.
+//! The port of a disk: the files of a folder, real ones, and simulated ones that lose power at any
+//! moment.
 
 mod real;
 pub mod simulated;
@@ -7,10 +8,12 @@ use std::io;
 
 pub use real::Real;
 
-/// A folder with files in folders of one level. Names are relative, with `/` between folder and file.
+/// A folder with files in folders of one level. Names are relative, with `/` between folder and
+/// file.
 ///
-/// What is written is there for readers at once, and after a loss of power once the file was synced. That a file was made or
-/// removed is known after a loss of power once its folder was synced.
+/// What is written is there for readers at once, and after a loss of power once the file was
+/// synced. That a file was made or removed is known after a loss of power once its folder was
+/// synced.
 pub trait Disk: Send {
     /// What is in a folder, in order of name; nothing if there is no such folder.
     fn names(&mut self, dir: &str) -> io::Result<Vec<String>>;

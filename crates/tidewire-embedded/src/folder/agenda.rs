@@ -1,4 +1,5 @@
-//! An agenda: names by when something is due at them, so that those at which nothing is cost nothing.
+//! An agenda: names by when something is due at them, so that those at which nothing is cost
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

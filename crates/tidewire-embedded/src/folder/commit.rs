@@ -8,8 +8,8 @@ use super::{Folder, Stream};
 use crate::state::{Journal, Keeping, Op};
 
 impl Folder {
-    /// Writes and syncs everything that was called: it survives a loss of power when this returns. Gives the streams that
-    /// have new events.
+    /// Writes and syncs everything that was called: it survives a loss of power when this returns.
+    /// Gives the streams that have new events.
     ///
     /// # Errors
     ///
@@ -43,7 +43,8 @@ impl Folder {
         Ok(published)
     }
 
-    /// Writes what was called, without a sync: it survives the end of this process, and is synced with what comes next.
+    /// Writes what was called, without a sync: it survives the end of this process, and is synced
+    /// with what comes next.
     ///
     /// # Errors
     ///
@@ -74,8 +75,8 @@ impl Folder {
         self.retire_all(names, now_us)
     }
 
-    /// Removes the segments of streams that are over. The journal says first where a stream begins now, so that a file that
-    /// gets lost is told from one that was removed.
+    /// Removes the segments of streams that are over. The journal says first where a stream begins
+    /// now, so that a file that gets lost is told from one that was removed.
     fn retire_all(&mut self, names: impl IntoIterator<Item = String>, now_us: u64) -> HomeResult<()> {
         let mut over = Vec::new();
         for name in names {

@@ -1,7 +1,9 @@
-//! Cleaning of a compacted stream: its sealed segments written anew as one, without what newer events have replaced.
+//! Cleaning of a compacted stream: its sealed segments written anew as one, without what newer
+//! events have replaced.
 //!
-//! It goes step by step, between calls. The new file is synced under a name of its own before it takes the place of the first that
-//! it replaces; those behind it are removed then, and by recovery if a crash comes between.
+//! It goes step by step, between calls. The new file is synced under a name of its own before it
+//! takes the place of the first that it replaces; those behind it are removed then, and by recovery
+//! if a crash comes between.
 
 use std::io;
 

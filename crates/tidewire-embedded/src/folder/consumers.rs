@@ -110,7 +110,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes deliveries that are ready. What went out is in the journal, and is written with the next `write`.
+    /// Takes deliveries that are ready. What went out is in the journal, and is written with the
+    /// next `write`.
     ///
     /// # Errors
     ///
@@ -251,8 +252,8 @@ impl Folder {
         Ok(ended as u64)
     }
 
-    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody uses. Gives those in which
-    /// something may be ready now.
+    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody
+    /// uses. Gives those in which something may be ready now.
     pub fn tick_consumers(&mut self, now_us: u64, is_awaited: &dyn Fn(&str, &str) -> bool) -> Vec<(String, String)> {
         let mut ticked = Vec::new();
         while self.next_consumer_us().is_some_and(|at| at <= now_us) {
@@ -273,7 +274,8 @@ impl Folder {
         ticked
     }
 
-    /// When to call [`tick_consumers`](Self::tick_consumers) next. What is idle costs nothing: only the earliest is looked at.
+    /// When to call [`tick_consumers`](Self::tick_consumers) next. What is idle costs nothing: only
+    /// the earliest is looked at.
     pub fn next_consumer_us(&self) -> Option<u64> {
         self.due.first().map(|(at, ..)| *at)
     }

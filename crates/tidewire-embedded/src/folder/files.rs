@@ -52,7 +52,8 @@ impl SegmentCursor {
     }
 }
 
-/// What looks at events that are read, each with the bytes that it lies in, and whether a newer one hides it. False: that is enough.
+/// What looks at events that are read, each with the bytes that it lies in, and whether a newer one
+/// hides it. False: that is enough.
 pub type Visit<'a> = dyn FnMut(&Event<'_>, &Bytes, bool) -> bool + 'a;
 
 /// How the files of a stream are kept.
@@ -72,7 +73,8 @@ impl StreamFiles {
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version wrote.
+    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
+    /// wrote.
     pub fn recover(
         disk: &mut dyn Disk,
         keeping: &Keeping<'_>,
@@ -121,7 +123,8 @@ impl StreamFiles {
         Ok(files)
     }
 
-    /// Beats of schedules that the newest segment had when it was opened, with the times up to which they are over.
+    /// Beats of schedules that the newest segment had when it was opened, with the times up to
+    /// which they are over.
     pub fn take_beats(&mut self) -> Vec<(String, u64)> {
         std::mem::take(&mut self.beats)
     }
@@ -155,7 +158,8 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Writes the index of the newest segment beside it. It is made anew from the segment if it gets lost.
+    /// Writes the index of the newest segment beside it. It is made anew from the segment if it
+    /// gets lost.
     fn seal(&mut self, disk: &mut dyn Disk) {
         let Some(newest) = self.log.segments().back() else { return };
         let Some(mut file) = self.active.take() else { return };
@@ -200,8 +204,8 @@ impl StreamFiles {
         file.sync().map_err(|error| sync_error(&self.dir, &error))
     }
 
-    /// Finds the segments that are over. They are no longer read; their files are to be removed once it is known, also after
-    /// a loss of power, that the stream begins behind them.
+    /// Finds the segments that are over. They are no longer read; their files are to be removed
+    /// once it is known, also after a loss of power, that the stream begins behind them.
     pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<Vec<u64>> {
         // What is all purged goes too, once there is another segment for the next event.
         let newest = self.log.segments().back();
@@ -351,7 +355,8 @@ struct Opening<'a, 'b> {
 type Active = Option<(Box<dyn File>, u64)>;
 
 impl Opening<'_, '_> {
-    /// The newest segment, which a crash may have torn. None if it was never written whole: it is removed then.
+    /// The newest segment, which a crash may have torn. None if it was never written whole: it is
+    /// removed then.
     fn newest(&mut self) -> HomeResult<Option<(SegmentInfo, Active)>> {
         let name = log_name(self.keeping.dir, self.base);
         let (mut file, bytes) = self.load(&name)?;
@@ -378,7 +383,8 @@ impl Opening<'_, '_> {
         Ok(Some((info, Some((file, length)))))
     }
 
-    /// A segment that was sealed: its index says all, unless it is lost or ids are to be remembered.
+    /// A segment that was sealed: its index says all, unless it is lost or ids are to be
+    /// remembered.
     fn sealed(&mut self, dedupe_us: u64) -> HomeResult<SegmentInfo> {
         let name = log_name(self.keeping.dir, self.base);
         let index = self.disk.open(&index_name(self.keeping.dir, self.base));
@@ -442,7 +448,8 @@ impl Opening<'_, '_> {
     }
 }
 
-/// What is said of a segment that is not there, by the first event that was in it and the first behind it.
+/// What is said of a segment that is not there, by the first event that was in it and the first
+/// behind it.
 pub fn missing(first: u64, next: u64) -> String {
     format!("a segment is missing: events {first} to {}", next - 1)
 }

@@ -9,7 +9,8 @@ use super::errors::invalid;
 use super::names::{check_count, check_subject_name};
 use crate::state::Op;
 
-/// What became of a call that waited for a lease, by its ticket. A grant holds once `commit` has returned.
+/// What became of a call that waited for a lease, by its ticket. A grant holds once `commit` has
+/// returned.
 pub type Leased = (u64, HomeResult<Grant>);
 
 impl Folder {

@@ -1,7 +1,9 @@
-//! Everything that a data folder holds, for one thread: streams with their consumers, buckets and leases.
+//! Everything that a data folder holds, for one thread: streams with their consumers, buckets and
+//! leases.
 //!
-//! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs it; only then may anybody
-//! learn of it. After an error of `commit` the folder must be opened anew: what is on the disk counts.
+//! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs
+//! it; only then may anybody learn of it. After an error of `commit` the folder must be opened
+//! anew: what is on the disk counts.
 
 mod agenda;
 mod commit;
@@ -142,8 +144,8 @@ impl Folder {
         &self.notices
     }
 
-    /// Its time when it was opened: the one that was given, or the newest that it has stored if the clock was set back. From
-    /// there on time is to be told that goes forward.
+    /// Its time when it was opened: the one that was given, or the newest that it has stored if the
+    /// clock was set back. From there on time is to be told that goes forward.
     pub fn opened_us(&self) -> u64 {
         self.opened_us
     }

@@ -15,7 +15,8 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Disk`. Each message has its own `Full` or `Invalid`; with `whole` one that is refused refuses all.
+    /// `NotFound`, `Disk`. Each message has its own `Full` or `Invalid`; with `whole` one that is
+    /// refused refuses all.
     pub fn publish(
         &mut self,
         name: &str,

@@ -32,11 +32,13 @@ struct ToldStream {
 }
 
 impl Folder {
-    /// Opens what a disk holds; an empty one becomes an empty folder. `random` makes the ids of segments.
+    /// Opens what a disk holds; an empty one becomes an empty folder. `random` makes the ids of
+    /// segments.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version wrote, `Disk`.
+    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
+    /// wrote, `Disk`.
     pub fn open(mut disk: Box<dyn Disk>, sizes: Sizes, random: u64, now_us: u64) -> HomeResult<Self> {
         let mut notices = Vec::new();
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
@@ -100,7 +102,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Time goes on from the newest that is stored: leases run their whole time again, and nobody has been away for long.
+    /// Time goes on from the newest that is stored: leases run their whole time again, and nobody
+    /// has been away for long.
     fn begin_time(&mut self, leases: Vec<Op>) {
         let newest_us = self.streams.values().map(|stream| stream.files.log.newest_us()).max();
         let now_us = self.opened_us.max(newest_us.unwrap_or(0));

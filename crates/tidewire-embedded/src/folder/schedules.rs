@@ -1,7 +1,8 @@
-//! Schedules of a folder: made, listed, cancelled, and their beats, which become events of their streams.
+//! Schedules of a folder: made, listed, cancelled, and their beats, which become events of their
+//! streams.
 //!
-//! That a beat is over is said by its event, and then by the journal: a crash between the two leaves the event, in the newest
-//! segment of its stream, where the next start finds it.
+//! That a beat is over is said by its event, and then by the journal: a crash between the two
+//! leaves the event, in the newest segment of its stream, where the next start finds it.
 
 use tidewire_backend::home::{
     Change, Full, HomeError, HomeErrorKind, HomeResult, SCHEDULE_HEADER, ScheduleInfo, ScheduleSettings,
@@ -17,7 +18,8 @@ use super::{Folder, Stream};
 use crate::state::Op;
 
 impl Folder {
-    /// Makes a schedule, or takes the place of one of this name with other settings. `wall_us` is what a clock on the wall shows.
+    /// Makes a schedule, or takes the place of one of this name with other settings. `wall_us` is
+    /// what a clock on the wall shows.
     ///
     /// # Errors
     ///

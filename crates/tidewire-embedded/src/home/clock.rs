@@ -1,4 +1,5 @@
-//! The time of a home: that of the wall when it was opened, or the newest that it has stored, and from then on by a clock that does not jump.
+//! The time of a home: that of the wall when it was opened, or the newest that it has stored, and
+//! from then on by a clock that does not jump.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

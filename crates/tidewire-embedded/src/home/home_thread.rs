@@ -240,7 +240,8 @@ impl HomeThread {
         }
     }
 
-    /// What is on the disk counts: the folder is opened anew with the next call, unless the disk could not sync.
+    /// What is on the disk counts: the folder is opened anew with the next call, unless the disk
+    /// could not sync.
     fn fail(&mut self, error: HomeError) {
         self.folder = None;
         self.waiting.lose(&error);

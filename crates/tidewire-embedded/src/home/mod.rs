@@ -1,4 +1,5 @@
-//! A folder as a home: calls of any thread, done by one, which syncs once for all that came during the last sync.
+//! A folder as a home: calls of any thread, done by one, which syncs once for all that came during
+//! the last sync.
 
 mod calls;
 mod clock;
@@ -38,7 +39,8 @@ pub struct Embedded {
     process: u32,
 }
 
-/// Opens a folder, which is made if it is not there. Recovers what a crash has left; see [`Embedded::notices`].
+/// Opens a folder, which is made if it is not there. Recovers what a crash has left; see
+/// [`Embedded::notices`].
 ///
 /// # Errors
 ///
@@ -94,7 +96,8 @@ fn unusable(path: &Path, error: &std::io::Error) -> HomeError {
 }
 
 impl Embedded {
-    /// What was mended when the folder was opened: writes that a crash has torn, of which nothing was acked.
+    /// What was mended when the folder was opened: writes that a crash has torn, of which nothing
+    /// was acked.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -139,7 +142,8 @@ impl Home for Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         if self.is_forked() {
-            // Its thread is not in this process: to drop the handle would detach a thread that is not there.
+            // Its thread is not in this process: to drop the handle would detach a thread that is
+            // not there.
             let _handle = ManuallyDrop::new(self.thread.get_mut().map(Option::take));
             return;
         }

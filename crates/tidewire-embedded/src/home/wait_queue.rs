@@ -1,4 +1,5 @@
-//! Calls that wait for news of something, in a line for each thing; with an index of when a wait is over.
+//! Calls that wait for news of something, in a line for each thing; with an index of when a wait is
+//! over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

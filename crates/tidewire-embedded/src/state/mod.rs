@@ -1,7 +1,8 @@
-//! The journal of a home's state: which streams, consumers, buckets and leases there are, and every change of them.
+//! The journal of a home's state: which streams, consumers, buckets and leases there are, and every
+//! change of them.
 //!
-//! A file begins with the whole state, and goes on with changes. When it has grown it is followed by a new one; the old one is
-//! removed once the new one is synced.
+//! A file begins with the whole state, and goes on with changes. When it has grown it is followed
+//! by a new one; the old one is removed once the new one is synced.
 
 mod codec;
 mod op;
@@ -45,7 +46,8 @@ pub struct Journal {
 pub struct Keeping {
     /// The space that is taken ahead.
     pub reserve: u64,
-    /// A file that has grown by so much, and is twice as long as the whole state, is followed by a new one.
+    /// A file that has grown by so much, and is twice as long as the whole state, is followed by a
+    /// new one.
     pub compact_bytes: u64,
 }
 
@@ -77,7 +79,8 @@ fn read(bytes: &[u8]) -> Read {
 }
 
 impl Journal {
-    /// Reads the newest file that has the whole state, and removes the others. None if there never was one.
+    /// Reads the newest file that has the whole state, and removes the others. None if there never
+    /// was one.
     ///
     /// # Errors
     ///
@@ -134,7 +137,8 @@ impl Journal {
             reserved = scanned.end + keeping.reserve;
             notices.push(Notice::torn(&name, scanned.end, torn));
         }
-        // What was written without a sync before a crash of the process alone is there: from now on it has to stay.
+        // What was written without a sync before a crash of the process alone is there: from now on
+        // it has to stay.
         file.sync().map_err(|error| disk_error("sync", &name, &error))?;
         let (id, end) = (segment.id, scanned.end);
         let journal = Self {

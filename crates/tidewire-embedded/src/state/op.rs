@@ -26,7 +26,8 @@ pub enum Op {
     ConsumerGone(u64, String),
     /// It has moved on.
     Cursor(u64, String, Vec<Change>),
-    /// A schedule of a stream was made; from when on its intervals are counted, and up to when its beats are over.
+    /// A schedule of a stream was made; from when on its intervals are counted, and up to when its
+    /// beats are over.
     Schedule(u64, ScheduleSettings, (u64, u64)),
     /// It was cancelled.
     ScheduleGone(u64, String),

@@ -1,4 +1,5 @@
-//! Clocks that are set back or forward between two lives of a folder: spans last as long as they were said to.
+//! Clocks that are set back or forward between two lives of a folder: spans last as long as they
+//! were said to.
 
 use tidewire_backend::home::{
     ConsumerSettings, Fetch, HomeErrorKind, NewMessage, Read, Settle, Settlement, Start, StreamSettings,
@@ -22,7 +23,8 @@ fn fetch(folder: &mut Folder, now_us: u64) -> Vec<u32> {
     fetched.deliveries.iter().map(|delivery| delivery.delivery).collect()
 }
 
-/// A folder in which an event waits for 10 s, a lease runs for 5 s, and a consumer may be idle for an hour.
+/// A folder in which an event waits for 10 s, a lease runs for 5 s, and a consumer may be idle for
+/// an hour.
 fn first_life(disk: &Simulated) {
     let mut folder = open(disk, BEGIN);
     let subjects = vec![Pattern::new("a.>").expect("a pattern")];

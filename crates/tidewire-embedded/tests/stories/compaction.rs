@@ -1,6 +1,8 @@
-//! Compacted streams: the newest of each key is there whatever happens, and what it replaces gives its place back.
+//! Compacted streams: the newest of each key is there whatever happens, and what it replaces gives
+//! its place back.
 //!
-//! Each history is made by its number, as those of `power.rs`: `TIDEWIRE_HISTORIES`, `TIDEWIRE_HISTORY`.
+//! Each history is made by its number, as those of `power.rs`: `TIDEWIRE_HISTORIES`,
+//! `TIDEWIRE_HISTORY`.
 
 use std::collections::BTreeMap;
 

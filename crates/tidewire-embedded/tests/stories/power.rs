@@ -1,6 +1,7 @@
 //! Loss of power at every kind of moment: what was acked is there, in order, once.
 //!
-//! Each history is made by its number. `TIDEWIRE_HISTORIES=10000` runs so many, `TIDEWIRE_HISTORY=17` one.
+//! Each history is made by its number. `TIDEWIRE_HISTORIES=10000` runs so many,
+//! `TIDEWIRE_HISTORY=17` one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +111,8 @@ impl History {
         Ok(info.next_us.expect("an interval goes on"))
     }
 
-    /// Each beat that has passed has come, and each came once: between two that are stored lies a time at which it beats.
+    /// Each beat that has passed has come, and each came once: between two that are stored lies a
+    /// time at which it beats.
     fn check_beats(&mut self, folder: &mut Folder, beats_at_us: u64) -> HomeResult<()> {
         let page = folder.read("s", &everything(1), self.now_us)?;
         let stored = page.events.iter().filter(|event| is_beat(event));

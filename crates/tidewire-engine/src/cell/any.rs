@@ -172,7 +172,8 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
     fn at_rest(&self) -> Option<u64> {
         let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
         let inbox = self.inbox.lock();
-        // A task of a coroutine may have a message in hand while the actor is idle: what counts is what became of all of them.
+        // A task of a coroutine may have a message in hand while the actor is idle: what counts is
+        // what became of all of them.
         let ended = self.handled.load(Ordering::Relaxed) + dead + inbox.evicted;
         let rests = inbox.run == Run::Idle && inbox.accepted == ended && !inbox.has_notice();
         (rests || inbox.intake == AcceptState::Closed).then_some(inbox.accepted)
@@ -185,7 +186,8 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
             }
         });
         {
-            // The lock under which the actor becomes idle: it sees this, or the look below sees it idle.
+            // The lock under which the actor becomes idle: it sees this, or the look below sees it
+            // idle.
             let _inbox = self.inbox.lock();
             self.attention.fetch_or(ATTEND_REST, Ordering::Relaxed);
         }

@@ -9,7 +9,8 @@ use std::any::Any;
 use std::sync::Arc;
 use tidewire_sync::Mutex;
 
-/// The letters of messages that an actor had in hand when it was abandoned. Its thread has those: what becomes of one is added to its letter.
+/// The letters of messages that an actor had in hand when it was abandoned. Its thread has those:
+/// what becomes of one is added to its letter.
 #[derive(Default)]
 pub(crate) struct OwedDeadLetters {
     letters: Vec<u64>,
@@ -28,7 +29,8 @@ impl<M: Send + 'static> ActorCell<M> {
         self.settle_dead(meta, reason);
     }
 
-    /// Adds letters for messages that the thread of the actor has: as many as `unfinished`, but for those that it has given up since `owed` was set.
+    /// Adds letters for messages that the thread of the actor has: as many as `unfinished`, but for
+    /// those that it has given up since `owed` was set.
     pub(crate) fn owe_letters(&self, unfinished: u64) {
         let early = self.with_aside(|aside| aside.owed.as_ref().map_or(0, |owed| owed.early));
         let letters: Vec<u64> =
@@ -36,7 +38,8 @@ impl<M: Send + 'static> ActorCell<M> {
         self.with_aside(|aside| aside.owed.get_or_insert_default().letters.extend(letters));
     }
 
-    /// A message that was taken is given up: it has a letter already if the actor was abandoned meanwhile.
+    /// A message that was taken is given up: it has a letter already if the actor was abandoned
+    /// meanwhile.
     fn record_taken(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
         let letter = self.with_aside(|aside| {
             let owed = aside.owed.as_mut()?;

@@ -1,4 +1,5 @@
-//! The options of an engine and of its dispatchers. TOML, the environment and tables of other parts are read by `tidewire-config`.
+//! The options of an engine and of its dispatchers. TOML, the environment and tables of other parts
+//! are read by `tidewire-config`.
 
 mod check;
 pub(crate) mod problem;
@@ -94,7 +95,8 @@ impl EngineConfig {
         ConfigError::unless_empty(self.problems(&|_| "from code".to_owned()))
     }
 
-    /// As [`check`](EngineConfig::check), with the origin of each value by the path of its key: `dispatchers.io.threads`.
+    /// As [`check`](EngineConfig::check), with the origin of each value by the path of its key:
+    /// `dispatchers.io.threads`.
     pub fn problems(&self, origin: &dyn Fn(&str) -> String) -> Vec<Problem> {
         check::all(self, origin)
     }
@@ -102,7 +104,8 @@ impl EngineConfig {
     /// The dispatcher whose threads this one uses: itself, or the one at the end of its shares.
     pub fn owner<'a>(&'a self, name: &'a str) -> &'a str {
         let mut at = name;
-        // A ring of shares is refused by check(); the count ends the walk for a configuration that was not checked.
+        // A ring of shares is refused by check(); the count ends the walk for a configuration that
+        // was not checked.
         for _ in 0..self.dispatchers.len() {
             match self.share_of(at) {
                 Some(next) => at = next,

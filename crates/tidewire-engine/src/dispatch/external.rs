@@ -1,4 +1,5 @@
-//! A dispatcher without threads of its own: an event loop elsewhere is woken, and runs what is ready.
+//! A dispatcher without threads of its own: an event loop elsewhere is woken, and runs what is
+//! ready.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use tidewire_sync::Mutex;
 use super::Task;
 use crate::guard::guarded;
 
-/// Wakes the event loop that serves an [`External`] dispatcher. Called once per burst, from any thread.
+/// Wakes the event loop that serves an [`External`] dispatcher. Called once per burst, from any
+/// thread.
 pub type Wakeup = Box<dyn Fn() + Send + Sync>;
 
-/// A run queue that an event loop serves by calling [`run_ready`](External::run_ready) after each wake-up.
+/// A run queue that an event loop serves by calling [`run_ready`](External::run_ready) after each
+/// wake-up.
 pub struct External {
     line: Mutex<ReadyQueue>,
     wakeup: Wakeup,
@@ -35,7 +38,8 @@ impl External {
         Arc::new(Self { line: Mutex::default(), wakeup })
     }
 
-    /// Runs what is ready now, and answers how many turns that were. Actors that become ready meanwhile cause another wake-up.
+    /// Runs what is ready now, and answers how many turns that were. Actors that become ready
+    /// meanwhile cause another wake-up.
     pub fn run_ready(&self) -> usize {
         let ready = {
             let mut line = self.line.lock();
@@ -53,8 +57,9 @@ impl External {
         turns
     }
 
-    /// Whether this thread may run the actors itself: no other thread serves them. One that has not begun to will not. Two
-    /// that run them would wait for each other, one with the lock of an actor and one with the interpreter of a binding.
+    /// Whether this thread may run the actors itself: no other thread serves them. One that has not
+    /// begun to will not. Two that run them would wait for each other, one with the lock of an
+    /// actor and one with the interpreter of a binding.
     pub(crate) fn take_over(&self) -> bool {
         let mut line = self.line.lock();
         let left = match line.served_by {

@@ -31,7 +31,8 @@ pub(crate) trait Run: Send + Sync {
 /// A ready actor, on its way through run queues.
 pub(crate) type Task = Arc<dyn Run>;
 
-/// Puts a ready actor in line, by a reference that whoever runs it takes over: none is counted on the way if that is this thread.
+/// Puts a ready actor in line, by a reference that whoever runs it takes over: none is counted on
+/// the way if that is this thread.
 #[inline]
 pub(crate) fn schedule(task: Task) {
     if let Some(task) = worker::push_where_it_runs(task) {
@@ -67,7 +68,8 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a thread that ends an engine which was never started may run the actors of this dispatcher itself.
+    /// Whether a thread that ends an engine which was never started may run the actors of this
+    /// dispatcher itself.
     pub fn take_over(&self) -> bool {
         match &self.place {
             DispatcherKind::Threads(_) => true,

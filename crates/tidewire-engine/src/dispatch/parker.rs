@@ -1,8 +1,9 @@
 //! Threads that sleep because there is nothing to do, and how one of them is woken.
 //!
-//! A thread that wants to sleep first announces itself, then looks for work once more. A producer first makes its
-//! work visible, then looks for sleepers. With a full fence between the two steps on both sides, at least one sees the other:
-//! `tests/loom_sleepers.rs` runs this file in all interleavings.
+//! A thread that wants to sleep first announces itself, then looks for work once more. A producer
+//! first makes its work visible, then looks for sleepers. With a full fence between the two steps
+//! on both sides, at least one sees the other: `tests/loom_sleepers.rs` runs this file in all
+//! interleavings.
 
 use std::time::{Duration, Instant};
 

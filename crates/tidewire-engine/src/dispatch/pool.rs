@@ -16,7 +16,8 @@ use crate::guard::guarded;
 /// Must run what it is given, once, on the same thread.
 pub type ThreadWrapper = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
-/// Wraps the life and the idle times of dispatcher threads, for hosts that have a lock of their own to hold meanwhile.
+/// Wraps the life and the idle times of dispatcher threads, for hosts that have a lock of their own
+/// to hold meanwhile.
 pub struct ThreadHooks {
     /// Runs the whole life of a thread.
     pub live: ThreadWrapper,
@@ -36,7 +37,8 @@ pub(crate) struct PoolOptions {
     pub spare_threads: usize,
     pub spin: Duration,
     pub stall: Duration,
-    /// Wake a further thread as soon as more than one actor waits, rather than when the first is stuck.
+    /// Wake a further thread as soon as more than one actor waits, rather than when the first is
+    /// stuck.
     pub eager: bool,
     pub hooks: Arc<ThreadHooks>,
 }
@@ -54,7 +56,8 @@ pub(crate) struct Pool {
     pub sleepers: ParkedThreads,
     /// Threads that look for work without having any.
     searching: AtomicUsize,
-    /// How many calls for help with a growing line are passed over after one that was heard, and how many still are.
+    /// How many calls for help with a growing line are passed over after one that was heard, and
+    /// how many still are.
     pause: AtomicU32,
     pause_left: AtomicU32,
     /// Somebody shall watch for actors that wait behind a stuck one.
@@ -136,11 +139,12 @@ impl Pool {
         }
     }
 
-    /// Takes a task for a thread that has none: from the common line first, then from the lines of others.
+    /// Takes a task for a thread that has none: from the common line first, then from the lines of
+    /// others.
     ///
-    /// What a thread in the middle of a turn will get to within microseconds stays with it, because it will be there first
-    /// and with warm caches; a pool that is not eager leaves everything to the thread that is awake. Neither holds for a
-    /// thread that is stuck.
+    /// What a thread in the middle of a turn will get to within microseconds stays with it, because
+    /// it will be there first and with warm caches; a pool that is not eager leaves everything to
+    /// the thread that is awake. Neither holds for a thread that is stuck.
     pub fn find(&self, me: &WorkerState, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
         let posts = self.posts.read();
         if self.may_take_injected(me, &posts)
@@ -155,7 +159,8 @@ impl Pool {
             .find_map(|post| retry(|| post.stealer.steal_batch_with_limit_and_pop(line, 16)))
     }
 
-    /// Looks how fast the busy threads get through their lines: one that needs longer than a look is apart lags.
+    /// Looks how fast the busy threads get through their lines: one that needs longer than a look
+    /// is apart lags.
     pub fn observe(&self, seen: &mut Vec<(usize, u64, Instant)>) {
         let now = Instant::now();
         for post in self.posts.read().iter() {
@@ -183,8 +188,9 @@ impl Pool {
         !self.injector.is_empty()
     }
 
-    /// Marks the threads whose turn has not ended since `seen` was taken, and moves what waits behind them to the
-    /// common line. Answers whether anything waits that no moving thread will take. Updates `seen`.
+    /// Marks the threads whose turn has not ended since `seen` was taken, and moves what waits
+    /// behind them to the common line. Answers whether anything waits that no moving thread will
+    /// take. Updates `seen`.
     pub fn unblock_stalled(&self, seen: &mut Vec<(usize, u64)>) -> bool {
         let posts = self.posts.read();
         let mut stalled = false;
@@ -214,7 +220,8 @@ impl Pool {
         self.searching.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends a search. After searches for nothing, threads with growing lines wake others less often.
+    /// Ends a search. After searches for nothing, threads with growing lines wake others less
+    /// often.
     pub fn end_search(&self, found: bool) {
         self.searching.fetch_sub(1, Ordering::SeqCst);
         let pause = if found { 0 } else { (self.pause.load(Ordering::Relaxed) * 2 + 1).min(PAUSE_MAX) };
@@ -226,18 +233,20 @@ impl Pool {
         (self.watched.load(Ordering::Relaxed) || self.anything_waits()) && !self.watching.swap(true, Ordering::AcqRel)
     }
 
-    /// Ends the caller's watch. Unless nothing has waited for a while, one is still wanted: the caller has found work, and
-    /// passes the watch on, or comes back to it.
+    /// Ends the caller's watch. Unless nothing has waited for a while, one is still wanted: the
+    /// caller has found work, and passes the watch on, or comes back to it.
     pub fn stop_watching(&self, still_wanted: bool) {
         self.watched.store(still_wanted, Ordering::SeqCst);
         self.watching.store(false, Ordering::SeqCst);
     }
 
-    /// A thread that rested, perhaps woken to watch, has found an actor to run: another one must watch what still waits.
+    /// A thread that rested, perhaps woken to watch, has found an actor to run: another one must
+    /// watch what still waits.
     ///
-    /// Together with `start_watching` this keeps the promise that whatever waits behind a handler that blocks is found: a
-    /// thread goes to sleep only if nothing waits or somebody watches, and a thread that stops resting wakes another one
-    /// to watch unless nothing waits or somebody does.
+    /// Together with `start_watching` this keeps the promise that whatever waits behind a handler
+    /// that blocks is found: a thread goes to sleep only if nothing waits or somebody watches, and
+    /// a thread that stops resting wakes another one to watch unless nothing waits or somebody
+    /// does.
     pub fn pass_watch_on(self: &Arc<Self>) {
         if !self.is_alone() && !self.watching.load(Ordering::SeqCst) {
             self.watched.store(false, Ordering::SeqCst);
@@ -258,13 +267,14 @@ impl Pool {
         }
     }
 
-    /// A thread is about to block in a handler: somebody else must look after what waits, at once and not only when the
-    /// thread is found to be stuck.
+    /// A thread is about to block in a handler: somebody else must look after what waits, at once
+    /// and not only when the thread is found to be stuck.
     pub fn block(self: &Arc<Self>, post: &WorkerState) {
         self.crew.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);
         post.mark_stuck(true);
-        // Either this sees a thread that searches, or that thread sees what waits when it looks for the last time.
+        // Either this sees a thread that searches, or that thread sees what waits when it looks for
+        // the last time.
         fence(Ordering::SeqCst);
         if self.searching.load(Ordering::SeqCst) == 0 && !self.sleepers.wake_one() {
             self.hire();
@@ -323,8 +333,9 @@ impl Pool {
         stuck
     }
 
-    /// What still waits in line at the end has no thread to run it. An actor that was abandoned there is let go of: its future may
-    /// hold the actor itself, and with it whatever else it holds, for ever. It runs code of the user's, and takes as long as that.
+    /// What still waits in line at the end has no thread to run it. An actor that was abandoned
+    /// there is let go of: its future may hold the actor itself, and with it whatever else it
+    /// holds, for ever. It runs code of the user's, and takes as long as that.
     pub fn discard(&self) {
         loop {
             match self.injector.steal() {
@@ -378,7 +389,8 @@ impl Pool {
     }
 
     fn may_rouse_again(&self) -> bool {
-        // Two threads may count at once: it is a hint, and whoever watches looks at the pace of the others as well.
+        // Two threads may count at once: it is a hint, and whoever watches looks at the pace of the
+        // others as well.
         let left = self.pause_left.load(Ordering::Relaxed);
         self.pause_left.store(if left == 0 { self.pause.load(Ordering::Relaxed) } else { left - 1 }, Ordering::Relaxed);
         left == 0
@@ -436,7 +448,8 @@ impl Pool {
                 }
             });
         });
-        // Without a thread the work waits for those that exist; with none at all the next schedule tries again.
+        // Without a thread the work waits for those that exist; with none at all the next schedule
+        // tries again.
         if let Ok(handle) = spawned {
             crew.alive += 1;
             self.posts.write().push(Arc::clone(&post));
@@ -447,7 +460,8 @@ impl Pool {
 
 /// A line that takes longer than this to work off is worth sharing.
 const LOOK: Duration = Duration::from_micros(30);
-/// A task that moves to another core has to fetch its memory from there. Turns shorter than this cost less than that.
+/// A task that moves to another core has to fetch its memory from there. Turns shorter than this
+/// cost less than that.
 const SHORT_TURN: Duration = Duration::from_micros(4);
 /// A line of short turns that takes longer than this is worth sharing all the same.
 const LONG_LINE: Duration = Duration::from_micros(500);

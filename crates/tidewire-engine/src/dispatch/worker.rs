@@ -1,4 +1,5 @@
-//! A worker thread of a dispatcher: finds an actor, runs its turn, looks again, spins a little, sleeps.
+//! A worker thread of a dispatcher: finds an actor, runs its turn, looks again, spins a little,
+//! sleeps.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -141,7 +142,8 @@ pub(crate) fn others_wait() -> bool {
     SEAT.with_borrow(|seat| seat.as_ref().is_none_or(|seat| !seat.line.is_empty() || seat.pool.injected()))
 }
 
-/// Runs something that may block this thread. If it is a dispatcher thread, others look after its actors meanwhile.
+/// Runs something that may block this thread. If it is a dispatcher thread, others look after its
+/// actors meanwhile.
 pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
     let seat = SEAT.with_borrow(|seat| {
         seat.as_ref().map(|seat| {
@@ -161,7 +163,8 @@ pub fn blocking<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// In the child of a fork: the pool of this thread stayed in the parent, and its locks may be taken for ever.
+/// In the child of a fork: the pool of this thread stayed in the parent, and its locks may be taken
+/// for ever.
 pub(crate) fn leave_seat() {
     SEAT.with(|seat| {
         if let Ok(mut seat) = seat.try_borrow_mut() {
@@ -212,7 +215,8 @@ enum IdleResult {
 fn next(pool: &Pool, post: &WorkerState) -> Option<Task> {
     SEAT.with_borrow(|seat| {
         let line = &seat.as_ref()?.line;
-        // Now and then the common line goes first, so that a busy pair of actors cannot keep others out.
+        // Now and then the common line goes first, so that a busy pair of actors cannot keep others
+        // out.
         if post.turns() % 128 == 126
             && let Some(task) = pool.find(post, line)
         {
@@ -256,7 +260,8 @@ fn spin(pool: &Pool, post: &WorkerState) -> bool {
         found = pool.available(post);
     }
     pool.end_search(found);
-    // A producer that saw this thread searching woke nobody: look once more now that it does not search any more.
+    // A producer that saw this thread searching woke nobody: look once more now that it does not
+    // search any more.
     found || pool.available(post)
 }
 
@@ -270,7 +275,8 @@ fn park(pool: &Arc<Pool>, post: &Arc<WorkerState>) -> IdleResult {
         return IdleResult::Look;
     }
     if pool.leave_if_surplus(post) {
-        // Somebody may have chosen this thread for work in the meantime: that work needs another one.
+        // Somebody may have chosen this thread for work in the meantime: that work needs another
+        // one.
         if !pool.sleepers.retract(&post.bed) {
             pool.rouse();
         }

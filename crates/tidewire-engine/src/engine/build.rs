@@ -48,8 +48,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Wraps dispatcher threads, for hosts with a global lock. With `eager` off a further thread is woken only when the
-    /// one that runs is stuck, because it could not run beside it.
+    /// Wraps dispatcher threads, for hosts with a global lock. With `eager` off a further thread is
+    /// woken only when the one that runs is stuck, because it could not run beside it.
     pub fn hooks(mut self, hooks: ThreadHooks, eager: bool) -> Self {
         self.hooks = Arc::new(hooks);
         self.eager = eager;

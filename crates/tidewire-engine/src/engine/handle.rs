@@ -23,7 +23,8 @@ use crate::timers::Timer;
 use crate::typed::{FunctionOf, Typed};
 
 impl EngineHandle {
-    /// Spawns an actor with default options. Its state is given as a value, so it can't be restarted.
+    /// Spawns an actor with default options. Its state is given as a value, so it can't be
+    /// restarted.
     ///
     /// # Errors
     /// If the engine is shutting down or holds too many actors.
@@ -31,10 +32,12 @@ impl EngineHandle {
         self.spawn_driver(SpawnOptions::new(), Box::new(Typed::new(actor)), None)
     }
 
-    /// Spawns an actor whose state is made by `factory` on its dispatcher, at the start and at every restart.
+    /// Spawns an actor whose state is made by `factory` on its dispatcher, at the start and at
+    /// every restart.
     ///
     /// # Errors
-    /// If the name is taken, the dispatcher unknown, an option out of range, or the engine is shutting down.
+    /// If the name is taken, the dispatcher unknown, an option out of range, or the engine is
+    /// shutting down.
     pub fn spawn_with<A, F>(&self, options: SpawnOptions, factory: F) -> Result<ActorRef<A::Message>, SpawnError>
     where
         A: Actor,
@@ -77,7 +80,8 @@ impl EngineHandle {
         self.spawn_driver(options, Box::new(Typed::new(FunctionOf::new(function)).without_start()), None)
     }
 
-    /// Spawns an actor that is a future: it takes messages from its [`Inbox`] and may await between them.
+    /// Spawns an actor that is a future: it takes messages from its [`Inbox`] and may await between
+    /// them.
     ///
     /// ```
     /// # use tidewire_engine::{Engine, SpawnOptions, Inbox, Stop};
@@ -106,7 +110,8 @@ impl EngineHandle {
         self.spawn_driver(options, Box::new(Task::new(make)), None)
     }
 
-    /// As [`spawn_task`](EngineHandle::spawn_task), for a future that is made once: what it has moved in need not be cloned.
+    /// As [`spawn_task`](EngineHandle::spawn_task), for a future that is made once: what it has
+    /// moved in need not be cloned.
     ///
     /// # Errors
     /// As for [`spawn_with`](EngineHandle::spawn_with). It can't be restarted.
@@ -145,7 +150,8 @@ impl EngineHandle {
         Ok(Pattern::new(pattern).map(drop)?)
     }
 
-    /// As [`subscribe`](EngineHandle::subscribe), sharing the messages with the other members of the queue group.
+    /// As [`subscribe`](EngineHandle::subscribe), sharing the messages with the other members of
+    /// the queue group.
     ///
     /// # Errors
     /// As for [`subscribe`](EngineHandle::subscribe).
@@ -158,8 +164,8 @@ impl EngineHandle {
         self.add_subscription(pattern, queue, actor, false)
     }
 
-    /// As [`subscribe_in`](EngineHandle::subscribe_in), for an actor that only listens: [`responder`](EngineHandle::responder) does
-    /// not find it by this subscription.
+    /// As [`subscribe_in`](EngineHandle::subscribe_in), for an actor that only listens:
+    /// [`responder`](EngineHandle::responder) does not find it by this subscription.
     ///
     /// # Errors
     /// As for [`subscribe`](EngineHandle::subscribe).
@@ -185,8 +191,8 @@ impl EngineHandle {
         Ok(Subscription { id, core: Arc::clone(&self.core), pattern })
     }
 
-    /// Sets the subscriptions of an actor to exactly these patterns, and answers those now in force.
-    /// Patterns that stay are not interrupted.
+    /// Sets the subscriptions of an actor to exactly these patterns, and answers those now in
+    /// force. Patterns that stay are not interrupted.
     ///
     /// # Errors
     /// If a pattern is malformed; nothing is changed then.
@@ -249,7 +255,8 @@ impl EngineHandle {
         Ok(self.core.subjects.publish(&Subject::new(subject)?, message))
     }
 
-    /// An actor that answers requests on `subject`: one of the subscribers that match now and don't only listen, in turn.
+    /// An actor that answers requests on `subject`: one of the subscribers that match now and don't
+    /// only listen, in turn.
     ///
     /// # Errors
     /// If the subject is malformed.
@@ -278,7 +285,8 @@ impl EngineHandle {
         self.every_after(period, period, actor, message)
     }
 
-    /// As [`every`](EngineHandle::every), with a message that is made anew for each time: for those that can't be cloned.
+    /// As [`every`](EngineHandle::every), with a message that is made anew for each time: for those
+    /// that can't be cloned.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -323,13 +331,14 @@ impl EngineHandle {
         Timer::every(&self.core, delay, period, &actor.cell, message, priority)
     }
 
-    /// Adds a dead letter for a message that no mailbox has: one that was to be delivered later, or to be tried again.
+    /// Adds a dead letter for a message that no mailbox has: one that was to be delivered later, or
+    /// to be tried again.
     pub fn give_up<M: Send + 'static>(&self, actor: &ActorRef<M>, message: M, reason: DeadReason, error: Option<&str>) {
         actor.cell.record(Some(message), reason, error, None);
     }
 
-    /// Adds a dead letter for a message that was on its way to something outside of this engine, which is called `name`. Its actor is a
-    /// number that none has; to requeue it fails.
+    /// Adds a dead letter for a message that was on its way to something outside of this engine,
+    /// which is called `name`. Its actor is a number that none has; to requeue it fails.
     pub fn lost<M: Send + 'static>(&self, name: &str, message: M, reason: DeadReason, error: Option<&str>) {
         self.core.dead.add(DeadLetter {
             number: 0,

@@ -1,4 +1,5 @@
-//! Threads and who gets them: a handler that blocks holds up nobody else as long as a thread is left.
+//! Threads and who gets them: a handler that blocks holds up nobody else as long as a thread is
+//! left.
 
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
@@ -94,7 +95,8 @@ fn what_waits_behind_a_blocked_handler_spreads_over_all_threads() {
         let (began, first) = channel();
         let (gate, open) = sync_channel::<()>(1);
         let told = actors.clone();
-        // All the others wait in the line of this one's thread when it blocks, and then each of them blocks.
+        // All the others wait in the line of this one's thread when it blocks, and then each of
+        // them blocks.
         let head = engine
             .spawn_fn(move |(): (), _| {
                 for actor in &told {
@@ -242,7 +244,8 @@ fn another_thread_takes_over_as_soon_as_a_handler_waits_in_an_ask() {
         for _ in 0..ASKS {
             asker.ask(|reply| reply, PATIENCE).wait().unwrap();
         }
-        // One that had to wait until the first thread is found to be stuck would take this long by itself.
+        // One that had to wait until the first thread is found to be stuck would take this long by
+        // itself.
         assert!(begun.elapsed() < STALL, "{:?} with spin_us = {spin}, eager = {eager}", begun.elapsed());
     }
 }

@@ -205,7 +205,8 @@ fn what_an_abandoned_future_holds_is_let_go_of_with_the_last_thread() {
         };
         engine.spawn_task(SpawnOptions::new(), waits).unwrap();
         wait(&has_begun);
-        // Its only thread has the future in line behind a handler that does not end, or has nobody in line.
+        // Its only thread has the future in line behind a handler that does not end, or has nobody
+        // in line.
         let ((open, gate), (stands, is_held)) = (channel::<()>(), channel());
         let stuck = engine.spawn_fn(move |(): (), _| {
             woken.as_ref().and_then(|place| place.lock().unwrap().take()).into_iter().for_each(Waker::wake);
@@ -374,11 +375,13 @@ fn statistics_count_what_happened() {
     assert_eq!(all.dead_letters[&DeadReason::Failed], 1);
 }
 
-/// Three stages, each of which tells the next one what it was told, and what has arrived at the end.
+/// Three stages, each of which tells the next one what it was told, and what has arrived at the
+/// end.
 fn pipeline(engine: &Engine) -> (ActorRef<u64>, Arc<AtomicUsize>) {
     let stored = Arc::new(AtomicUsize::new(0));
     let store = Arc::clone(&stored);
-    // The last one is spawned last: a stop in the order of their ids would close it after the others, and in any other order before.
+    // The last one is spawned last: a stop in the order of their ids would close it after the
+    // others, and in any other order before.
     let place = Arc::new(Mutex::new(None::<ActorRef<u64>>));
     let (first_next, middle_next) = (Arc::clone(&place), Arc::new(Mutex::new(None::<ActorRef<u64>>)));
     let last_of = Arc::clone(&middle_next);

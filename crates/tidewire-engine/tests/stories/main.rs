@@ -25,7 +25,8 @@ use tidewire_engine::*;
 
 pub(crate) type Ctx<'a, M> = Context<'a, M>;
 
-/// An actor that waits at its first message until it is let go, so that a test can fill its mailbox.
+/// An actor that waits at its first message until it is let go, so that a test can fill its
+/// mailbox.
 pub(crate) fn held<M: Send + 'static>(
     engine: &Engine,
     options: SpawnOptions,

@@ -1,5 +1,6 @@
-//! Random programs of tells, asks, changes of behaviour and stops, from several threads: whatever happens, the ledger
-//! balances against counts kept outside of the engine, and each sender's messages keep their order.
+//! Random programs of tells, asks, changes of behaviour and stops, from several threads: whatever
+//! happens, the ledger balances against counts kept outside of the engine, and each sender's
+//! messages keep their order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,4 +1,5 @@
-//! JSON as values. Every number, name and form is taken as it is, or refused with its place: nothing is rounded or left out.
+//! JSON as values. Every number, name and form is taken as it is, or refused with its place:
+//! nothing is rounded or left out.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -9,7 +10,8 @@ use tidewire_node::values::Value;
 
 use super::{TYPE, forms};
 
-/// The arguments of a call: an array holds those by position, an object those by name, nothing none.
+/// The arguments of a call: an array holds those by position, an object those by name, nothing
+/// none.
 ///
 /// # Errors
 /// What is wrong with the text, for its writer.
@@ -44,7 +46,8 @@ fn read(text: &[u8], is_plain: bool) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Whether there is an integer with more digits than one of 64 bits has: the parser would have made a float of it.
+/// Whether there is an integer with more digits than one of 64 bits has: the parser would have made
+/// a float of it.
 fn has_long_integer(text: &[u8]) -> bool {
     let (mut in_text, mut is_escaped, mut digits) = (false, false, 0);
     for byte in text.iter().chain(b" ") {

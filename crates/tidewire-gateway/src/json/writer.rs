@@ -70,7 +70,8 @@ fn list<S: Serializer>(items: &[Value], to: S) -> Result<S::Ok, S::Error> {
     list.end()
 }
 
-/// A map whose keys are text is an object; any other, and one that would be taken for a form, is a list of pairs.
+/// A map whose keys are text is an object; any other, and one that would be taken for a form, is a
+/// list of pairs.
 fn map<S: Serializer>(entries: &[(Value, Value)], to: S) -> Result<S::Ok, S::Error> {
     if entries.iter().all(|(key, _)| key.as_str().is_some_and(|key| key != TYPE)) {
         let mut object = to.serialize_map(Some(entries.len()))?;

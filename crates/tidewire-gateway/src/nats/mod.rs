@@ -1,7 +1,9 @@
-//! The NATS gateway of a hub: its public services for clients of NATS that are no nodes, as services of the micro protocol that take and give JSON.
+//! The NATS gateway of a hub: its public services for clients of NATS that are no nodes, as
+//! services of the micro protocol that take and give JSON.
 //!
-//! Each instance that a node of this hub serves is one of NATS, too: it answers `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, and each public method is an
-//! endpoint, `svc.NAME.METHOD`. `spec/nats.md` has all of it.
+//! Each instance that a node of this hub serves is one of NATS, too: it answers `$SRV.PING`,
+//! `$SRV.INFO` and `$SRV.STATS`, and each public method is an endpoint, `svc.NAME.METHOD`.
+//! `spec/nats.md` has all of it.
 
 mod description;
 mod instance;
@@ -66,8 +68,9 @@ struct HubRequests {
 type Served = BTreeMap<(String, String), ServiceInfo>;
 
 impl NatsGateway {
-    /// Offers what is public at a hub, now and later, at the servers of these settings; its node at the hub has this name. It has a connection and a thread of its own
-    /// from the moment on when something is public. Returns at once: `log` is called with a line when something goes wrong.
+    /// Offers what is public at a hub, now and later, at the servers of these settings; its node at
+    /// the hub has this name. It has a connection and a thread of its own from the moment on when
+    /// something is public. Returns at once: `log` is called with a line when something goes wrong.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,
@@ -91,7 +94,8 @@ impl NatsGateway {
         self.ending.send_replace(true);
     }
 
-    /// Takes no more requests, and blocks until those that it has taken are answered, for a second at most.
+    /// Takes no more requests, and blocks until those that it has taken are answered, for a second
+    /// at most.
     pub fn close(&self) {
         self.goodbye();
         if let Some(ended) = self.ended.lock().take() {

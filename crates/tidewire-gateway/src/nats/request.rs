@@ -21,7 +21,8 @@ use crate::streams::collected;
 /// The headers of an answer that says why there is no other one.
 const CODE: &str = "Nats-Service-Error-Code";
 const ERROR: &str = "Nats-Service-Error";
-/// How often a call goes to any instance, once the one that was meant has left. It may meet that one again until the hub has heard of it.
+/// How often a call goes to any instance, once the one that was meant has left. It may meet that
+/// one again until the hub has heard of it.
 const OTHERS: usize = 8;
 /// What of an error goes in a header.
 const ERROR_CHARACTERS: usize = 500;

@@ -87,7 +87,8 @@ impl Shared {
         }
     }
 
-    /// Whether what waits for a link is to wait for more. The thread that watches the time writes it.
+    /// Whether what waits for a link is to wait for more. The thread that watches the time writes
+    /// it.
     fn holds(&self, at: LinkId) -> bool {
         if self.batch.linger_us == 0 {
             return false;
@@ -101,7 +102,8 @@ impl Shared {
 
     pub(super) fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {
         let mut hub = self.hub.lock();
-        // The number may be that of another link by now. It can't become so while the hub is locked.
+        // The number may be that of another link by now. It can't become so while the hub is
+        // locked.
         if !self.is_peer(at, peer) {
             return false;
         }

@@ -10,8 +10,8 @@ use super::{HubHandle, Peer, Shared};
 use crate::clock::now_us;
 use crate::idle::within;
 
-/// What a node has to read: all that waited for it when the last call had ended. What comes later is not waited for, as it may
-/// have no end.
+/// What a node has to read: all that waited for it when the last call had ended. What comes later
+/// is not waited for, as it may have no end.
 struct UnflushedBytes {
     at: LinkId,
     peer: Arc<Peer>,
@@ -22,9 +22,10 @@ struct UnflushedBytes {
 }
 
 impl HubHandle {
-    /// Waits until no call is passed on any more, and the nodes have read what waited for them then; or the time is up: true if it
-    /// is not. Nodes that have been silent for a heartbeat are not waited for, unless their sockets are full. Polled by whichever
-    /// thread, it is done on that of the links. Dropping it gives up waiting.
+    /// Waits until no call is passed on any more, and the nodes have read what waited for them
+    /// then; or the time is up: true if it is not. Nodes that have been silent for a heartbeat are
+    /// not waited for, unless their sockets are full. Polled by whichever thread, it is done on
+    /// that of the links. Dropping it gives up waiting.
     pub fn idle(&self, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         within(&self.shared.runtime, most, async move {

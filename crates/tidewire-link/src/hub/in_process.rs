@@ -27,7 +27,8 @@ pub trait LocalFrameSink: Send + Sync {
     }
     /// The hub closes the link; the node may join it again if the hub itself goes on.
     fn ended(&self, reason: &str, may_return: bool);
-    /// The event loop of the node, if it has one, may read the socket of another node that has joined the hub.
+    /// The event loop of the node, if it has one, may read the socket of another node that has
+    /// joined the hub.
     fn offered(&self, _reader: Reader) {}
 }
 
@@ -89,7 +90,8 @@ impl LocalEnd {
         self.shared.offer();
     }
 
-    /// Leaves the hub, and does something once the node is given no frames of this link any more, which somebody may be at.
+    /// Leaves the hub, and does something once the node is given no frames of this link any more,
+    /// which somebody may be at.
     pub fn leave(&self, then: impl FnOnce()) {
         let peer = self.shared.peer(self.at);
         if self.left.swap(true, Ordering::AcqRel) {

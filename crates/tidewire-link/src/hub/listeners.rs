@@ -68,8 +68,9 @@ impl HubHandle {
         Ok(Listening { address, end, file })
     }
 
-    /// Listens at a Unix socket for processes of this user alone: any other is turned away, root included, whoever may open the file. The
-    /// file is there once somebody listens; one that is there already is replaced.
+    /// Listens at a Unix socket for processes of this user alone: any other is turned away, root
+    /// included, whoever may open the file. The file is there once somebody listens; one that is
+    /// there already is replaced.
     ///
     /// # Errors
     /// [`ListenError`] if the place is not allowed.
@@ -160,7 +161,8 @@ async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<
     }
 }
 
-/// Takes a node in once TLS and WebSocket have said what they say first; others are taken in meanwhile.
+/// Takes a node in once TLS and WebSocket have said what they say first; others are taken in
+/// meanwhile.
 async fn accept_layered(
     layers: Layers,
     stream: TcpStream,
@@ -206,7 +208,8 @@ async fn pause(shared: &Shared, error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// Binds a Unix socket that only this user can open. A file that a process left behind is replaced; one that is in use is not.
+/// Binds a Unix socket that only this user can open. A file that a process left behind is replaced;
+/// one that is in use is not.
 async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -226,7 +229,8 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     socket.listen(BACKLOG)
 }
 
-/// Whether a file is a socket that no process listens at. A connection to any other file would be refused as well.
+/// Whether a file is a socket that no process listens at. A connection to any other file would be
+/// refused as well.
 async fn is_left_behind(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
 

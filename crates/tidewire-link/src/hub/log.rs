@@ -1,4 +1,5 @@
-//! The log of a hub: strangers decide how much there is to be said, so that it has a bound, and what they say is shown as text.
+//! The log of a hub: strangers decide how much there is to be said, so that it has a bound, and
+//! what they say is shown as text.
 
 use tidewire_sync::Mutex;
 

@@ -1,4 +1,5 @@
-//! Connections that have not joined yet. They are bounded apart from those that have, so that silent ones keep nobody from joining.
+//! Connections that have not joined yet. They are bounded apart from those that have, so that
+//! silent ones keep nobody from joining.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -41,7 +42,8 @@ impl PendingJoins {
         Arc::new(Self { waiting: Mutex::default(), most })
     }
 
-    /// One more connects. If there are too many, the one that came first from where most come from makes room.
+    /// One more connects. If there are too many, the one that came first from where most come from
+    /// makes room.
     pub fn begin(self: &Arc<Self>, place: u128) -> PendingJoin {
         let end = Arc::new(Notify::new());
         let waiting = &mut *self.waiting.lock();

@@ -52,7 +52,8 @@ impl Shared {
         self.end(leaving, MAKES_ROOM);
     }
 
-    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether none is left, or until when the link rests.
+    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether
+    /// none is left, or until when the link rests.
     pub(super) fn read(&self, at: LinkId, reading: &mut FrameReader) -> ServeOutcome {
         let now = now_us();
         let handed = {
@@ -81,8 +82,9 @@ impl Shared {
         handed
     }
 
-    /// Waits until it is the turn of a link, which rests before that, if it has to. One that has brought more than is taken at one go lets all others go first, and only one of those
-    /// goes then: so many of them hold the others up no longer than one does.
+    /// Waits until it is the turn of a link, which rests before that, if it has to. One that has
+    /// brought more than is taken at one go lets all others go first, and only one of those goes
+    /// then: so many of them hold the others up no longer than one does.
     pub(super) async fn turn(
         &self,
         waits: bool,

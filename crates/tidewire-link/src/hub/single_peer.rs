@@ -1,6 +1,7 @@
-//! The only node that has joined the hub of a node from elsewhere: the event loop of that node may read its socket, as it is the
-//! one that handles most of what comes. As soon as anybody else joins, the thread of the links reads again, so that a loop which is
-//! busy holds up nobody but itself.
+//! The only node that has joined the hub of a node from elsewhere: the event loop of that node may
+//! read its socket, as it is the one that handles most of what comes. As soon as anybody else
+//! joins, the thread of the links reads again, so that a loop which is busy holds up nobody but
+//! itself.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -130,7 +131,8 @@ impl Shared {
         })
     }
 
-    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the guest is not silent then.
+    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the guest is
+    /// not silent then.
     fn catch_up(&self, at: LinkId, plain: &RawStream, turn: &ReadOwner) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
             if self.read_guest(at, plain, turn, true)? != ReadProgress::Some {

@@ -1,4 +1,5 @@
-//! Backpressure of streams: who writes items faster than the link takes their bytes waits until more of them were written.
+//! Backpressure of streams: who writes items faster than the link takes their bytes waits until
+//! more of them were written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,11 +7,13 @@ use std::sync::atomic::Ordering;
 use super::call::Call;
 use super::{Exchange, Shared};
 
-/// Calls whose next item waits, each with its bytes and whom to tell. There are no more of them than calls.
+/// Calls whose next item waits, each with its bytes and whom to tell. There are no more of them
+/// than calls.
 pub(super) type HeldBack = Vec<(u64, usize, Arc<dyn Exchange>)>;
 
 impl Call {
-    /// Whether an item of so many bytes may be sent now. If not, `exchange` [is told](Exchange::writable) once it may be.
+    /// Whether an item of so many bytes may be sent now. If not, `exchange` [is
+    /// told](Exchange::writable) once it may be.
     pub fn may_send_item(&self, bytes: usize, exchange: &Arc<dyn Exchange>) -> bool {
         let id = self.key.id;
         let mut state = self.link.state.lock();

@@ -198,7 +198,8 @@ impl Flusher {
         }
     }
 
-    /// Has the thread of the links write what waits: for a thread that has no time for it, and mostly more to send soon.
+    /// Has the thread of the links write what waits: for a thread that has no time for it, and
+    /// mostly more to send soon.
     pub fn flush_soon(&self) {
         if let Some(link) = self.link.upgrade() {
             link.flush_soon();

@@ -7,7 +7,8 @@ use tidewire_core::link::session::Named;
 
 use super::Call;
 
-/// Who waits for what becomes of a call. Called on the thread that reads the socket: it must be quick, and must not wait.
+/// Who waits for what becomes of a call. Called on the thread that reads the socket: it must be
+/// quick, and must not wait.
 pub trait ReplyWaiter: Send + Sync {
     /// The call was answered.
     fn replied(&self, reply: Message);
@@ -19,13 +20,16 @@ pub trait ReplyWaiter: Send + Sync {
     fn over(&self);
     /// The callee takes so many further items.
     fn credited(&self, items: u32);
-    /// The call is still at work. The event loop there has been blocked for so many milliseconds; 0: it goes round.
+    /// The call is still at work. The event loop there has been blocked for so many milliseconds;
+    /// 0: it goes round.
     fn alive(&self, _blocked_ms: u32) {}
 }
 
-/// Who is behind a subscription. Called on the thread that reads the socket: it must be quick, and must not wait.
+/// Who is behind a subscription. Called on the thread that reads the socket: it must be quick, and
+/// must not wait.
 pub trait Handler: Send + Sync {
-    /// A call, to be answered with its methods. What happens to it later is told to what this returns.
+    /// A call, to be answered with its methods. What happens to it later is told to what this
+    /// returns.
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
     /// Something was published.
     fn published(&self, message: Published);
@@ -45,7 +49,8 @@ pub trait Exchange: Send + Sync {
     fn input_over(&self);
     /// The caller takes so many further items.
     fn wanted(&self, items: u32);
-    /// An item that had to wait [may be sent](super::Call::may_send_item) now. Called on any thread.
+    /// An item that had to wait [may be sent](super::Call::may_send_item) now. Called on any
+    /// thread.
     fn writable(&self) {}
 }
 

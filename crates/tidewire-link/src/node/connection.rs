@@ -74,7 +74,8 @@ impl Connection {
 }
 
 impl Transport {
-    /// Whether it writes parts of payloads from where they are. The others want whole frames in one piece.
+    /// Whether it writes parts of payloads from where they are. The others want whole frames in one
+    /// piece.
     pub fn writes_parts(&self) -> bool {
         matches!(self, Self::Plain(_))
     }

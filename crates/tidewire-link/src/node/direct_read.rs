@@ -10,7 +10,8 @@ use super::receive::ReceiveBatch;
 use crate::frame_reader::{FrameReader, READ_BYTES, ReadProgress};
 use crate::raw_stream::RawStream;
 
-/// What is made at one go of what is compressed, before others have their turn: a chunk may still make more than that.
+/// What is made at one go of what is compressed, before others have their turn: a chunk may still
+/// make more than that.
 const INFLATED_BYTES: usize = 1 << 20;
 
 /// What is read at one go.
@@ -20,7 +21,8 @@ struct DirectRead<'a> {
 }
 
 impl Shared {
-    /// Reads until there is nothing more, or so much has come that others have their turn; and hands on what came.
+    /// Reads until there is nothing more, or so much has come that others have their turn; and
+    /// hands on what came.
     pub(super) fn read_plain(
         self: &Arc<Self>,
         plain: &RawStream,
@@ -63,8 +65,8 @@ impl DirectRead<'_> {
         Ok(filled)
     }
 
-    /// Reads the rest of a chunk to where it belongs, and a little of what follows. None: it is no chunk that comes next, or one of
-    /// a payload that nobody awaits.
+    /// Reads the rest of a chunk to where it belongs, and a little of what follows. None: it is no
+    /// chunk that comes next, or one of a payload that nobody awaits.
     fn read_chunk(&mut self, plain: &RawStream, reading: &mut FrameReader) -> Option<io::Result<ReadProgress>> {
         let mut chunk = reading.begun()?;
         let mut filled = ReadProgress::All;

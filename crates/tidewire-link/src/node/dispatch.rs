@@ -158,7 +158,8 @@ impl Shared {
         };
         let Some(exchange) = handler.called(call) else { return };
         self.exchanges.lock().insert(id, Arc::clone(&exchange));
-        // It may have been answered meanwhile, or the link lost: nobody else tells the handler of that.
+        // It may have been answered meanwhile, or the link lost: nobody else tells the handler of
+        // that.
         let (is_open, is_lost) = {
             let mut state = self.state.lock();
             let is_current = state.epoch == epoch && state.joined.is_some();
@@ -172,7 +173,8 @@ impl Shared {
         }
     }
 
-    /// Gives a message to those subscribed. Many of one head come one after the other: they go where the last one went.
+    /// Gives a message to those subscribed. Many of one head come one after the other: they go
+    /// where the last one went.
     pub(super) fn published(&self, message: Message, last: &mut Option<SubscriberCache>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
             *last = self.heard(message.head());
@@ -215,7 +217,8 @@ impl Shared {
         let before = self.way.lock().take();
         let Some(Transport::Local(end)) = before.as_deref().map(|way| &way.kind) else { return };
         let mut begun = false;
-        // What the hub said over the link before must not be taken for what it says over the next one.
+        // What the hub said over the link before must not be taken for what it says over the next
+        // one.
         end.leave(|| begun = self.begin_again());
         if !begun {
             return;

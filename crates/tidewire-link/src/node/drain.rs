@@ -9,7 +9,8 @@ use crate::idle::within;
 use crate::runtime::Runtime;
 
 impl Link {
-    /// Waits until every call of others has been answered; false if the time is up before that. As [`drained`](Self::drained).
+    /// Waits until every call of others has been answered; false if the time is up before that. As
+    /// [`drained`](Self::drained).
     pub fn answered(&self, runtime: &Runtime, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         within(runtime, most, async move {
@@ -17,9 +18,10 @@ impl Link {
         })
     }
 
-    /// Waits until the hub has read all that was sent, and long answers were read where they lie in shared memory. Long payloads of
-    /// calls that this node makes are nothing to wait for. False if the time is up before that; a link that is lost has nothing left.
-    /// Polled by whichever thread, it is done on that of the links. Dropping it gives up waiting.
+    /// Waits until the hub has read all that was sent, and long answers were read where they lie in
+    /// shared memory. Long payloads of calls that this node makes are nothing to wait for. False if
+    /// the time is up before that; a link that is lost has nothing left. Polled by whichever
+    /// thread, it is done on that of the links. Dropping it gives up waiting.
     pub fn drained(&self, runtime: &Runtime, most: Option<Duration>) -> impl Future<Output = bool> + Send + use<> {
         let (shared, off_loop) = (Arc::clone(&self.shared), self.wait_off_loop(true));
         within(runtime, most, async move {

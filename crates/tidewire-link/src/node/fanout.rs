@@ -1,5 +1,6 @@
-//! The thread of a gateway's own: it fans published messages out, so that a hub's own thread does nothing for their subscribers, and it writes what its
-//! requests send, in one go for all that are ready at a time.
+//! The thread of a gateway's own: it fans published messages out, so that a hub's own thread does
+//! nothing for their subscribers, and it writes what its requests send, in one go for all that are
+//! ready at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,9 +46,11 @@ impl FanoutQueue {
         }
     }
 
-    /// Leaves frames to the thread that it writes after all that is ready there now. False: they are too many, or it is not there.
+    /// Leaves frames to the thread that it writes after all that is ready there now. False: they
+    /// are too many, or it is not there.
     pub fn writes(&self, waiting: impl FnOnce() -> usize) -> bool {
-        // Looked at after the frames were added: a thread that ends writes those of all who have still found it there.
+        // Looked at after the frames were added: a thread that ends writes those of all who have
+        // still found it there.
         if !self.runs.load(Ordering::SeqCst) || !(1..=GATHERED_BYTES).contains(&waiting()) {
             return false;
         }
@@ -75,10 +78,11 @@ impl FanoutQueue {
 }
 
 impl Link {
-    /// Hands what is published to its handlers, on the thread that runs this, for as long as that goes on: for the link of a
-    /// [gateway](Self::join_gateway) alone, whose messages wait for it. At most `link_intake_bytes` wait; one sender may fill as much as is left, and
-    /// senders take turns. Meanwhile [`flush`](Self::flush) leaves up to 64 KiB of frames to that thread, which writes them in one go after all that is
-    /// ready there.
+    /// Hands what is published to its handlers, on the thread that runs this, for as long as that
+    /// goes on: for the link of a [gateway](Self::join_gateway) alone, whose messages wait for it.
+    /// At most `link_intake_bytes` wait; one sender may fill as much as is left, and senders take
+    /// turns. Meanwhile [`flush`](Self::flush) leaves up to 64 KiB of frames to that thread, which
+    /// writes them in one go after all that is ready there.
     ///
     /// # Cancel safety
     /// Messages that wait stay.
@@ -89,7 +93,8 @@ impl Link {
 }
 
 impl Shared {
-    /// A message for another thread to hand on. What the hub says goes at once: a call that comes after it must find what it tells of.
+    /// A message for another thread to hand on. What the hub says goes at once: a call that comes
+    /// after it must find what it tells of.
     pub(super) fn spread_later(&self, spreading: &FanoutQueue, message: Message, last: &mut Option<SubscriberCache>) {
         let of = |head: PublishHead<'_>| (!head.subject.starts_with(OF_PROTOCOL)).then_some(head.origin);
         let origin = PublishHead::parse(message.head()).ok().and_then(of);

@@ -25,7 +25,8 @@ use crate::shared_memory::SharedArena;
 use crate::socket::Socket;
 
 impl Link {
-    /// Joins a hub, and blocks until it has taken this node in. If the link is lost later, it joins again by itself.
+    /// Joins a hub, and blocks until it has taken this node in. If the link is lost later, it joins
+    /// again by itself.
     ///
     /// # Errors
     /// [`JoinError`] if the hub can't be reached, or says no.
@@ -68,8 +69,9 @@ impl Link {
         Self::join_here(hub.place(false), greeting)
     }
 
-    /// Joins a hub of this process as its gateway: without a token, and with the right to say for whom it calls and publishes. It has to look
-    /// itself at what [`access`](HubHandle::access) allows those, and to run [`spread`](Self::spread): what is published waits for that.
+    /// Joins a hub of this process as its gateway: without a token, and with the right to say for
+    /// whom it calls and publishes. It has to look itself at what [`access`](HubHandle::access)
+    /// allows those, and to run [`spread`](Self::spread): what is published waits for that.
     ///
     /// # Errors
     /// [`JoinError`] if the hub has no place, or says no.
@@ -92,7 +94,8 @@ impl Link {
         };
         link.shared.go_by(Arc::new(Connection::new(Transport::Local(end), 0, 0)));
         link.shared.flush();
-        // Mostly everything has happened inside of the flush; but the thread of the links may be at it.
+        // Mostly everything has happened inside of the flush; but the thread of the links may be at
+        // it.
         match told.blocking_recv() {
             Ok(Ok(())) => Ok(link),
             Ok(Err(Fault::Told { number, text })) => Err(JoinError::Told(address, number, text)),
@@ -170,7 +173,8 @@ impl Shared {
     }
 }
 
-/// Memory that this node shares with its hub, of which the greeting tells. None: they are not on one machine, or the system has none.
+/// Memory that this node shares with its hub, of which the greeting tells. None: they are not on
+/// one machine, or the system has none.
 fn memory_for(greeting: &mut Greeting, address: Option<&Address>) -> Option<Arc<SharedArena>> {
     if greeting.shared_bytes == 0 || !address.is_none_or(Address::is_local) {
         return None;

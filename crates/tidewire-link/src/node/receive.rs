@@ -1,4 +1,5 @@
-//! Gives the session of a link what came. What is compressed is inflated without the lock of the link, so that nobody waits for that.
+//! Gives the session of a link what came. What is compressed is inflated without the lock of the
+//! link, so that nobody waits for that.
 
 use std::sync::Arc;
 

@@ -211,7 +211,8 @@ impl Shared {
         resumed.map_err(|_| gone())
     }
 
-    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is not silent then.
+    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is
+    /// not silent then.
     fn catch_up(self: &Arc<Self>, way: &Connection) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
             if self.is_paused() || way.read(self)? != ReadProgress::Some {

@@ -48,12 +48,15 @@ impl LoopThread {
 }
 
 impl Link {
-    /// Has the tokio runtime of this task read the socket, now and after the link was lost: an answer then comes on the runtime that
-    /// waits for it, which saves a change of threads. TLS and WebSocket are read as before.
+    /// Has the tokio runtime of this task read the socket, now and after the link was lost: an
+    /// answer then comes on the runtime that waits for it, which saves a change of threads. TLS and
+    /// WebSocket are read as before.
     ///
-    /// The runtime must have its I/O enabled, and should go round while something is waited for: what a busy or idle one leaves is read
-    /// with the next heartbeat. Whoever waits for this link on a thread that blocks, or outside of the runtime, holds an
-    /// [`OffLoopWaiter`](crate::OffLoopWaiter), and the thread of the links reads. It does so again, too, when the runtime ends.
+    /// The runtime must have its I/O enabled, and should go round while something is waited for:
+    /// what a busy or idle one leaves is read with the next heartbeat. Whoever waits for this link
+    /// on a thread that blocks, or outside of the runtime, holds an
+    /// [`OffLoopWaiter`](crate::OffLoopWaiter), and the thread of the links reads. It does so
+    /// again, too, when the runtime ends.
     ///
     /// # Errors
     /// [`TryCurrentError`] if this is no task of a tokio runtime.
@@ -66,7 +69,8 @@ impl Link {
     }
 }
 
-/// Reads until somebody waits elsewhere, those who handle what comes are behind, or the connection ends.
+/// Reads until somebody waits elsewhere, those who handle what comes are behind, or the connection
+/// ends.
 ///
 /// # Cancel safety
 /// Nothing is lost: the thread of the links goes on with what is in the socket.

@@ -16,7 +16,8 @@ impl Shared {
         payload >= self.compressed_from.load(Ordering::Relaxed)
     }
 
-    /// A payload as it is sent. It is compressed under no lock; should the link be another one by then, the session knows what to do.
+    /// A payload as it is sent. It is compressed under no lock; should the link be another one by
+    /// then, the session knows what to do.
     pub(super) fn packed<'a>(
         &self,
         payload: OutgoingPayload<'a>,
@@ -26,7 +27,8 @@ impl Shared {
         if packs { payload.packed() } else { payload }
     }
 
-    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can pass that on.
+    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can
+    /// pass that on.
     pub(super) fn readied<'a>(
         &self,
         payload: OutgoingPayload<'a>,
@@ -45,7 +47,8 @@ impl Shared {
             && self.state.lock().session.may_place()
     }
 
-    /// Writes what waits, as much as the socket takes; or leaves it to the thread of a gateway, which is about to.
+    /// Writes what waits, as much as the socket takes; or leaves it to the thread of a gateway,
+    /// which is about to.
     pub(super) fn flush(&self) {
         let waiting = || self.state.lock().session.out.bytes();
         if !self.spreading.as_ref().is_some_and(|spreading| spreading.writes(waiting)) {

@@ -1,7 +1,7 @@
 //! Long payloads that lie in the memory which the processes of a machine share.
 //!
-//! The thread of the links lays them there and reads them, so that an event loop goes on with what else there is; between two of
-//! them that thread looks at the socket.
+//! The thread of the links lays them there and reads them, so that an event loop goes on with what
+//! else there is; between two of them that thread looks at the socket.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ use super::{CallKey, Shared};
 use crate::clock::now_us;
 use crate::shared_memory;
 
-/// Each with the connection that it came over. There are no more of them than exchanges, and no more bytes than a node takes at once.
+/// Each with the connection that it came over. There are no more of them than exchanges, and no
+/// more bytes than a node takes at once.
 pub(super) type SharedReads = VecDeque<(SharedPayloadArrived, u32)>;
 
 impl Shared {
@@ -32,7 +33,8 @@ impl Shared {
         }
     }
 
-    /// Has the thread of the links look whether it is to lay something in shared memory, or to read something there.
+    /// Has the thread of the links look whether it is to lay something in shared memory, or to read
+    /// something there.
     pub(super) fn work_on_placed(&self) {
         match &self.place {
             // Nobody looks after a link inside of one process.
@@ -86,7 +88,8 @@ impl Shared {
             self.with(key, |session| session.place_read(&placed, room, now_us(), &mut events));
             self.happened(events, epoch);
         };
-        // Others may give the session frames meanwhile, and what comes next may be the end of this call.
+        // Others may give the session frames meanwhile, and what comes next may be the end of this
+        // call.
         match &way.kind {
             Transport::Local(end) => end.in_order(hand_on),
             Transport::Plain(_) | Transport::Layered(_) => {

@@ -34,7 +34,8 @@ impl SharedSocket for Socket {
 }
 
 impl Connection {
-    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this side.
+    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this
+    /// side.
     pub fn read(&self, shared: &Arc<Shared>) -> Result<ReadProgress, Fault> {
         let Transport::Plain(plain) = &self.kind else { return Ok(ReadProgress::All) };
         self.turn.read(|reading| shared.read_plain(plain, reading))
@@ -51,9 +52,9 @@ impl Connection {
 }
 
 impl Link {
-    /// Gives `call` a [`Reader`] whenever the event loop of this thread may read the socket: now, and after the link was lost. A link
-    /// inside of one process has none; the loop may read that of the first node that joins its hub from elsewhere, while no other
-    /// node is joined.
+    /// Gives `call` a [`Reader`] whenever the event loop of this thread may read the socket: now,
+    /// and after the link was lost. A link inside of one process has none; the loop may read that
+    /// of the first node that joins its hub from elsewhere, while no other node is joined.
     pub fn on_way(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
         self.shared.home.is_this_thread();
         self.offer_to(call);
@@ -69,8 +70,9 @@ impl Link {
         self.shared.offer();
     }
 
-    /// To be held while something of this link is waited for on this thread: if it is `blocking`, or not that of the loop or the
-    /// runtime which may read the socket, the thread of the links has to read.
+    /// To be held while something of this link is waited for on this thread: if it is `blocking`,
+    /// or not that of the loop or the runtime which may read the socket, the thread of the links
+    /// has to read.
     pub fn wait_off_loop(&self, blocking: bool) -> Option<OffLoopWaiter> {
         if !blocking && self.shared.home.is_here() {
             return None;
@@ -81,7 +83,8 @@ impl Link {
 }
 
 impl Shared {
-    /// Offers the reading to an event loop, unless it has it, or somebody has waited elsewhere since the last time.
+    /// Offers the reading to an event loop, unless it has it, or somebody has waited elsewhere
+    /// since the last time.
     pub(super) fn offer(&self) {
         let Some(way) = self.way.lock().clone() else { return };
         match &way.kind {
@@ -94,7 +97,8 @@ impl Shared {
         }
     }
 
-    /// Gives the reading to an event loop, if there is one; dropped, it goes back to the thread of the links.
+    /// Gives the reading to an event loop, if there is one; dropped, it goes back to the thread of
+    /// the links.
     pub(super) fn offered(&self, reader: Reader) {
         if let Some(readers) = &*self.readers.lock() {
             readers(reader);

@@ -32,8 +32,8 @@ pub(super) struct Subscribed {
 }
 
 impl Link {
-    /// Subscribes. `waiting` hears `over` once it is in force, or why it was refused; `says` are the fields that tell others of it.
-    /// While the link is lost, that is when it is back.
+    /// Subscribes. `waiting` hears `over` once it is in force, or why it was refused; `says` are
+    /// the fields that tell others of it. While the link is lost, that is when it is back.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -140,7 +140,8 @@ impl Shared {
     }
 }
 
-/// A subscription that is made again. Mostly nobody waits for it, so that it is logged if it can't be.
+/// A subscription that is made again. Mostly nobody waits for it, so that it is logged if it can't
+/// be.
 pub(super) struct Resubscription {
     pattern: String,
     link: Weak<Shared>,

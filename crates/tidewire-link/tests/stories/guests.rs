@@ -1,4 +1,5 @@
-//! The only node that has joined another one from elsewhere: the event loop of that other node may read its socket.
+//! The only node that has joined another one from elsewhere: the event loop of that other node may
+//! read its socket.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -68,7 +68,8 @@ async fn is_read_here(link: &Link) {
     panic!("the runtime does not read");
 }
 
-/// Whether it is a worker of a runtime, or the thread of the test, on which a runtime of one thread is.
+/// Whether it is a worker of a runtime, or the thread of the test, on which a runtime of one thread
+/// is.
 fn is_of_runtime(thread: &Thread) -> bool {
     thread.name() == Some(WORKER) || thread.id() == thread::current().id()
 }
@@ -276,7 +277,8 @@ fn whoever_waits_outside_of_a_runtime_that_stands_still_is_answered() {
 
 #[test]
 fn plain_threads_and_tasks_wait_at_once_and_none_is_left_behind() {
-    // The reading is offered anew with each heartbeat. A shorter one would find a busy machine silent.
+    // The reading is offered anew with each heartbeat. A shorter one would find a busy machine
+    // silent.
     let scene = scene(threads(), PLACES[0], 1_000);
     let node = &scene.node;
     thread::scope(|scope| {
@@ -354,7 +356,8 @@ fn a_node_that_is_behind_takes_nothing_in() {
         link.flusher().pause();
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         scene.server.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(b"1")).expect("there is room");
-        // The hub has passed it on once it answers who published it, and the runtime goes round until then.
+        // The hub has passed it on once it answers who published it, and the runtime goes round
+        // until then.
         ask(&scene.server.link, b"round").await;
         assert!(heard.try_recv().is_err(), "it takes a message in although it is behind");
         link.flusher().listen_again();

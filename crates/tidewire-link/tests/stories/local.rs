@@ -1,4 +1,5 @@
-//! Links that end at unusual moments: that of a node inside of its hub's process, and one that ends while a call comes in.
+//! Links that end at unusual moments: that of a node inside of its hub's process, and one that ends
+//! while a call comes in.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,4 +1,5 @@
-//! The link of a gateway: what is published waits for a thread of its own, and senders take turns there.
+//! The link of a gateway: what is published waits for a thread of its own, and senders take turns
+//! there.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};

@@ -1,4 +1,5 @@
-//! What tells that a node has come or gone, that a link is lost or back, and that a hub has nothing to pass on any more.
+//! What tells that a node has come or gone, that a link is lost or back, and that a hub has nothing
+//! to pass on any more.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -81,7 +81,8 @@ fn published_messages_come_in_order(transport: &Transport) {
     }
 }
 
-/// More than the sockets hold, both ways at once: whoever writes is told to wait, and what waits is written later.
+/// More than the sockets hold, both ways at once: whoever writes is told to wait, and what waits is
+/// written later.
 fn long_payloads_arrive_whole(transport: &Transport) {
     let (server, caller) = (Node::join(&transport.address, "server"), Node::join(&transport.address, "caller"));
     let _kept = server.subscribe("svc.echo", Echo);

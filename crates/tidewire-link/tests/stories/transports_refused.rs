@@ -148,7 +148,8 @@ fn is_reset<T>(closed: &std::io::Result<T>) -> bool {
     closed.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// Nothing is said, or half of what should be: the hub waits for `link_greeting_ms`, and goes on with others meanwhile.
+/// Nothing is said, or half of what should be: the hub waits for `link_greeting_ms`, and goes on
+/// with others meanwhile.
 #[test]
 fn a_handshake_that_does_not_end_is_cut_off() {
     let authority = Authority::new();

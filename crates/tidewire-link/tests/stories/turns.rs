@@ -1,4 +1,5 @@
-//! Who reads the socket of a link: the thread of the links, or an event loop that has taken it over.
+//! Who reads the socket of a link: the thread of the links, or an event loop that has taken it
+//! over.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -95,7 +96,8 @@ fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
     let _kept = scene.node.subscribe("news", Listen(send));
     let reader = next(&scene.readers);
     assert!(reader.begin());
-    // Longer than a hub waits for a silent node, as it takes a heartbeat at least until each is read.
+    // Longer than a hub waits for a silent node, as it takes a heartbeat at least until each is
+    // read.
     for number in 0..6_u8 {
         let head = PublishHead { subject: "news", ..PublishHead::default() };
         scene.server.link.publish(&head, Flags::NORMAL, OutgoingPayload::Short(&[number])).expect("there is room");
@@ -221,7 +223,8 @@ fn told(kind: Kind, head: &[u8], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// More than a heartbeat goes by, and what was published meanwhile comes in order once the node listens again.
+/// More than a heartbeat goes by, and what was published meanwhile comes in order once the node
+/// listens again.
 fn a_node_that_is_behind_takes_nothing_in(link: &Link, from: &Node, heard: &Receiver<Vec<u8>>) {
     let head = PublishHead { subject: "news", ..PublishHead::default() };
     let publish = |number: u32| {
@@ -232,7 +235,8 @@ fn a_node_that_is_behind_takes_nothing_in(link: &Link, from: &Node, heard: &Rece
     assert_eq!(next(heard), 0_u32.to_le_bytes());
     link.flusher().pause();
     (1..1_000).for_each(publish);
-    // Whatever the hub has passed on by now, nothing of it was taken in; and it answers, so it has passed it on.
+    // Whatever the hub has passed on by now, nothing of it was taken in; and it answers, so it has
+    // passed it on.
     assert!(matches!(from.ask("svc.nobody", b""), Answer::Failed(_)));
     assert!(heard.try_recv().is_err(), "it takes messages in although it is behind");
     link.flusher().listen_again();

@@ -1,4 +1,5 @@
-//! The task of a bridge: it hears what others say, keeps a session with each of them, and sends what the hub has for them.
+//! The task of a bridge: it hears what others say, keeps a session with each of them, and sends
+//! what the hub has for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use super::presence::{self, Presence, PresenceKind};
 use super::session::Received;
 use super::{BridgeError, BridgeOptions, rand_token};
 
-/// How long it is waited for others that may be there, after the last one that was heard; and at most.
+/// How long it is waited for others that may be there, after the last one that was heard; and at
+/// most.
 const QUIET: Duration = Duration::from_millis(100);
 const READY_MAX: Duration = Duration::from_secs(2);
 /// How soon it is looked whether a node is still there that has to answer.
@@ -387,7 +389,8 @@ impl Cluster {
         for number in gone {
             self.forget(number, "nothing was heard of it for two heartbeats");
         }
-        // To those to whom nothing was said: the server tells if they are not there any more, and they see whether something was lost.
+        // To those to whom nothing was said: the server tells if they are not there any more, and
+        // they see whether something was lost.
         let quiet = |peer: &Peer| peer.is_attached() && !peer.has_spoken();
         let quiet: Vec<u32> = self.peers.iter().filter(|(_, peer)| quiet(peer)).map(|(number, _)| *number).collect();
         for number in quiet {
@@ -416,7 +419,8 @@ impl Cluster {
         }
     }
 
-    /// The connection was lost, or is there again. What was under way may be lost, so that all sessions are.
+    /// The connection was lost, or is there again. What was under way may be lost, so that all
+    /// sessions are.
     async fn turned(&mut self) {
         let now = self.at.status.borrow().clone();
         let lost = now.losses != self.losses;

@@ -1,4 +1,5 @@
-//! The connection of a bridge: a client of its own that gets nothing of what it publishes itself, and what is looked at before it is used.
+//! The connection of a bridge: a client of its own that gets nothing of what it publishes itself,
+//! and what is looked at before it is used.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::{BridgeError, BridgeOptions, envelope};
 use crate::connection::refused;
 use crate::settings::Settings;
 
-/// Messages that may wait in this process: others have no more under way than their windows, and acks.
+/// Messages that may wait in this process: others have no more under way than their windows, and
+/// acks.
 const SUBSCRIPTION_CAPACITY: usize = 65_536;
 
 /// How a connection stands.
@@ -61,7 +63,8 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
     let subject = format!("tw.node.{}", options.number);
     let mut mine = client.subscribe(format!("{subject}.>")).await.map_err(|error| ended(&error))?;
     let presence = client.subscribe(presence::SUBJECT).await.map_err(|error| ended(&error))?;
-    // Nobody answers there, as nothing comes back to who sent it: the server says so, once it has looked at all that was said before.
+    // Nobody answers there, as nothing comes back to who sent it: the server says so, once it has
+    // looked at all that was said before.
     let (ask, reply) = (format!("{subject}.probe"), format!("{subject}.probed"));
     client.publish_with_reply(ask, reply.clone(), Bytes::new()).await.map_err(|error| ended(&error))?;
     let answer = async {

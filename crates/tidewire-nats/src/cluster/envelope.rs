@@ -1,4 +1,5 @@
-//! The codec of messages between two bridges: an envelope of 38 bytes, and behind it frames of the wire or a text.
+//! The codec of messages between two bridges: an envelope of 38 bytes, and behind it frames of the
+//! wire or a text.
 
 use std::borrow::Cow;
 
@@ -35,7 +36,8 @@ pub(super) struct Envelope {
     pub own: u64,
     /// The receiver's token of the session, or 0 if it is not known.
     pub other: u64,
-    /// Of frames: how many messages with frames there were, this one included. Else: how many there were.
+    /// Of frames: how many messages with frames there were, this one included. Else: how many there
+    /// were.
     pub sequence: u64,
     /// Bytes of frames that the sender has taken.
     pub taken: u64,
@@ -102,7 +104,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// The frames, with the serial numbers of the subscriptions that are meant instead of their ids.
+    /// The frames, with the serial numbers of the subscriptions that are meant instead of their
+    /// ids.
     pub fn with_routes<'a>(&self, frames: &'a [u8], serial: impl Fn(u64) -> u64) -> Cow<'a, [u8]> {
         if self.meant.is_empty() {
             return Cow::Borrowed(frames);
@@ -115,8 +118,8 @@ impl Checked {
     }
 }
 
-/// Looks at the frames of a message: whole ones that may travel. A call comes first in its message, and alone, on the subject that NATS has seen.
-/// Answers why the message is wrong, if it is.
+/// Looks at the frames of a message: whole ones that may travel. A call comes first in its message,
+/// and alone, on the subject that NATS has seen. Answers why the message is wrong, if it is.
 pub(super) fn check(frames: &[u8], called: Option<&str>, frame_max: usize) -> Result<Checked, &'static str> {
     let (mut checked, mut called, mut at) = (Checked::default(), called, 0);
     while at < frames.len() {

@@ -1,7 +1,9 @@
-//! A cluster over NATS: a bridge joins the hub of a process from inside, and stands there for the nodes of all other processes.
+//! A cluster over NATS: a bridge joins the hub of a process from inside, and stands there for the
+//! nodes of all other processes.
 //!
-//! Each bridge has a number. What its node is subscribed to it tells all others, in frames of the wire; there a link of their hubs stands for it, and
-//! what a hub says on that link comes here, in its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
+//! Each bridge has a number. What its node is subscribed to it tells all others, in frames of the
+//! wire; there a link of their hubs stands for it, and what a hub says on that link comes here, in
+//! its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
 
 mod bridge;
 mod connection;
@@ -112,12 +114,13 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Connects a hub to NATS, and blocks until those are known that are there. The hub has to have been told the number. `log` is called with a line,
-    /// and whether something is wrong.
+    /// Connects a hub to NATS, and blocks until those are known that are there. The hub has to have
+    /// been told the number. `log` is called with a line, and whether something is wrong.
     ///
     /// # Errors
-    /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the login or a subject, `name_taken` if a node of this
-    /// name is there, `invalid_argument` if the server takes too little in one message.
+    /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the
+    /// login or a subject, `name_taken` if a node of this name exists, `invalid_argument` if the
+    /// server's limit for one message is too small.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,
@@ -148,7 +151,8 @@ impl Bridge {
         self.status.borrow().is_up
     }
 
-    /// Says goodbye to the other nodes, and blocks until that was written, for two seconds at most. Calls that are under way fail.
+    /// Says goodbye to the other nodes, and blocks until that was written, for two seconds at most.
+    /// Calls that are under way fail.
     pub fn close(&self) {
         self.closing.send_replace(true);
         if let Some(closed) = self.closed.lock().take() {

@@ -1,4 +1,5 @@
-//! Another node of the cluster: its session with this one, and the link of the hub here that stands for it.
+//! Another node of the cluster: its session with this one, and the link of the hub here that stands
+//! for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ use super::envelope::{self, Envelope, What};
 use super::presence::Presence;
 use super::session::Session;
 
-/// Bytes that the hub may hand over before they are sent; the rest waits in the outbox of the link, and is bounded there.
+/// Bytes that the hub may hand over before they are sent; the rest waits in the outbox of the link,
+/// and is bounded there.
 const WAITING_BYTES: usize = 1 << 20;
 /// Bytes of frames that go in one message, if they are not one frame.
 const MESSAGE_BYTES: usize = 256 << 10;
@@ -165,7 +167,8 @@ impl Peer {
         self.standing = Some(PeerLink { end, feed });
     }
 
-    /// What the node says to the hub first. It takes half of what it lets others open: the other half are its subscriptions.
+    /// What the node says to the hub first. It takes half of what it lets others open: the other
+    /// half are its subscriptions.
     fn hello(&self, frame_max: usize) -> Vec<u8> {
         let about = &self.about;
         let mut fields = Vec::new();
@@ -264,7 +267,8 @@ impl Peer {
             || self.standing.as_ref().is_some_and(|standing| !standing.feed.waits.lock().frames.is_empty())
     }
 
-    /// The next message with frames, if there are some and they may be sent. `first` is sent without any.
+    /// The next message with frames, if there are some and they may be sent. `first` is sent
+    /// without any.
     pub fn next_message(&mut self, first: bool) -> Option<OutgoingCall> {
         if !self.session.is_open() || self.session.room() == 0 {
             return None;

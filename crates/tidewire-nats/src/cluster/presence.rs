@@ -1,4 +1,5 @@
-//! The presence message of a node: published on `tw.presence` each half of its heartbeat, and to each one with which it opens a session.
+//! The presence message of a node: published on `tw.presence` each half of its heartbeat, and to
+//! each one with which it opens a session.
 
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::limits;

@@ -1,7 +1,9 @@
-//! A session of two bridges: who speaks with whom, in which order, and how much is under way. No clock, no I/O.
+//! A session of two bridges: who speaks with whom, in which order, and how much is under way. No
+//! clock, no I/O.
 //!
-//! Each side has a token of its own for each session. A message counts only if it names both tokens, so that what was under way when a session ended
-//! belongs to none. NATS may lose messages: one that is missing ends the session, and another one begins.
+//! Each side has a token of its own for each session. A message counts only if it names both
+//! tokens, so that what was under way when a session ended belongs to none. NATS may lose messages:
+//! one that is missing ends the session, and another one begins.
 
 use super::envelope::{Envelope, What};
 
@@ -119,7 +121,8 @@ impl Session {
     }
 
     fn opened(&mut self, said: &Envelope) -> Received {
-        // Before it is open nothing was said with these tokens: it goes on with the other side's new one. If both began anew for each other, they would not end.
+        // Before it is open nothing was said with these tokens: it goes on with the other side's
+        // new one. If both began anew for each other, they would not end.
         if self.open && self.theirs != Some(said.own) {
             return Received::Broken;
         }

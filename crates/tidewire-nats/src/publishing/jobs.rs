@@ -1,4 +1,5 @@
-//! Calls of `publish` on their way: what is still to be sent of each, and the results that have come.
+//! Calls of `publish` on their way: what is still to be sent of each, and the results that have
+//! come.
 
 use std::collections::HashMap;
 use std::vec;

@@ -1,9 +1,11 @@
-//! The publisher: one task that sends messages in the order of the calls, many before the first ack.
+//! The publisher: one task that sends messages in the order of the calls, many before the first
+//! ack.
 //!
-//! - At most `nats_in_flight` messages are under way. What was sent while a stream had no leader is refused by the servers,
-//!   and sent again in its order, before anything newer.
-//! - What was under way when the connection was lost may be stored. With an id it is sent again, which stores it once;
-//!   without one its call fails, as only the caller knows whether a second copy does harm.
+//! - At most `nats_in_flight` messages are under way. What was sent while a stream had no leader is
+//!   refused by the servers, and sent again in its order, before anything newer.
+//! - What was under way when the connection was lost may be stored. With an id it is sent again,
+//!   which stores it once; without one its call fails, as only the caller knows whether a second
+//!   copy does harm.
 
 mod jobs;
 mod sent;

@@ -55,7 +55,8 @@ impl InFlight {
         self.sent.remove(&number)
     }
 
-    /// Those that the server should have answered by now. All wait equally long, so that the oldest come first.
+    /// Those that the server should have answered by now. All wait equally long, so that the oldest
+    /// come first.
     pub fn late(&mut self, now: Instant) -> Vec<Sent> {
         let mut late = Vec::new();
         while let Some(first) = self.sent.first_entry().filter(|first| first.get().until <= now) {

@@ -230,7 +230,8 @@ impl Task {
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
     }
 
-    /// A batch is stored whole or not at all: what can be known to be wrong is refused before anything is sent.
+    /// A batch is stored whole or not at all: what can be known to be wrong is refused before
+    /// anything is sent.
     fn batch_allowed(&self, known: &CachedStream, job: &Job) -> HomeResult<()> {
         let refuse = |kind, words: &str| Err(self.connection.error(kind, words));
         if !known.batches {
@@ -361,7 +362,8 @@ impl Task {
     async fn send(&mut self, mut sent: Sent) {
         sent.until = Instant::now() + self.connection.settings.request_timeout;
         let (subject, payload) = (sent.subject.clone(), sent.payload.clone());
-        // Only the last message of a batch is answered; the server answers the others when they are wrong.
+        // Only the last message of a batch is answered; the server answers the others when they are
+        // wrong.
         let number = self.in_flight.number();
         let reply = format!("{}.{number}", self.inbox);
         let client = &self.connection.client;
@@ -506,7 +508,8 @@ impl Task {
     }
 }
 
-/// True if a call can be sent as far as is known. Streams change: one that seems not to fit is looked up before it is refused.
+/// True if a call can be sent as far as is known. Streams change: one that seems not to fit is
+/// looked up before it is refused.
 fn fits(known: &CachedStream, job: &Job) -> bool {
     job.messages.as_slice().iter().all(|message| known.takes(message.subject.as_str()))
 }

@@ -1,4 +1,5 @@
-//! The settings of a connection to NATS: a URL with its options, read and checked before anything is sent.
+//! The settings of a connection to NATS: a URL with its options, read and checked before anything
+//! is sent.
 
 mod login;
 mod query;
@@ -24,7 +25,8 @@ const COMMANDS: usize = 4_096;
 
 /// Where NATS is, who asks, how the way is secured, and how long anything may take.
 ///
-/// It is read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose options are:
+/// It is read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose options
+/// are:
 ///
 /// | option | value | when nothing is said |
 /// |---|---|---|
@@ -41,7 +43,8 @@ const COMMANDS: usize = 4_096;
 /// | `ping_interval_ms` | pause between two pings; a server that leaves three unanswered is lost | 2,000 |
 /// | `reconnect_wait_max_ms` | longest pause between two attempts to connect again | 1,000 |
 ///
-/// `tls://` demands TLS; `nats://` uses it where the server does. `nats://TOKEN@host` gives a token.
+/// `tls://` demands TLS; `nats://` uses it where the server does. `nats://TOKEN@host` gives a
+/// token.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) servers: Vec<String>,
@@ -62,8 +65,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](HomeErrorKind::Invalid) if the URL, an option, or a file that it names can't be used. No error shows a
-    /// password, a token or a seed.
+    /// [`Invalid`](HomeErrorKind::Invalid) if the URL, an option, or a file that it names can't be
+    /// used. No error shows a password, a token or a seed.
     pub fn read(url: &str) -> HomeResult<Self> {
         let (demands_tls, rest) = match url.split_once("://") {
             Some(("nats", rest)) => (false, rest),
@@ -111,8 +114,9 @@ impl Settings {
         Ok(self.tls.apply(self.login.apply(options)?))
     }
 
-    /// A client of the driver, which connects now and again whenever the connection is lost, until the last clone of it is dropped. What goes wrong meanwhile is
-    /// told to `log`, with whether the server has refused something.
+    /// A client of the driver, which connects now and again whenever the connection is lost, until
+    /// the last clone of it is dropped. What goes wrong meanwhile is told to `log`, with whether
+    /// the server has refused something.
     ///
     /// # Errors
     /// [`Invalid`](HomeErrorKind::Invalid) if the credentials can't be used.

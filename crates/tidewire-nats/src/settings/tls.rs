@@ -1,4 +1,5 @@
-//! How the way is secured: whether TLS is demanded, who signs the server's certificate, and this client's own.
+//! How the way is secured: whether TLS is demanded, who signs the server's certificate, and this
+//! client's own.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Stories of three servers: whatever becomes of them under load, nothing that was acked is lost, and nothing comes twice.
+//! Stories of three servers: whatever becomes of them under load, nothing that was acked is lost,
+//! and nothing comes twice.
 
 use std::collections::HashSet;
 
@@ -57,7 +58,8 @@ fn replicated(home: &dyn Home) -> String {
     stream
 }
 
-/// Publishes into a stream while something is done to the servers; then everything is there once, and is consumed.
+/// Publishes into a stream while something is done to the servers; then everything is there once,
+/// and is consumed.
 fn under_load(home: &dyn Home, stream: &str, mut hurt: impl FnMut(u32, &str)) {
     let mut acked = HashSet::new();
     for round in 0..ROUNDS {

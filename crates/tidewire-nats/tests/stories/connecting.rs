@@ -33,8 +33,8 @@ fn a_server_that_says_nothing_is_given_up_in_time() {
     assert!(words.contains("did not answer in time"), "{words}");
 }
 
-/// Listens in front of a server, and loses the first request of its client to the JetStream API: so it ends at a server of a cluster whose
-/// leader stands still.
+/// Listens in front of a server, and loses the first request of its client to the JetStream API: so
+/// it ends at a server of a cluster whose leader stands still.
 fn lossy(server: &str) -> String {
     let (server, front) = (server.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap());
     let place = front.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! A story of two clients: one of Tidewire, and one of NATS that knows nothing of it, on the same streams and buckets.
+//! A story of two clients: one of Tidewire, and one of NATS that knows nothing of it, on the same
+//! streams and buckets.
 
 use std::path::Path;
 use std::process::Command;
@@ -89,7 +90,8 @@ fn url(home: &dyn Home) -> String {
     home.place().replace("NATS at ", "nats://")
 }
 
-/// A Python that has nats-py: that of the repository's environment, as `make` makes it, or that of the machine.
+/// A Python that has nats-py: that of the repository's environment, as `make` makes it, or that of
+/// the machine.
 fn python() -> Option<String> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python").display().to_string();
     let has = |python: &String| {

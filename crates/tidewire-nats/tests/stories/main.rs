@@ -1,4 +1,5 @@
-//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster, and the suite of homes.
+//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster,
+//! and the suite of homes.
 //!
 //! The servers are those that `tools/servers.py` starts; each story has streams of its own.
 

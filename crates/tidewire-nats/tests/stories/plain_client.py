@@ -1,4 +1,5 @@
-"""A client of NATS that knows nothing of Tidewire: uses what a story has made, makes what it will use, says what it saw.
+"""A client of NATS that knows nothing of Tidewire: uses what a story has made, makes what it will
+use, says what it saw.
 
 plain_client.py URL STREAM BUCKET OTHER_STREAM OTHER_BUCKET
 """

@@ -18,7 +18,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// One server, with lines that are added to its configuration. None where there is no NATS; says why.
+    /// One server, with lines that are added to its configuration. None where there is no NATS;
+    /// says why.
     pub fn start(config: &str) -> Option<Self> {
         Self::configured(config, &[])
     }
@@ -69,7 +70,8 @@ impl Server {
         Some(Self { url: url.to_owned(), orders, answers, keeper })
     }
 
-    /// `stop`, `start`, `restart`, `kill`, `freeze` or `thaw`, of all or of one that is named; returns when it is done.
+    /// `stop`, `start`, `restart`, `kill`, `freeze` or `thaw`, of all or of one that is named;
+    /// returns when it is done.
     pub fn order(&mut self, what: &str) {
         writeln!(self.orders, "{what}").unwrap();
         let mut said = String::new();

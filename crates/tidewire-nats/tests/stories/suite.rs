@@ -1,4 +1,5 @@
-//! The suite that every home passes, on a server that syncs before it acks; each case has an account of its own.
+//! The suite that every home passes, on a server that syncs before it acks; each case has an
+//! account of its own.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;

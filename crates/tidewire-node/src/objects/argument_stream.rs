@@ -18,12 +18,15 @@ use crate::instance::Method;
 use crate::service::{MethodHandler, ReplyStream};
 use crate::values::{Blob, Input, references};
 
-/// A stream as an argument of a call: the callee reads it item by item, on credit, while the call is under way.
+/// A stream as an argument of a call: the callee reads it item by item, on credit, while the call
+/// is under way.
 ///
-/// The stream is polled where handlers of this node run, and only as far as its reader gives credit. An error of it comes to the reader after
-/// the items before it. It is dropped before the call has ended for its caller, however that ends, and as soon as the callee reads no further.
+/// The stream is polled where handlers of this node run, and only as far as its reader gives
+/// credit. An error of it comes to the reader after the items before it. It is dropped before the
+/// call has ended for its caller, however that ends, and as soon as the callee reads no further.
 ///
-/// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be given once.
+/// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be
+/// given once.
 ///
 /// ```
 /// use tidewire_node::{Feed, Items, Node, NodeOptions, Service};
@@ -94,7 +97,8 @@ impl<I: Iterator> Stream for Iterated<I> {
     }
 }
 
-/// Where the stream is, for those who read it and those who end it. It is polled, and dropped, under no lock.
+/// Where the stream is, for those who read it and those who end it. It is polled, and dropped,
+/// under no lock.
 pub(crate) struct StreamSlot(Mutex<State>);
 
 struct State {

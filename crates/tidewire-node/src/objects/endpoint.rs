@@ -1,4 +1,5 @@
-//! The endpoint of exported objects: inbound calls of functions and objects that this node has given.
+//! The endpoint of exported objects: inbound calls of functions and objects that this node has
+//! given.
 
 use std::sync::{Arc, Weak};
 

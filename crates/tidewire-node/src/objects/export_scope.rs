@@ -43,7 +43,8 @@ impl ExportScope {
         self.feeds.iter().for_each(|slot| slot.close());
     }
 
-    /// The call has ended, and its answer was read. If its callee never had it, what only this call has given is let go; its streams are in any case.
+    /// The call has ended, and its answer was read. If its callee never had it, what only this call
+    /// has given is let go; its streams are in any case.
     pub fn ended(&mut self, is_lost: bool) {
         self.close_streams();
         let Some(objects) = self.objects.upgrade() else { return };

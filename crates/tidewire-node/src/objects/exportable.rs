@@ -50,7 +50,8 @@ pub(crate) enum OutboundReference {
 }
 
 impl OutboundReference {
-    /// Whether it is for one node alone: a stream is read once, and what goes back is for its owner.
+    /// Whether it is for one node alone: a stream is read once, and what goes back is for its
+    /// owner.
     pub fn is_bound(&self) -> bool {
         matches!(self, Self::Back(_) | Self::Own(Exportable::Items(_)))
     }

@@ -20,11 +20,13 @@ use crate::options::within;
 use crate::service::{Method, Service};
 use crate::values::references;
 
-/// A function of this node, as an argument of a call or in the result of one: the other node gets something that calls it, in Rust a
-/// [`RemoteFunction`](crate::RemoteFunction). Clones are the same function.
+/// A function of this node, as an argument of a call or in the result of one: the other node gets
+/// something that calls it, in Rust a [`RemoteFunction`](crate::RemoteFunction). Clones are the
+/// same function.
 ///
-/// It lives until its holder has let it go, it is [disposed of](Function::dispose), the link of one of the two ends, or nobody has called it for its
-/// [lease](Function::lease). That this value is dropped does not end it. Calls of it run where handlers of this node run.
+/// It lives until its holder has let it go, it is [disposed of](Function::dispose), the link of one
+/// of the two ends, or nobody has called it for its [lease](Function::lease). That this value is
+/// dropped does not end it. Calls of it run where handlers of this node run.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -51,8 +53,9 @@ use crate::values::references;
 #[derive(Clone)]
 pub struct Function(Arc<Shared>);
 
-/// An object of this node, as an argument of a call or in the result of one: the other node calls its methods, in Rust by a
-/// [`RemoteObject`](crate::RemoteObject). Clones are the same object. How long it lives is said at [`Function`].
+/// An object of this node, as an argument of a call or in the result of one: the other node calls
+/// its methods, in Rust by a [`RemoteObject`](crate::RemoteObject). Clones are the same object. How
+/// long it lives is said at [`Function`].
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -81,10 +84,12 @@ pub struct Function(Arc<Shared>);
 pub struct Object(Arc<Shared>);
 
 impl Function {
-    /// A function that gives one value. Its title is what errors call it; the rest is as for [`Method::new`].
+    /// A function that gives one value. Its title is what errors call it; the rest is as for
+    /// [`Method::new`].
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
+    /// waits no longer.
     pub fn new<A, O, F, Fut>(title: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -113,7 +118,8 @@ impl Function {
         Self(Arc::new(shared(Kind::Function, Service::new("function").with(method), title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it is given: what is changed is another function.
+    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
+    /// is given: what is changed is another function.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }
@@ -125,13 +131,15 @@ impl Function {
 }
 
 impl Object {
-    /// An object with the methods of a declaration. Those that only its own node may call are not given; events are for services that are served.
+    /// An object with the methods of a declaration. Those that only its own node may call are not
+    /// given; events are for services that are served.
     pub fn new(methods: Service) -> Self {
         let title = methods.info.name.clone();
         Self(Arc::new(shared(Kind::Object, methods, &title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it is given: what is changed is another object.
+    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
+    /// is given: what is changed is another object.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }

@@ -1,4 +1,5 @@
-//! Functions, objects and streams of other nodes that a node holds; their table is `tidewire_core::rpc::imports`.
+//! Functions, objects and streams of other nodes that a node holds; their table is
+//! `tidewire_core::rpc::imports`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
 //!
-//! `held` is what this node has of others, `door` takes calls in of what it has given; their tables are `imports` and `exports` of
-//! `tidewire_core::rpc`.
+//! `held` is what this node has of others, `door` takes calls in of what it has given; their tables
+//! are `imports` and `exports` of `tidewire_core::rpc`.
 
 mod argument_stream;
 mod endpoint;
@@ -101,7 +101,8 @@ impl Objects {
         self.core.upgrade()?.link.joined().map(|joined| joined.node)
     }
 
-    /// Takes calls in, under the number that the link has now. What belonged to the one before has gone with it.
+    /// Takes calls in, under the number that the link has now. What belonged to the one before has
+    /// gone with it.
     pub fn open(self: &Arc<Self>) {
         let Some(core) = self.core.upgrade() else { return };
         let Some(number) = self.number() else { return };
@@ -218,7 +219,8 @@ impl Objects {
             let (known, over) = match given.again(peer, &identity, now_us) {
                 Some(known) => (known, Ok(Vec::new())),
                 None => {
-                    // A call that is made again gives it to another node, too, which has another key for it.
+                    // A call that is made again gives it to another node, too, which has another
+                    // key for it.
                     let key: Arc<str> = if given.contains(key) { names::random_hex(16).into() } else { key.into() };
                     let lease_us = u64::try_from(thing.lease().as_micros()).unwrap_or(u64::MAX);
                     let over = given.add(peer, identity, &key, lease_us, thing.clone(), now_us);

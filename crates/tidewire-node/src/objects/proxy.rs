@@ -18,18 +18,21 @@ use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::Writer;
 use crate::values::references::{self, within};
 
-/// A function of another node, as it came in arguments or in a result. Clones are the same function.
+/// A function of another node, as it came in arguments or in a result. Clones are the same
+/// function.
 ///
-/// The last clone that is dropped lets it go, and its owner is told. A call fails with `remote_gone` once it was let go here or there, its lease is over, or
-/// the link of this node or of its owner has ended since it came. It does not keep its node alive. Given back to its owner it is the function itself;
-/// to a third node it can't be given.
+/// The last clone that is dropped lets it go, and its owner is told. A call fails with
+/// `remote_gone` once it was let go here or there, its lease is over, or the link of this node or
+/// of its owner has ended since it came. It does not keep its node alive. Given back to its owner
+/// it is the function itself; to a third node it can't be given.
 ///
 /// There is an example at [`Function`](crate::Function).
 #[derive(Clone)]
 pub struct RemoteFunction(SharedImport);
 
-/// An object of another node, as it came in arguments or in a result: its methods are called as those of a service. What is said of [`RemoteFunction`]
-/// holds for it. There is an example at [`Object`](crate::Object).
+/// An object of another node, as it came in arguments or in a result: its methods are called as
+/// those of a service. What is said of [`RemoteFunction`] holds for it. There is an example at
+/// [`Object`](crate::Object).
 #[derive(Clone)]
 pub struct RemoteObject(SharedImport);
 
@@ -61,13 +64,15 @@ impl SharedImport {
 }
 
 impl RemoteFunction {
-    /// Calls it. A tuple gives its arguments in order, a struct or a map by name, `()` none, any other value is the only one.
-    /// The call is on its way when this returns: await it, wait for it, or drop it to cancel it.
+    /// Calls it. A tuple gives its arguments in order, a struct or a map by name, `()` none, any
+    /// other value is the only one. The call is on its way when this returns: await it, wait for
+    /// it, or drop it to cancel it.
     pub fn call<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
         Call::begin(self.0.shot(super::CALL, arguments, false))
     }
 
-    /// Reads the stream that it gives. It is on its way when this returns; dropping it closes the stream of the owner.
+    /// Reads the stream that it gives. It is on its way when this returns; dropping it closes the
+    /// stream of the owner.
     pub fn stream<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.0.shot(super::CALL, arguments, true))
     }
@@ -93,7 +98,8 @@ impl RemoteObject {
 macro_rules! held {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl $type {
-            /// How long a call may take: 30 s where nothing is said. A stream may last for ever where nothing is said.
+            /// How long a call may take: 30 s where nothing is said. A stream may last for ever
+            /// where nothing is said.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.options.with_timeout(timeout);
                 self
@@ -105,7 +111,8 @@ macro_rules! held {
                 self
             }
 
-            /// Makes calls a part of another one: they end with it at the latest, and share its [trace](Context::trace).
+            /// Makes calls a part of another one: they end with it at the latest, and share its
+            /// [trace](Context::trace).
             pub fn within(mut self, context: &Context) -> Self {
                 self.0.options.with_outer(context);
                 self

@@ -43,7 +43,8 @@ impl BucketOptions {
         self
     }
 
-    /// What keys and values may take; the limit `bucket_bytes` has the default. A folder's home holds them in memory.
+    /// What keys and values may take; the limit `bucket_bytes` has the default. A folder's home
+    /// holds them in memory.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.0.max_bytes = Some(bytes);
         self
@@ -60,7 +61,8 @@ impl BucketOptions {
     }
 }
 
-/// A bucket. Its keys are subjects, such as `limits.eu`; a value is any type of serde, at most 1 MiB. Clones are the same bucket.
+/// A bucket. Its keys are subjects, such as `limits.eu`; a value is any type of serde, at most 1
+/// MiB. Clones are the same bucket.
 ///
 /// ```
 /// # use tidewire_node::streams::BucketOptions;
@@ -101,8 +103,9 @@ impl Bucket {
     /// Writes a value, and gives its revision: it is stored then.
     ///
     /// # Errors
-    /// Awaiting it fails with `stream_full` if the bucket would have more than its `max_bytes`, `invalid_subject` if the key is not allowed,
-    /// `not_found` if the bucket was deleted, `home_unavailable` if it is not known whether it was written.
+    /// Awaiting it fails with `stream_full` if the bucket would have more than its `max_bytes`,
+    /// `invalid_subject` if the key is not allowed, `not_found` if the bucket was deleted,
+    /// `home_unavailable` if it is not known whether it was written.
     ///
     /// # Cancel safety
     /// If it is dropped, the value may be written; so it is with all that changes a bucket.
@@ -137,7 +140,8 @@ impl Bucket {
     /// The newest entry of a key; None if it has no value.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_subject` if the key is not allowed, `not_found` if the bucket was deleted.
+    /// Awaiting it fails with `invalid_subject` if the key is not allowed, `not_found` if the
+    /// bucket was deleted.
     pub fn get(&self, key: &str) -> Pending<Option<Entry>> {
         self.found(key, None)
     }
@@ -228,7 +232,8 @@ impl Bucket {
         }
     }
 
-    /// What is there of the keys that match a pattern and then every change; of each key at least the newest.
+    /// What is there of the keys that match a pattern and then every change; of each key at least
+    /// the newest.
     pub fn watch(&self, pattern: &str) -> Watch {
         self.watch_after(pattern, 0)
     }
@@ -306,7 +311,8 @@ impl Entry {
     }
 }
 
-/// The changes of a bucket: a `futures_core::Stream` for any runtime, or read by [`next`](Watch::next) and [`next_blocking`](Watch::next_blocking).
+/// The changes of a bucket: a `futures_core::Stream` for any runtime, or read by
+/// [`next`](Watch::next) and [`next_blocking`](Watch::next_blocking).
 #[must_use = "nothing is watched before it is asked for a change"]
 pub struct Watch {
     home: Arc<dyn Home>,
@@ -320,8 +326,8 @@ impl Watch {
     /// Waits for the next entry.
     ///
     /// # Errors
-    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached, `invalid_subject` if the pattern is none. It may be asked
-    /// again, and goes on where it was.
+    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached,
+    /// `invalid_subject` if the pattern is none. It may be asked again, and goes on where it was.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

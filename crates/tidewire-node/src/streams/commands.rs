@@ -1,4 +1,5 @@
-//! Commands: long work that is started, followed, and found again by its id. What becomes of one is decided at the hub.
+//! Commands: long work that is started, followed, and found again by its id. What becomes of one is
+//! decided at the hub.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -25,10 +26,12 @@ use crate::values::{self, Bytes, Value};
 const SERVICE: &str = "tidewire-commands";
 /// How long one call waits for a change at most.
 const WAIT_US: u64 = 4_000_000;
-/// How long to wait before a hub is asked again that could not be reached. A link that is back ends the wait.
+/// How long to wait before a hub is asked again that could not be reached. A link that is back ends
+/// the wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The commands of the hub that a node has joined, one of Python with a data folder or on NATS; [`Node::commands`] gives them. Services of Python do them.
+/// The commands of the hub that a node has joined, one of Python with a data folder or on NATS;
+/// [`Node::commands`] gives them. Services of Python do them.
 ///
 /// ```no_run
 /// use tidewire_node::streams::StartOptions;
@@ -54,13 +57,15 @@ pub struct StartOptions {
 }
 
 impl StartOptions {
-    /// What it is about, such as a shard or a customer: of those that are exclusive by key one of a key is done at a time.
+    /// What it is about, such as a shard or a customer: of those that are exclusive by key one of a
+    /// key is done at a time.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// An idempotency key, which is the command's id: to start it again gives the command that is there.
+    /// An idempotency key, which is the command's id: to start it again gives the command that is
+    /// there.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -151,7 +156,8 @@ struct Ended {
 impl Node {
     /// The commands of the hub that it has joined. Nothing is asked for before they are used.
     pub fn commands(&self) -> Commands {
-        // What a hub is asked of commands may be asked twice: the id of one that is started is given with it.
+        // What a hub is asked of commands may be asked twice: the id of one that is started is
+        // given with it.
         Commands { core: Arc::clone(self.core()), client: self.client(SERVICE).idempotent() }
     }
 }
@@ -168,13 +174,16 @@ impl Commands {
         self.start_with(service, command, args, StartOptions::default())
     }
 
-    /// Starts a command. A tuple gives its arguments in order, a struct or a map by name, `()` none, any other value is the only one. Once it is awaited the
-    /// command is stored, as durably as a message of a stream; whoever serves it does it. It is started once, also if the link is lost meanwhile.
+    /// Starts a command. A tuple gives its arguments in order, a struct or a map by name, `()`
+    /// none, any other value is the only one. Once it is awaited the command is stored, as durably
+    /// as a message of a stream; whoever serves it does it. It is started once, also if the link is
+    /// lost meanwhile.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed, `settings_differ` if the id is that of another command,
-    /// `payload_too_large` above 512 KiB of arguments, `stream_full` if too many are kept, `no_responders` if the hub has no place for commands. Arguments
-    /// are checked where it is done: what does not fit fails it.
+    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed,
+    /// `settings_differ` if the id is that of another command, `payload_too_large` above 512 KiB of
+    /// arguments, `stream_full` if too many are kept, `no_responders` if the hub has no place for
+    /// commands. Arguments are checked where it is done: what does not fit fails it.
     ///
     /// # Cancel safety
     /// If it is dropped, it may have been started.
@@ -199,12 +208,14 @@ impl Commands {
         })
     }
 
-    /// A command by its id, whoever has started it, wherever and whenever. Nothing is asked for before it is used.
+    /// A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
+    /// before it is used.
     pub fn find(&self, id: &str) -> CommandRun {
         CommandRun { commands: self.clone(), id: id.into() }
     }
 
-    /// Those there are, the oldest first: those that wait or run, and those that have ended and are kept. Of one service, if it is named.
+    /// Those there are, the oldest first: those that wait or run, and those that have ended and are
+    /// kept. Of one service, if it is named.
     ///
     /// # Errors
     /// Awaiting it fails with `no_responders` if the hub has no place for commands.
@@ -255,12 +266,14 @@ impl CommandRun {
     /// What there is of it.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is no such command, or not any more: it has ended, and was kept as long as its service says.
+    /// Awaiting it fails with `not_found` if there is no such command, or not any more: it has
+    /// ended, and was kept as long as its service says.
     pub fn info(&self) -> Pending<CommandInfo> {
         self.asked("info")
     }
 
-    /// Has it end: at once if it waits; if it runs, when its handler does. Gives whether that changes anything.
+    /// Has it end: at once if it waits; if it runs, when its handler does. Gives whether that
+    /// changes anything.
     ///
     /// # Errors
     /// As for [`info`](CommandRun::info).
@@ -268,7 +281,8 @@ impl CommandRun {
         self.asked("cancel")
     }
 
-    /// Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether it does.
+    /// Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether
+    /// it does.
     ///
     /// # Errors
     /// As for [`info`](CommandRun::info).
@@ -281,11 +295,13 @@ impl CommandRun {
         Pending::new(async move { asked.await.map_err(explained) })
     }
 
-    /// Waits until it is over, and gives what it has returned. While the hub is away, that waits on.
+    /// Waits until it is over, and gives what it has returned. While the hub is away, that waits
+    /// on.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, `call_cancelled` if it was cancelled, `worker_lost` if the worker of its last
-    /// attempt was lost; else with what its last attempt has raised.
+    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, `call_cancelled` if
+    /// it was cancelled, `worker_lost` if the worker of its last attempt was lost; else with what
+    /// its last attempt has raised.
     ///
     /// # Cancel safety
     /// If it is dropped, the command goes on.
@@ -354,7 +370,8 @@ impl Ended {
     }
 }
 
-/// The progress of a command, as it changes, until it is over. Of changes that come quickly the newest is seen. While the hub is away, that waits on.
+/// The progress of a command, as it changes, until it is over. Of changes that come quickly the
+/// newest is seen. While the hub is away, that waits on.
 #[must_use = "nothing is heard before it is asked for a report"]
 pub struct CommandReports {
     run: CommandRun,

@@ -34,7 +34,8 @@ pub struct ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// A consumer of what is published from now on: 30 s for an ack, five deliveries, 1,000 out at once.
+    /// A consumer of what is published from now on: 30 s for an ack, five deliveries, 1,000 out at
+    /// once.
     #[expect(clippy::new_without_default, reason = "where it begins is said")]
     pub fn new() -> Self {
         Self { filter: Vec::new(), settings: ConsumerSettings::new(""), is_broadcast: false }
@@ -57,8 +58,8 @@ impl ConsumerOptions {
         self
     }
 
-    /// A cursor of its own for whoever asks: it gets all events, and goes an hour after its last use. Without it all who ask for one name share its
-    /// events, and the cursor is kept.
+    /// A cursor of its own for whoever asks: it gets all events, and goes an hour after its last
+    /// use. Without it all who ask for one name share its events, and the cursor is kept.
     pub fn broadcast(mut self) -> Self {
         self.is_broadcast = true;
         self.settings.inactive_us = INACTIVE_US;
@@ -77,19 +78,22 @@ impl ConsumerOptions {
         self
     }
 
-    /// The delays before the second, third, ... delivery of one that failed; the last for all further ones. By default 100 ms, 1 s, 10 s.
+    /// The delays before the second, third, ... delivery of one that failed; the last for all
+    /// further ones. By default 100 ms, 1 s, 10 s.
     pub fn backoff(mut self, delays: impl IntoIterator<Item = Duration>) -> Self {
         self.settings.backoff_us = delays.into_iter().map(micros).collect();
         self
     }
 
-    /// How many deliveries may be out at once, over all who take; the limit `consumer_in_flight` bounds it.
+    /// How many deliveries may be out at once, over all who take; the limit `consumer_in_flight`
+    /// bounds it.
     pub fn max_in_flight(mut self, deliveries: u32) -> Self {
         self.settings.max_in_flight = deliveries;
         self
     }
 
-    /// With [`Order::Key`] an event waits until all earlier ones of its key are acked or dead: a key that fails holds back itself only.
+    /// With [`Order::Key`] an event waits until all earlier ones of its key are acked or dead: a
+    /// key that fails holds back itself only.
     pub fn order(mut self, order: Order) -> Self {
         self.settings.order = order;
         self
@@ -102,10 +106,12 @@ impl ConsumerOptions {
     }
 }
 
-/// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by [`next`](Consumer::next) and [`next_blocking`](Consumer::next_blocking).
+/// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by
+/// [`next`](Consumer::next) and [`next_blocking`](Consumer::next_blocking).
 ///
-/// Events are fetched in batches that grow while they are handled quickly, and are of one event while they are not. What was fetched and not taken goes back
-/// when it is dropped, and goes to another at once; [`close`](Consumer::close) also waits until all acks are stored.
+/// Events are fetched in batches that grow while they are handled quickly, and are of one event
+/// while they are not. What was fetched and not taken goes back when it is dropped, and goes to
+/// another at once; [`close`](Consumer::close) also waits until all acks are stored.
 pub struct Consumer {
     home: Arc<dyn Home>,
     runner: Arc<Runner>,
@@ -118,7 +124,8 @@ pub struct Consumer {
     fetching: Option<Fetching>,
 }
 
-/// A fetch under way, and until when it waits. It is never taken back: what is on its way would be lost until its ack wait is over.
+/// A fetch under way, and until when it waits. It is never taken back: what is on its way would be
+/// lost until its ack wait is over.
 struct Fetching {
     answer: PendingAnswer<Vec<home::Delivery>>,
     until: Instant,
@@ -153,8 +160,9 @@ impl Consumer {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't be reached, or acks could not be stored: their events
-    /// come again, and it may be asked again. A wait whose link is lost goes on when that is back, for up to 10 minutes.
+    /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't
+    /// be reached, or acks could not be stored: their events come again, and it may be asked again.
+    /// A wait whose link is lost goes on when that is back, for up to 10 minutes.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped: what was on its way is given by the next call.
@@ -247,8 +255,9 @@ impl Consumer {
         self.settler.flushed()
     }
 
-    /// Gives back what was fetched and not taken, and waits until everything that was settled is stored. What goes back does not count as a delivery,
-    /// but on NATS, which counts what it sends.
+    /// Gives back what was fetched and not taken, and waits until everything that was settled is
+    /// stored. What goes back does not count as a delivery, but on NATS, which counts what it
+    /// sends.
     ///
     /// # Errors
     /// As for [`flush`](Consumer::flush).

@@ -24,9 +24,11 @@ type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
 
 /// A durable event handler of a service: what runs for each event of a consumer, at least once.
 ///
-/// An event whose handler returns is acked. One whose handler fails or panics, or that does not fit the type, comes again after the consumer's backoff; after
-/// its last delivery it is a dead letter, with the error. Instances that are served under one consumer name, by nodes of whichever language, share the
-/// events. What was fetched and not begun when a service stops goes to another at once.
+/// An event whose handler returns is acked. One whose handler fails or panics, or that does not fit
+/// the type, comes again after the consumer's backoff; after its last delivery it is a dead letter,
+/// with the error. Instances that are served under one consumer name, by nodes of whichever
+/// language, share the events. What was fetched and not begun when a service stops goes to another
+/// at once.
 ///
 /// ```
 /// use tidewire_node::streams::{ConsumerOptions, DurableHandler, Message, StreamOptions};
@@ -62,11 +64,13 @@ pub struct DurableHandler {
 }
 
 impl DurableHandler {
-    /// A handler of the events on subjects of a pattern, as the consumer of this name delivers them: letters, digits, `_` and `-`, at most 64. It is given
-    /// the delivery, which it may settle itself, and the value.
+    /// A handler of the events on subjects of a pattern, as the consumer of this name delivers
+    /// them: letters, digits, `_` and `-`, at most 64. It is given the delivery, which it may
+    /// settle itself, and the value.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for that is over: the event goes to another.
+    /// The future of the handler is dropped where it awaits when its service stops and the time for
+    /// that is over: the event goes to another.
     pub fn new<A, F, Fut>(consumer: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -85,7 +89,8 @@ impl DurableHandler {
         Self { info, handles: Arc::new(handles), concurrency: 1, stream: None, options, problem }
     }
 
-    /// What its consumer is asked to be; [`ConsumerOptions::new`] by default. Its filter is the pattern of the handler.
+    /// What its consumer is asked to be; [`ConsumerOptions::new`] by default. Its filter is the
+    /// pattern of the handler.
     pub fn options(mut self, options: ConsumerOptions) -> Self {
         self.options = options;
         self
@@ -97,7 +102,8 @@ impl DurableHandler {
         self
     }
 
-    /// How many events an instance handles at once; 1 by default. Those of one key stay in turn with [`Order::Key`](super::Order::Key).
+    /// How many events an instance handles at once; 1 by default. Those of one key stay in turn
+    /// with [`Order::Key`](super::Order::Key).
     pub fn concurrency(mut self, events: u32) -> Self {
         let checked = within(&limits::CONCURRENCY, "concurrency", events.into());
         self.problem = self.problem.or(checked.err());
@@ -111,7 +117,8 @@ impl DurableHandler {
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked by the type.
+    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
+    /// by the type.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self

@@ -68,11 +68,12 @@ impl Event {
         &self.0.payload
     }
 
-    /// What was published: a value that travels, JSON, or bytes ([`values::Bytes`](crate::values::Bytes)) if no header says what it is. Read anew each
-    /// time.
+    /// What was published: a value that travels, JSON, or bytes
+    /// ([`values::Bytes`](crate::values::Bytes)) if no header says what it is. Read anew each time.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type, or `wire_error` if the payload is broken.
+    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type, or
+    /// `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
         let content = self.0.headers.iter().find(|(name, _)| name == CONTENT).map(|(_, content)| content.as_str());
@@ -95,8 +96,9 @@ impl fmt::Debug for Event {
 
 /// One attempt at an event, which is to be settled: [`ack`](Delivery::ack) it when it was handled.
 ///
-/// One that is dropped without a word comes again after the consumer's ack wait. What is said of deliveries is stored in batches in the
-/// background; what of it is lost with the process is no loss: the event comes again.
+/// One that is dropped without a word comes again after the consumer's ack wait. What is said of
+/// deliveries is stored in batches in the background; what of it is lost with the process is no
+/// loss: the event comes again.
 pub struct Delivery {
     event: Event,
     delivery: u32,
@@ -121,19 +123,23 @@ impl Delivery {
         &self.event
     }
 
-    /// Says that it was handled: it is not delivered again. It is on its way when this returns; awaiting it waits for room only, and not until it is
-    /// stored: [`settle`](Delivery::settle) does.
+    /// Says that it was handled: it is not delivered again. It is on its way when this returns;
+    /// awaiting it waits for room only, and not until it is stored: [`settle`](Delivery::settle)
+    /// does.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before. An ack that can't be stored is told by what is asked of the consumer next.
+    /// Awaiting it fails with `stale_delivery` if it was settled before. An ack that can't be
+    /// stored is told by what is asked of the consumer next.
     ///
     /// # Cancel safety
-    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. So it is with all that settles.
+    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. So it
+    /// is with all that settles.
     pub fn ack(&self) -> Pending<()> {
         self.soon(Settlement::Ack)
     }
 
-    /// Says that it failed: it comes again after the consumer's backoff, or is a dead letter if that was the last delivery.
+    /// Says that it failed: it comes again after the consumer's backoff, or is a dead letter if
+    /// that was the last delivery.
     ///
     /// # Errors
     /// As for [`ack`](Delivery::ack).
@@ -177,7 +183,8 @@ impl Delivery {
     /// Says what became of it, and waits until that is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before, or given to another since; with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `stale_delivery` if it was settled before, or given to another since;
+    /// with `home_unavailable` if the home can't be reached.
     pub fn settle(&self, how: Settlement) -> Pending<()> {
         if let Err(error) = self.mark(&how) {
             return Pending::failed(error);

@@ -40,7 +40,8 @@ impl Default for LeaseOptions {
 }
 
 impl LeaseOptions {
-    /// After which time it is free if this process dies; 50 ms to 24 h, and 5 s by default. It is renewed every third of it.
+    /// After which time it is free if this process dies; 50 ms to 24 h, and 5 s by default. It is
+    /// renewed every third of it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -59,10 +60,12 @@ impl LeaseOptions {
     }
 }
 
-/// A lease that this process holds. It is renewed in the background until it is [released](Lease::release) or dropped, which gives it back.
+/// A lease that this process holds. It is renewed in the background until it is
+/// [released](Lease::release) or dropped, which gives it back.
 ///
-/// If it can't be renewed, [`is_held`](Lease::is_held) is false before its time is over by this process's own clock: look at it, or give the
-/// [`fence`](Lease::fence) to stores that can compare it, before what must not happen twice.
+/// If it can't be renewed, [`is_held`](Lease::is_held) is false before its time is over by this
+/// process's own clock: look at it, or give the [`fence`](Lease::fence) to stores that can compare
+/// it, before what must not happen twice.
 ///
 /// ```
 /// # use tidewire_node::{Error, Node};
@@ -91,7 +94,8 @@ struct LeaseState {
     news: Wakers,
 }
 
-/// Takes a lease, and begins to renew it. That of a hub is held over the link: the hub gives it to another at once when it sees that this process is gone.
+/// Takes a lease, and begins to renew it. That of a hub is held over the link: the hub gives it to
+/// another at once when it sees that this process is gone.
 pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pending<Lease> {
     let (home, runner) = (own_or_hub(core), Arc::clone(&core.runner));
     if !TTL.contains(&options.ttl) {
@@ -138,7 +142,8 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
             is_back: AtomicBool::new(false),
             news: Wakers::default(),
         };
-        // From here on it goes back when it is dropped. How long ago it was given is not known: the first renewal says from when on it is held.
+        // From here on it goes back when it is dropped. How long ago it was given is not known: the
+        // first renewal says from when on it is held.
         let lease = Lease { held: Arc::new(held) };
         let begun_us = lease.held.now_us();
         lease.held.home.renew(&lease.held.name, fence).await?;
@@ -199,7 +204,8 @@ impl Lease {
         })
     }
 
-    /// Whether it is held for sure, by the clock of this process, counted from before it was asked for.
+    /// Whether it is held for sure, by the clock of this process, counted from before it was asked
+    /// for.
     pub fn is_held(&self) -> bool {
         self.held.fence().is_some()
     }
@@ -219,8 +225,9 @@ impl Lease {
     /// Gives it back: another has it at once.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_lost` if it was lost before: what it protects may have run twice. With `home_unavailable` if the home can't be
-    /// reached: it is free when its time is over.
+    /// Awaiting it fails with `lease_lost` if it was lost before: what it protects may have run
+    /// twice. With `home_unavailable` if the home can't be reached: it is free when its time is
+    /// over.
     ///
     /// # Cancel safety
     /// If it is dropped, the lease goes back all the same.
@@ -264,7 +271,8 @@ impl LeaseState {
         fence
     }
 
-    /// Gives it back to its home, which hears of that before the end of the stream over which it is held.
+    /// Gives it back to its home, which hears of that before the end of the stream over which it is
+    /// held.
     fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
         let (held, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {

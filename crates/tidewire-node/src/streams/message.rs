@@ -32,7 +32,8 @@ const AROUND_BYTES: usize = 64;
 pub struct Message(Result<NewMessage, Error>);
 
 impl Message {
-    /// A message with a value as it travels between nodes: any type of serde. Every language reads it.
+    /// A message with a value as it travels between nodes: any type of serde. Every language reads
+    /// it.
     pub fn new<T: Serialize + ?Sized>(subject: &str, value: &T) -> Self {
         Self::written(subject, values::to_bytes(value), Some(VALUE))
     }
@@ -57,12 +58,14 @@ impl Message {
         }))
     }
 
-    /// What it is about, such as a customer; consumers with [`Order::Key`](super::Order::Key) handle one of a key at a time. At most 256 bytes.
+    /// What it is about, such as a customer; consumers with [`Order::Key`](super::Order::Key)
+    /// handle one of a key at a time. At most 256 bytes.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.with(|message| message.key = Some(key.into()))
     }
 
-    /// An idempotency key: a second message with it is not stored within the stream's [`dedupe`](super::StreamOptions::dedupe). At most 256 bytes.
+    /// An idempotency key: a second message with it is not stored within the stream's
+    /// [`dedupe`](super::StreamOptions::dedupe). At most 256 bytes.
     pub fn id(self, id: impl Into<String>) -> Self {
         self.with(|message| message.id = Some(id.into()))
     }

@@ -1,4 +1,5 @@
-//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a home of its own, or in a folder.
+//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a home of
+//! its own, or in a folder.
 //!
 //! ```
 //! use tidewire_node::streams::{ConsumerOptions, Message, StreamOptions};
@@ -36,8 +37,9 @@
 //! | start long work, and follow it | [`Node::commands`], [`CommandRun`] |
 //! | be the only one | [`Node::lease`], [`Lease::fence`] |
 //!
-//! Where a home is, and what it can't do, is in `docs/guides/streams.md` and `docs/reference/capabilities.md` of the repository. Spans of time are rounded
-//! down to microseconds.
+//! Where a home is, and what it can't do, is in `docs/guides/streams.md` and
+//! `docs/reference/capabilities.md` of the repository. Spans of time are rounded down to
+//! microseconds.
 
 mod batcher;
 mod bucket;
@@ -88,14 +90,17 @@ use crate::node::Node;
 use crate::pending::Pending;
 use remote_home::HubHome;
 
-/// The name under which a hub with a home offers it to those that join it, and the method that takes all calls.
+/// The name under which a hub with a home offers it to those that join it, and the method that
+/// takes all calls.
 const SERVICE: &str = "tidewire-streams";
 const CALL: &str = "call";
 /// The method whose stream holds a lease for as long as it is read.
 const HOLD: &str = "hold";
-/// The call that ends the wait of another one, which has a token as its last argument: whoever stops still gets what was on its way, and gives it back.
+/// The call that ends the wait of another one, which has a token as its last argument: whoever
+/// stops still gets what was on its way, and gives it back.
 const END_WAIT: &str = "end_wait";
-/// How long one call waits for events or changes at most; then it is made again. The end of a wait is heard of.
+/// How long one call waits for events or changes at most; then it is made again. The end of a wait
+/// is heard of.
 const LONG_WAIT_US: u64 = 600_000_000;
 /// The same for a lease.
 const ACQUIRE_WAIT_US: u64 = 4_000_000;
@@ -103,14 +108,15 @@ const ACQUIRE_WAIT_US: u64 = 4_000_000;
 const PAGE: u32 = 1_000;
 const PAGE_BYTES: u32 = 4 << 20;
 
-/// Streams, buckets and leases. They live in the home that the node was given ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the
-/// feature `embedded`), else at the hub that it has joined.
+/// Streams, buckets and leases. They live in the home that the node was given
+/// ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the feature `embedded`), else
+/// at the hub that it has joined.
 impl Node {
     /// Finds a stream, whatever its settings.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is none, `home_unavailable` if the hub has no place for streams or its link is lost, `unauthorized`
-    /// if the token does not allow it.
+    /// Awaiting it fails with `not_found` if there is none, `home_unavailable` if the hub has no
+    /// place for streams or its link is lost, `unauthorized` if the token does not allow it.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped. That holds for all that looks at things.
@@ -123,11 +129,13 @@ impl Node {
         })
     }
 
-    /// Makes a stream, or finds that it is there with the same settings. Its name has letters, digits, `_` and `-`, at most 64.
+    /// Makes a stream, or finds that it is there with the same settings. Its name has letters,
+    /// digits, `_` and `-`, at most 64.
     ///
     /// # Errors
-    /// As for [`stream`](Node::stream), and with `settings_differ` if it exists with other settings, the first of which is named,
-    /// `invalid_argument` if one is not allowed, `unsupported` for what the home can't do.
+    /// As for [`stream`](Node::stream), and with `settings_differ` if it exists with other
+    /// settings, the first of which is named, `invalid_argument` if one is not allowed,
+    /// `unsupported` for what the home can't do.
     ///
     /// # Cancel safety
     /// If it is dropped, the stream may have been made.
@@ -198,13 +206,15 @@ impl Node {
         answered(self.own_or_hub().list_buckets())
     }
 
-    /// Takes a lease of 5 seconds, which is renewed until it is dropped, for as long as it takes; see [`lease_with`](Node::lease_with).
+    /// Takes a lease of 5 seconds, which is renewed until it is dropped, for as long as it takes;
+    /// see [`lease_with`](Node::lease_with).
     ///
     /// # Errors
     /// As for `lease_with`.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease is not held: what was granted goes back, at the latest when its time is over.
+    /// If it is dropped, the lease is not held: what was granted goes back, at the latest when its
+    /// time is over.
     pub fn lease(&self, name: &str) -> Pending<Lease> {
         self.lease_with(name, LeaseOptions::default())
     }
@@ -212,8 +222,9 @@ impl Node {
     /// Takes a lease. A name is a subject's text, such as `orders.matching`.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_held` if somebody else has held it for the `timeout`, `invalid_argument` if an option is not allowed,
-    /// `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `lease_held` if somebody else has held it for the `timeout`,
+    /// `invalid_argument` if an option is not allowed, `home_unavailable` if the home can't be
+    /// reached.
     ///
     /// # Cancel safety
     /// As for [`lease`](Node::lease).
@@ -221,10 +232,12 @@ impl Node {
         lease::acquire(self.core(), name, options)
     }
 
-    /// The home of streams, buckets and leases as a port, for programs that move batches themselves. That of a hub is asked what it can't do.
+    /// The home of streams, buckets and leases as a port, for programs that move batches
+    /// themselves. That of a hub is asked what it can't do.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the hub has no place for streams, or its link is lost.
+    /// Awaiting it fails with `home_unavailable` if the hub has no place for streams, or its link
+    /// is lost.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

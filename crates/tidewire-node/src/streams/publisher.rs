@@ -1,4 +1,5 @@
-//! The pipelined publisher: many messages are on their way, in a window, and errors name the message.
+//! The pipelined publisher: many messages are on their way, in a window, and errors name the
+//! message.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,10 +19,11 @@ const WINDOW_MAX: usize = 100_000;
 /// The first say what is wrong; a list of all would have no bound.
 const FAILURES_MAX: usize = 1_000;
 
-/// Publishes without waiting for one ack before the next, in order: what comes while a batch is stored is the next batch. Made by
-/// [`Stream::publisher`](super::Stream::publisher).
+/// Publishes without waiting for one ack before the next, in order: what comes while a batch is
+/// stored is the next batch. Made by [`Stream::publisher`](super::Stream::publisher).
 ///
-/// [`flush`](Publisher::flush) it before it is dropped: what was published is stored all the same, but nobody hears what failed.
+/// [`flush`](Publisher::flush) it before it is dropped: what was published is stored all the same,
+/// but nobody hears what failed.
 ///
 /// ```
 /// # use tidewire_node::streams::{Message, StreamOptions};
@@ -82,11 +84,13 @@ impl Publisher {
         Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results)), record })
     }
 
-    /// Publishes a message: done when there is room in the window, not when it is stored. It is on its way when this returns, if there is room already.
+    /// Publishes a message: done when there is room in the window, not when it is stored. It is on
+    /// its way when this returns, if there is room already.
     ///
     /// # Errors
-    /// Awaiting it fails with `publish_failed` if messages before it were not stored, which [`failures`](Publisher::failures) lists; with
-    /// `invalid_argument` or `invalid_subject` if something of it is not allowed. It was not published then.
+    /// Awaiting it fails with `publish_failed` if messages before it were not stored, which
+    /// [`failures`](Publisher::failures) lists; with `invalid_argument` or `invalid_subject` if
+    /// something of it is not allowed. It was not published then.
     ///
     /// # Cancel safety
     /// If it is dropped while it waits for room, it has published nothing.
@@ -103,8 +107,8 @@ impl Publisher {
     /// Waits until everything that was published is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `publish_failed` if something of it was not, or that is not known: the text has the first, and
-    /// [`failures`](Publisher::failures) lists them.
+    /// Awaiting it fails with `publish_failed` if something of it was not, or that is not known:
+    /// the text has the first, and [`failures`](Publisher::failures) lists them.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -113,7 +117,8 @@ impl Publisher {
         Pending::new(poll_fn(move |context| lane.poll_idle(context).map(|()| record.check())))
     }
 
-    /// The messages that the last error of this publisher was about, in their order; at most the first 1,000 of them.
+    /// The messages that the last error of this publisher was about, in their order; at most the
+    /// first 1,000 of them.
     pub fn failures(&self) -> Vec<NotStored> {
         self.record.state.lock().told.clone()
     }

@@ -1,4 +1,5 @@
-//! The home of a hub: its streams, buckets and leases, by calls of the service in which it offers them.
+//! The home of a hub: its streams, buckets and leases, by calls of the service in which it offers
+//! them.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -83,8 +84,8 @@ struct Dropped {
 }
 
 impl HubHome {
-    /// The home of the hub that a node has joined, which is asked for nothing yet. It is taken for one that can do everything: it refuses itself
-    /// what it can't.
+    /// The home of the hub that a node has joined, which is asked for nothing yet. It is taken for
+    /// one that can do everything: it refuses itself what it can't.
     pub fn new(core: &Arc<Core>) -> Self {
         let place =
             core.link.joined().map_or_else(|| "the hub".to_owned(), |joined| format!("the hub {:?}", joined.hub));
@@ -194,7 +195,8 @@ impl HubHome {
     }
 }
 
-/// Has the hub end the wait of a call, and gives the answer of that. None: the hub knows of no such wait, and the call is cancelled.
+/// Has the hub end the wait of a call, and gives the answer of that. None: the hub knows of no such
+/// wait, and the call is cancelled.
 async fn ended_early<R: DeserializeOwned>(
     home: &Client,
     token: u64,

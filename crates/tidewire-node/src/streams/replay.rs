@@ -55,8 +55,8 @@ impl ReadOptions {
     }
 }
 
-/// The events of a stream: a `futures_core::Stream` for any runtime, or read by [`next`](Replay::next) and [`next_blocking`](Replay::next_blocking). An
-/// error is the last.
+/// The events of a stream: a `futures_core::Stream` for any runtime, or read by
+/// [`next`](Replay::next) and [`next_blocking`](Replay::next_blocking). An error is the last.
 #[must_use = "nothing is read before it is asked for an event"]
 pub struct Replay {
     home: Arc<dyn Home>,
@@ -86,8 +86,8 @@ impl Replay {
     /// Waits for the next event. None: there are no more.
     ///
     /// # Errors
-    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong, `home_unavailable` if the home can't be reached,
-    /// `invalid_subject` if a filter is none.
+    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong,
+    /// `home_unavailable` if the home can't be reached, `invalid_subject` if a filter is none.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -63,13 +63,17 @@ impl fmt::Debug for Schedule {
 
 /// Messages that the home publishes by itself.
 impl Stream {
-    /// Has the home publish a message again and again, also while no program runs: at the minutes of a cron expression such as `0 22 * * 1-5` or `@daily`, by
-    /// UTC, or after each interval, `@every 1h30m`. Each beat is an event with the header `Tidewire-Schedule`, which has the name. A program can say so each
-    /// time it starts: a schedule with the same settings goes on as it was, one with others is replaced.
+    /// Has the home publish a message again and again, also while no program runs: at the minutes
+    /// of a cron expression such as `0 22 * * 1-5` or `@daily`, by UTC, or after each interval,
+    /// `@every 1h30m`. Each beat is an event with the header `Tidewire-Schedule`, which has the
+    /// name. A program can say so each time it starts: a schedule with the same settings goes on as
+    /// it was, one with others is replaced.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the name, the expression or the message is not allowed, `limit_exceeded` if the stream has as many
-    /// schedules as it may have, `unsupported` if it refuses messages when it is full, or its home can't do it, `not_found` if the stream was deleted.
+    /// Awaiting it fails with `invalid_argument` if the name, the expression or the message is not
+    /// allowed, `limit_exceeded` if the stream has as many schedules as it may have, `unsupported`
+    /// if it refuses messages when it is full, or its home can't do it, `not_found` if the stream
+    /// was deleted.
     ///
     /// # Cancel safety
     /// If it is dropped, the schedule may have been made.
@@ -77,7 +81,8 @@ impl Stream {
         self.schedule_in(name, when, "UTC", message)
     }
 
-    /// The same, by the clocks of a time zone such as `Europe/Berlin`: a time that they skip has no beat on that day, one that they show twice has two.
+    /// The same, by the clocks of a time zone such as `Europe/Berlin`: a time that they skip has no
+    /// beat on that day, one that they show twice has two.
     ///
     /// # Errors
     /// As for [`schedule`](Stream::schedule).

@@ -1,6 +1,7 @@
 //! Turns: jobs of which the next begins when the one before has ended.
 //!
-//! Calls of a hub that are under way at once may be handled in any order. Those that publish must not be.
+//! Calls of a hub that are under way at once may be handled in any order. Those that publish must
+//! not be.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

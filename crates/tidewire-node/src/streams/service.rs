@@ -1,4 +1,5 @@
-//! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever language they are written in.
+//! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever
+//! language they are written in.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,7 +34,8 @@ use crate::values::{self, Blob, Bytes};
 /// How many calls may wait for events at once.
 const CONCURRENCY: usize = 10_000;
 
-/// Whether the node stops: what waits for something ends then, and is made again elsewhere or later.
+/// Whether the node stops: what waits for something ends then, and is made again elsewhere or
+/// later.
 #[derive(Default)]
 pub(crate) struct StopSignal {
     is_leaving: AtomicBool,
@@ -477,7 +479,8 @@ fn act<T: Send + 'static>(
     })
 }
 
-/// A call that waits for something: it ends when the node stops, and gives back what it would have got.
+/// A call that waits for something: it ends when the node stops, and gives back what it would have
+/// got.
 fn waiting<T: Send + 'static>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
@@ -547,11 +550,13 @@ const fn expected(revision: Option<u64>) -> Expect {
     }
 }
 
-/// Waits for a lease, gives its fence, and gives the lease back when nobody reads this stream any more: the end of a link is the end of the
-/// process behind it, and is heard of long before the lease is over.
+/// Waits for a lease, gives its fence, and gives the lease back when nobody reads this stream any
+/// more: the end of a link is the end of the process behind it, and is heard of long before the
+/// lease is over.
 ///
-/// A link that is declared dead as nothing was heard over it is none: its process may only be stopped, and still believes in its lease. It has
-/// not renewed the lease for a while then, and the lease ends by its time.
+/// A link that is declared dead as nothing was heard over it is none: its process may only be
+/// stopped, and still believes in its lease. It has not renewed the lease for a while then, and the
+/// lease ends by its time.
 struct HeldLease {
     home: Arc<dyn Home>,
     leaving: Arc<StopSignal>,

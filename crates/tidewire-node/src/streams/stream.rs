@@ -61,7 +61,8 @@ impl StreamOptions {
         self
     }
 
-    /// For how long an [id](Message::id) is remembered; two minutes by default, zero for not at all.
+    /// For how long an [id](Message::id) is remembered; two minutes by default, zero for not at
+    /// all.
     pub fn dedupe(mut self, time: Duration) -> Self {
         self.settings.dedupe_us = micros(time);
         self
@@ -73,7 +74,8 @@ impl StreamOptions {
         self
     }
 
-    /// Only the newest event of each key or subject stays; one that it replaces is read and delivered no more.
+    /// Only the newest event of each key or subject stays; one that it replaces is read and
+    /// delivered no more.
     pub fn compact(mut self, by: Compact) -> Self {
         self.settings.compact = Some(by);
         self
@@ -112,13 +114,16 @@ impl Stream {
         &*self.home
     }
 
-    /// Stores a message. It is on its way when this returns; what is published before it is stored goes with it or behind it, so that many share one
-    /// sync. The ack says what the message survives; a delayed one gets another sequence when it is due.
+    /// Stores a message. It is on its way when this returns; what is published before it is stored
+    /// goes with it or behind it, so that many share one sync. The ack says what the message
+    /// survives; a delayed one gets another sequence when it is due.
     ///
     /// # Errors
-    /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses, `invalid_argument` or `invalid_subject` if something of the
-    /// message is not allowed, `not_found` if the stream was deleted, `limit_exceeded` if 10,000 messages wait for their acks. With `home_unavailable`
-    /// it is not known whether it was stored: publish it again with the same [id](Message::id).
+    /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses,
+    /// `invalid_argument` or `invalid_subject` if something of the message is not allowed,
+    /// `not_found` if the stream was deleted, `limit_exceeded` if 10,000 messages wait for their
+    /// acks. With `home_unavailable` it is not known whether it was stored: publish it again with
+    /// the same [id](Message::id).
     ///
     /// # Cancel safety
     /// If it is dropped, the message is stored all the same.
@@ -136,7 +141,8 @@ impl Stream {
         answered(ack)
     }
 
-    /// A publisher, which goes on while messages are being stored, with a window of so many messages: 1 to 100,000.
+    /// A publisher, which goes on while messages are being stored, with a window of so many
+    /// messages: 1 to 100,000.
     ///
     /// # Errors
     /// [`Error`] with `invalid_argument` if the window is out of range.
@@ -144,11 +150,13 @@ impl Stream {
         Publisher::new(&self.home, &self.name, window)
     }
 
-    /// Stores up to 1,000 messages together, whole or not at all. Gives their acks in the order of the messages.
+    /// Stores up to 1,000 messages together, whole or not at all. Gives their acks in the order of
+    /// the messages.
     ///
     /// # Errors
-    /// Awaiting it fails with `publish_failed` if one was refused, which is named: nothing was stored then. With `unsupported` if the home can't do
-    /// that; with `home_unavailable` it is not known whether they were stored.
+    /// Awaiting it fails with `publish_failed` if one was refused, which is named: nothing was
+    /// stored then. With `unsupported` if the home can't do that; with `home_unavailable` it is not
+    /// known whether they were stored.
     ///
     /// # Cancel safety
     /// If it is dropped, the messages may have been stored.
@@ -181,12 +189,12 @@ impl Stream {
         })
     }
 
-    /// Makes a consumer, or finds the one of this name. Several may take events from one consumer, in one process or many: each event goes to one of
-    /// them.
+    /// Makes a consumer, or finds the one of this name. Several may take events from one consumer,
+    /// in one process or many: each event goes to one of them.
     ///
     /// # Errors
-    /// Awaiting it fails with `settings_differ` if it exists with other settings, `invalid_argument` if one is not allowed, `not_found` if the stream
-    /// was deleted.
+    /// Awaiting it fails with `settings_differ` if it exists with other settings,
+    /// `invalid_argument` if one is not allowed, `not_found` if the stream was deleted.
     ///
     /// # Cancel safety
     /// If it is dropped, the consumer may have been made.

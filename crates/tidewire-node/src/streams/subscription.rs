@@ -1,4 +1,5 @@
-//! The durable subscription of a served instance: it fetches, handles and settles the events of one consumer.
+//! The durable subscription of a served instance: it fetches, handles and settles the events of one
+//! consumer.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -29,7 +30,8 @@ use crate::instance::{Counts, ServiceInstance};
 use crate::options::Log;
 use crate::pending::{ResultSlot, Wakers};
 
-/// How long it waits before it asks its home again that could not be reached: at first, and at most. A link that is back ends the wait.
+/// How long it waits before it asks its home again that could not be reached: at first, and at
+/// most. A link that is back ends the wait.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -437,7 +439,8 @@ struct DeliveryWorker {
 }
 
 impl DeliveryWorker {
-    /// The next delivery, whose handler is to be run. None: the task ends, and another begins with what is fetched next.
+    /// The next delivery, whose handler is to be run. None: the task ends, and another begins with
+    /// what is fetched next.
     fn next(&mut self) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
         let next = {
             let state = &mut *self.subscription.state.lock();

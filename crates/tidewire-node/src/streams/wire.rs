@@ -1,4 +1,5 @@
-//! The calls of a home as they travel: messages, events and settlements as tuples, what there is of a thing as a map.
+//! The calls of a home as they travel: messages, events and settlements as tuples, what there is of
+//! a thing as a map.
 //!
 //! Hubs of Python and clients of TypeScript say the same.
 
@@ -176,7 +177,8 @@ impl<'de> Deserialize<'de> for Durable {
     }
 }
 
-/// An event, or a delivery of one, on its way from a home. A replay has neither a delivery nor a ticket: both are 0.
+/// An event, or a delivery of one, on its way from a home. A replay has neither a delivery nor a
+/// ticket: both are 0.
 pub(super) struct EventOut<'a>(pub &'a Event, pub u32, pub u64);
 
 impl<'a> EventOut<'a> {

@@ -1,4 +1,5 @@
-//! Maps of streams, consumers and buckets: their settings and counts beside each other, as homes of Python tell them.
+//! Maps of streams, consumers and buckets: their settings and counts beside each other, as homes of
+//! Python tell them.
 
 use serde::{Deserialize, Serialize};
 use tidewire_backend::home::{

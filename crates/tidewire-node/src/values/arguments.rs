@@ -9,7 +9,8 @@ use super::extensions as ext;
 use super::reader::Reader;
 use super::source::Input;
 
-/// Reads the arguments for parameters of these names. A tuple takes all of them in order, any other type the only one.
+/// Reads the arguments for parameters of these names. A tuple takes all of them in order, any other
+/// type the only one.
 pub(crate) fn read<'de, T: DeserializeOwned>(input: Input<'de>, names: &'de [String]) -> Result<T, DecodeError> {
     let mut cursor = Cursor::new(input)?;
     let places = places(&mut cursor, names)?;

@@ -1,4 +1,5 @@
-//! Contents of extension values, for a [`Value`](super::Value), which is told the extension's number.
+//! Contents of extension values, for a [`Value`](super::Value), which is told the extension's
+//! number.
 
 use serde::de::value::{BorrowedBytesDeserializer, BytesDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
@@ -10,7 +11,8 @@ use super::extensions as ext;
 use super::reader::Reader;
 use super::source::{Part, SourceChunk};
 
-/// An extension on its way into a [`Value`](super::Value): its number as a variant, and what it holds.
+/// An extension on its way into a [`Value`](super::Value): its number as a variant, and what it
+/// holds.
 pub(super) struct Content<'a, 'de> {
     pub cursor: &'a mut Cursor<'de>,
     pub code: i8,

@@ -1,4 +1,5 @@
-//! Reads MessagePack piece by piece, and believes no length or count before that many bytes are there.
+//! Reads MessagePack piece by piece, and believes no length or count before that many bytes are
+//! there.
 
 use rmp::Marker;
 use tidewire_proto::generated::limits;
@@ -103,7 +104,8 @@ impl<'de> Cursor<'de> {
         text.map_err(|_| not_text(span))
     }
 
-    /// The memory of what was read last, if it is used up and this is much of it; if not, it is to be copied.
+    /// The memory of what was read last, if it is used up and this is much of it; if not, it is to
+    /// be copied.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         match &mut self.source {
             Source::Passing(head, _) if span.at < self.kept_from => head.take_out(span),
@@ -125,7 +127,8 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to later.
+    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to
+    /// later.
     pub fn go_to(&mut self, at: usize, kept_from: usize) {
         (self.at, self.kept_from) = (at, kept_from);
         self.checked = true;

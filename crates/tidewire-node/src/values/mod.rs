@@ -1,4 +1,5 @@
-//! What travels between nodes, as `spec/values.md` describes it: any type of serde, or a [`Value`] where the type is not known.
+//! What travels between nodes, as `spec/values.md` describes it: any type of serde, or a [`Value`]
+//! where the type is not known.
 //!
 //! | in Rust | in Python |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | enums | the name of the variant, or a `dict` with the name and what the variant holds |
 //! | [`Value`] | anything |
 //!
-//! The other way round a data class, a model or a named tuple is read as a struct; a set as a list; a member of an enum as its value; a time, a
-//! `Decimal` or a `timedelta` as text, and a `UUID` as 16 bytes, which is what types of other crates such as `uuid` take.
+//! The other way round a data class, a model or a named tuple is read as a struct; a set as a list;
+//! a member of an enum as its value; a time, a `Decimal` or a `timedelta` as text, and a `UUID` as
+//! 16 bytes, which is what types of other crates such as `uuid` take.
 
 mod arguments;
 mod blob;
@@ -49,7 +51,8 @@ pub(crate) use writer::Writer;
 /// Writes a value as it travels.
 ///
 /// # Errors
-/// [`Error`] with the code `invalid_argument` and the path of what can't be sent, or with `payload_too_large`.
+/// [`Error`] with the code `invalid_argument` and the path of what can't be sent, or with
+/// `payload_too_large`.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -67,7 +70,8 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
 /// Reads a value that travelled.
 ///
 /// # Errors
-/// [`Error`] with the code `wire_error` if the bytes are no value, or `invalid_argument` with the path of what does not fit the type.
+/// [`Error`] with the code `wire_error` if the bytes are no value, or `invalid_argument` with the
+/// path of what does not fit the type.
 ///
 /// ```
 /// use tidewire_node::values::from_bytes;

@@ -1,4 +1,5 @@
-//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a `Value` is asked for.
+//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a
+//! `Value` is asked for.
 
 use std::borrow::Cow;
 

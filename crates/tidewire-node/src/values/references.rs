@@ -1,4 +1,5 @@
-//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that is kept here for as long as one is written or read.
+//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that
+//! is kept here for as long as one is written or read.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,7 +23,8 @@ thread_local! {
     static OFFERED: RefCell<Vec<KeyedReference>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes or reads something of a node: functions, objects and streams may be in it; without a node they are refused.
+/// Writes or reads something of a node: functions, objects and streams may be in it; without a node
+/// they are refused.
 pub(crate) fn within<T>(objects: Option<&Arc<Objects>>, act: impl FnOnce() -> T) -> T {
     struct Restore(Option<Arc<Objects>>);
 

@@ -7,11 +7,14 @@ use tidewire_link::Message;
 use super::blob::Layout;
 use super::decode_error::DecodeError;
 
-/// Payloads from this length on are used up. Shorter ones are not: to move what is left of them costs more than to keep it for a moment.
+/// Payloads from this length on are used up. Shorter ones are not: to move what is left of them
+/// costs more than to keep it for a moment.
 const LONG_BYTES: usize = 4 << 20;
-/// What is moved before memory is given back, and what is left where it is. The shorter values of tests have shorter steps.
+/// What is moved before memory is given back, and what is left where it is. The shorter values of
+/// tests have shorter steps.
 const STEP_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
-/// A payload is used up in so many parts: one more would move what is left once more, one less would keep more of it.
+/// A payload is used up in so many parts: one more would move what is left once more, one less
+/// would keep more of it.
 const PARTS: usize = 8;
 
 /// A payload on its way into a value.
@@ -148,8 +151,8 @@ impl FrontBuffer {
         }
     }
 
-    /// Takes a stretch out that is much of what is left, with the memory that it is in; what lies before it is needed no more.
-    /// None: it is to be copied, and there is room for that.
+    /// Takes a stretch out that is much of what is left, with the memory that it is in; what lies
+    /// before it is needed no more. None: it is to be copied, and there is room for that.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         let from = self.place(span.at);
         if span.bytes < STEP_BYTES || span.bytes < self.memory.len() / PARTS {

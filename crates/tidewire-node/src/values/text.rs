@@ -1,10 +1,12 @@
-//! Values that have no type of their own in Rust, as text: what a `String` or a type of another crate gets.
+//! Values that have no type of their own in Rust, as text: what a `String` or a type of another
+//! crate gets.
 
 use super::value::Value;
 
 const DAY: i64 = 86_400_000_000;
 
-/// The text of a time, a date, a duration or a decimal, as ISO 8601 writes it; None for other values.
+/// The text of a time, a date, a duration or a decimal, as ISO 8601 writes it; None for other
+/// values.
 pub(crate) fn of(value: &Value) -> Option<String> {
     Some(match value {
         Value::Timestamp(micros) => format!("{}Z", local(*micros)),

@@ -9,7 +9,8 @@ use super::names::name_of;
 /// What a [`Value`] asks its deserializer for.
 pub(crate) const VALUE: &str = "\0tidewire:value";
 
-/// Any value that travels between nodes, for where its type is not known; `spec/values.md` says what each is.
+/// Any value that travels between nodes, for where its type is not known; `spec/values.md` says
+/// what each is.
 ///
 /// ```
 /// use tidewire_node::values::{Value, from_bytes, to_bytes};
@@ -53,7 +54,8 @@ pub enum Value {
     Timestamp(i64),
     /// A time: microseconds since 1970 in UTC, and the offset of its zone in microseconds.
     Moment(i64, i64),
-    /// A time on a clock whose zone is not known: microseconds since 1970-01-01 00:00 on that clock.
+    /// A time on a clock whose zone is not known: microseconds since 1970-01-01 00:00 on that
+    /// clock.
     LocalTime(i64),
     /// A date: days since 1970-01-01.
     Date(i32),
@@ -129,7 +131,8 @@ impl Value {
         }
     }
 
-    /// The text of a time, a date, a length of time or a decimal, as ISO 8601 writes it; None for other values.
+    /// The text of a time, a date, a length of time or a decimal, as ISO 8601 writes it; None for
+    /// other values.
     pub fn iso(&self) -> Option<String> {
         super::text::of(self)
     }

@@ -33,7 +33,8 @@ impl Writer {
         Self::gather(value, |_| {})
     }
 
-    /// The arguments of a call. A tuple or a list is those by position, a map those by name, nothing none; any other value is the only one.
+    /// The arguments of a call. A tuple or a list is those by position, a map those by name,
+    /// nothing none; any other value is the only one.
     pub fn arguments<T: Serialize + ?Sized>(arguments: &T) -> Result<Blob, DecodeError> {
         Self::gather(arguments, Self::wrap_arguments)
     }
@@ -122,7 +123,8 @@ impl Writer {
         self.check_size()
     }
 
-    /// A container. If its count is not known, the items are counted, and the count is put before them.
+    /// A container. If its count is not known, the items are counted, and the count is put before
+    /// them.
     fn begin(
         &mut self,
         count: Option<usize>,

@@ -1,4 +1,6 @@
-"""A hub of Python with a data folder whose node does commands; each line of the input lets one go on that waits."""
+"""A hub of Python with a data folder whose node does commands; each line of the input lets one go
+on that waits.
+"""
 
 import asyncio
 import sys

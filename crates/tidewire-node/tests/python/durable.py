@@ -1,4 +1,6 @@
-"""A node of Python that shares the events of a consumer with others, and tells which of them it has handled."""
+"""A node of Python that shares the events of a consumer with others, and tells which of them it has
+handled.
+"""
 
 import asyncio
 import json

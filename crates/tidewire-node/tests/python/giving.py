@@ -1,4 +1,6 @@
-"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, or another of the words at its end."""
+"""A node of Python that gives and takes streams, functions and objects: ``giving.py serve URL``, or
+another of the words at its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Hubs with data folders: each line of the input, a folder and a URL, makes one, which says where it listens. They end with the input."""
+"""Hubs with data folders: each line of the input, a folder and a URL, makes one, which says where
+it listens. They end with the input.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,6 @@
-"""A node of Python on links with certificates and tokens: ``secured.py join URL FOLDER`` calls a service of Rust, ``secured.py listen URL FOLDER`` is the hub."""
+"""A node of Python on links with certificates and tokens: ``secured.py join URL FOLDER`` calls a
+service of Rust, ``secured.py listen URL FOLDER`` is the hub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node of Python for the stories of Rust: ``workshop.py serve URL`` serves until its input ends, ``workshop.py call URL`` calls a service of Rust."""
+"""A node of Python for the stories of Rust: ``workshop.py serve URL`` serves until its input ends,
+``workshop.py call URL`` calls a service of Rust.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// A service whose method `hold` blocks its thread, and whose methods `slow` and `waiting` are what others call meanwhile.
+    /// A service whose method `hold` blocks its thread, and whose methods `slow` and `waiting` are
+    /// what others call meanwhile.
     fn service() -> (Self, Service) {
         let (_open, opened) = sync_channel::<()>(1);
         let (say, held) = sync_channel(16);

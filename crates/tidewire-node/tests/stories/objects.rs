@@ -1,4 +1,5 @@
-//! Functions and objects as arguments and results: between nodes of Rust, and with Python in both directions.
+//! Functions and objects as arguments and results: between nodes of Rust, and with Python in both
+//! directions.
 
 use std::pin::Pin;
 use std::sync::mpsc::SyncSender;
@@ -100,7 +101,8 @@ fn doubles() -> Function {
     Function::new("doubles", &["number"], |_, number: i64| async move { Ok(2 * number) })
 }
 
-/// Waits until a node has given so many, and holds so many. Others tell it of both in their own time.
+/// Waits until a node has given so many, and holds so many. Others tell it of both in their own
+/// time.
 fn counts(node: &Node, given: usize, held: usize) {
     in_time(node.until_remote(move |counts| (counts.given, counts.held) == (given, held)));
 }

@@ -98,7 +98,8 @@ fn settings_that_are_not_allowed_are_named() {
     assert_eq!(refused.to_string(), "resends: 1001 is not allowed: give 0 to 1000 calls");
 }
 
-/// Serves `jobs.hold` at one node after the other, and ends each as soon as it is called; answers how often it was called.
+/// Serves `jobs.hold` at one node after the other, and ends each as soon as it is called; answers
+/// how often it was called.
 fn calls_until_given_up(resends: u32) -> usize {
     let (hub, told) = (hub(), Told::new());
     let mut nodes: Vec<Node> = (0..4).map(|number| join(&hub, &format!("server-{number}"))).collect();

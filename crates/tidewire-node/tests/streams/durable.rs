@@ -1,4 +1,5 @@
-//! Durable handlers of services: events are handled at least once, fail, are given back, and are shared.
+//! Durable handlers of services: events are handled at least once, fail, are given back, and are
+//! shared.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Hubs with data folders: in this process, in one of Rust that can be killed, and in one of Python.
+//! Hubs with data folders: in this process, in one of Rust that can be killed, and in one of
+//! Python.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read as _};

@@ -1,4 +1,5 @@
-//! A hub that is killed while a publisher is at work, and begun again: nothing that was acked is lost, and by its id nothing is there twice.
+//! A hub that is killed while a publisher is at work, and begun again: nothing that was acked is
+//! lost, and by its id nothing is there twice.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
@@ -68,7 +69,8 @@ fn story(start: Start) {
             assert_eq!(error.code(), ErrorCode::PublishFailed, "{error}");
             let again = unknown(&out);
             assert!(!again.is_empty() && again.len() <= 500, "{} of a window of 500", again.len());
-            // In front of this one if it was refused: it is published again in any case, and stored once.
+            // In front of this one if it was refused: it is published again in any case, and stored
+            // once.
             todo.push(number);
             todo.extend(again.into_iter().rev());
         }

@@ -1,4 +1,5 @@
-//! Leases: one holder at a time, renewed while it is held, given back when it is dropped, lost when its home is.
+//! Leases: one holder at a time, renewed while it is held, given back when it is dropped, lost when
+//! its home is.
 
 use std::time::{Duration, Instant};
 

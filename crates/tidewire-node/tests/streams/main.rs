@@ -1,4 +1,5 @@
-//! Streams, buckets and leases as nodes of Rust have them: in a folder, and at a hub, of Rust or of Python.
+//! Streams, buckets and leases as nodes of Rust have them: in a folder, and at a hub, of Rust or of
+//! Python.
 
 #[path = "../stories/support/mod.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,5 @@
-//! The suite that every home passes, over the calls of a hub of Python, one process of which has the hubs of all cases; and Python at a hub of Rust.
+//! The suite that every home passes, over the calls of a hub of Python, one process of which has
+//! the hubs of all cases; and Python at a hub of Rust.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 

@@ -1,6 +1,7 @@
 //! Campaigns on PostgreSQL: the conformance suite, and what only servers do.
 //!
-//! The server is that of `TIDEWIRE_TEST_POSTGRES`, or one that `tools/servers.py` starts; each test has a database of its own.
+//! The server is that of `TIDEWIRE_TEST_POSTGRES`, or one that `tools/servers.py` starts; each test
+//! has a database of its own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

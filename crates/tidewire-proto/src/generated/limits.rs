@@ -124,7 +124,8 @@ pub const MAX_RESTARTS: Limit = Limit { name: "max_restarts", unit: "restarts", 
 pub const RESTART_WINDOW_MS: Limit =
     Limit { name: "restart_window_ms", unit: "ms", default: 60_000, min: 1, max: 86_400_000 };
 
-/// Wait before the first restart; each further restart in the window waits twice as long, minus a random part.
+/// Wait before the first restart; each further restart in the window waits twice as long, minus a
+/// random part.
 ///
 /// At the limit: The wait stops growing at restart_backoff_max_ms.
 pub const RESTART_BACKOFF_MS: Limit =
@@ -148,7 +149,8 @@ pub const ASK_TIMEOUT_MS: Limit =
 pub const STOP_TIMEOUT_MS: Limit =
     Limit { name: "stop_timeout_ms", unit: "ms", default: 30_000, min: 0, max: 86_400_000 };
 
-/// How long a node or pool whose block was left by an exception waits for handlers that cannot be cancelled.
+/// How long a node or pool whose block was left by an exception waits for handlers that cannot be
+/// cancelled.
 ///
 /// At the limit: Stuck handlers are abandoned, counted and named in the report.
 pub const ABORT_TIMEOUT_MS: Limit =
@@ -168,7 +170,8 @@ pub const AGENT_CONCURRENCY: Limit =
 
 /// Waiting messages of one agent, or tasks of one pool, at which a warning is logged.
 ///
-/// At the limit: One warning is logged; the next one only after the queue has fallen to half of this number.
+/// At the limit: One warning is logged; the next one only after the queue has fallen to half of
+/// this number.
 pub const QUEUE_WARNING: Limit =
     Limit { name: "queue_warning", unit: "messages", default: 8000, min: 1, max: 10_000_000 };
 
@@ -177,7 +180,8 @@ pub const QUEUE_WARNING: Limit =
 /// At the limit: The message becomes a dead letter.
 pub const RETRY_LIMIT: Limit = Limit { name: "retry_limit", unit: "retries", default: 0, min: 0, max: 1000 };
 
-/// Wait before the second attempt; each further attempt waits twice as long, minus a random part of up to a half.
+/// Wait before the second attempt; each further attempt waits twice as long, minus a random part of
+/// up to a half.
 ///
 /// At the limit: The wait stops growing at retry_backoff_max_ms.
 pub const RETRY_BACKOFF_MS: Limit =
@@ -185,7 +189,8 @@ pub const RETRY_BACKOFF_MS: Limit =
 
 /// Longest call of a pool's function, where a limit is given; otherwise there is none.
 ///
-/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the worker replaced.
+/// At the limit: The task fails (TaskTimeout); its process is killed, its thread abandoned, and the
+/// worker replaced.
 pub const POOL_TASK_TIMEOUT_MS: Limit =
     Limit { name: "pool_task_timeout_ms", unit: "ms", default: 86_400_000, min: 1, max: 86_400_000 };
 
@@ -253,7 +258,8 @@ pub const CAPABILITIES: Limit = Limit { name: "capabilities", unit: "capabilitie
 
 /// How long a worker process with a task may send no heartbeat.
 ///
-/// At the limit: The process is killed and replaced; its current task counts a delivery, as with a worker that died.
+/// At the limit: The process is killed and replaced; its current task counts a delivery, as with a
+/// worker that died.
 pub const POOL_HEARTBEAT_MS: Limit =
     Limit { name: "pool_heartbeat_ms", unit: "ms", default: 30_000, min: 100, max: 86_400_000 };
 
@@ -268,7 +274,8 @@ pub const POOL_MAX_DELIVERIES: Limit =
 /// At the limit: The pool fails (PoolFailed).
 pub const POOL_RESTARTS: Limit = Limit { name: "pool_restarts", unit: "restarts", default: 10, min: 0, max: 1_000_000 };
 
-/// Wait before the second such worker is replaced; each further one waits twice as long, minus a random part.
+/// Wait before the second such worker is replaced; each further one waits twice as long, minus a
+/// random part.
 ///
 /// At the limit: The wait stops growing at pool_backoff_max_ms.
 pub const POOL_BACKOFF_MS: Limit = Limit { name: "pool_backoff_ms", unit: "ms", default: 50, min: 0, max: 60_000 };
@@ -285,7 +292,8 @@ pub const POOL_BACKOFF_MAX_MS: Limit =
 pub const POOL_RESULT_BYTES: Limit =
     Limit { name: "pool_result_bytes", unit: "bytes", default: 67_108_864, min: 1024, max: 1_073_741_824 };
 
-/// A link sends a ping after half of this time without a frame, and is dead after twice this time without input.
+/// A link sends a ping after half of this time without a frame, and is dead after twice this time
+/// without input.
 ///
 /// At the limit: The link is closed, and calls in flight fail with LinkLost.
 pub const LINK_HEARTBEAT_MS: Limit =
@@ -303,7 +311,8 @@ pub const LINK_GREETING_MS: Limit =
 pub const LINK_WINDOW_BYTES: Limit =
     Limit { name: "link_window_bytes", unit: "bytes", default: 524_288, min: 65_536, max: 67_108_864 };
 
-/// Length of HELLO, and half of all bytes of a connection before it has joined, including WebSocket and TLS.
+/// Length of HELLO, and half of all bytes of a connection before it has joined, including WebSocket
+/// and TLS.
 ///
 /// At the limit: The connection is closed with limit_exceeded.
 pub const LINK_HELLO_BYTES: Limit =
@@ -320,7 +329,8 @@ pub const LINK_GREETINGS: Limit =
 /// At the limit: The wait stops growing at link_backoff_max_ms.
 pub const LINK_BACKOFF_MS: Limit = Limit { name: "link_backoff_ms", unit: "ms", default: 50, min: 1, max: 60_000 };
 
-/// Longest payload that is compressed, before compression: all of it is compressed before the first byte is sent.
+/// Longest payload that is compressed, before compression: all of it is compressed before the first
+/// byte is sent.
 ///
 /// At the limit: Longer payloads are sent uncompressed; on the wire the call fails with wire_error.
 pub const LINK_COMPRESSED_BYTES: Limit =
@@ -334,7 +344,8 @@ pub const LINK_BACKOFF_MAX_MS: Limit =
 
 /// Longest payload placed in shared memory: it is read in one go, while its link waits.
 ///
-/// At the limit: Longer payloads are sent in chunks; on the wire the link is closed (LimitExceeded).
+/// At the limit: Longer payloads are sent in chunks; on the wire the link is closed
+/// (LimitExceeded).
 pub const LINK_PLACED_BYTES: Limit =
     Limit { name: "link_placed_bytes", unit: "bytes", default: 8_388_608, min: 65_536, max: 8_388_608 };
 
@@ -351,8 +362,8 @@ pub const LINK_HEAD_BYTES: Limit =
 
 /// Bytes in the send queue of one link.
 ///
-/// At the limit: Queued long answers of the slowest reader fail; otherwise calls fail with LimitExceeded, and publishes
-/// are dropped and counted.
+/// At the limit: Queued long answers of the slowest reader fail; otherwise calls fail with
+/// LimitExceeded, and publishes are dropped and counted.
 pub const LINK_QUEUE_BYTES: Limit =
     Limit { name: "link_queue_bytes", unit: "bytes", default: 67_108_864, min: 1_048_576, max: 4_294_967_296 };
 
@@ -362,7 +373,8 @@ pub const LINK_QUEUE_BYTES: Limit =
 pub const LINK_FRAME_BYTES: Limit =
     Limit { name: "link_frame_bytes", unit: "bytes", default: 1_048_576, min: 131_072, max: 16_777_216 };
 
-/// Longest payload in one frame; longer ones are split. With the longest head it fits the least link_frame_bytes.
+/// Longest payload in one frame; longer ones are split. With the longest head it fits the least
+/// link_frame_bytes.
 ///
 /// At the limit: The payload is sent in chunks.
 pub const LINK_CHUNK_BYTES: Limit =
@@ -370,8 +382,8 @@ pub const LINK_CHUNK_BYTES: Limit =
 
 /// Bytes of inbound messages and calls that the event loop of a node has not taken yet.
 ///
-/// At the limit: The node stops reading until its loop has taken them; the hub holds up to link_queue_bytes for it
-/// meanwhile.
+/// At the limit: The node stops reading until its loop has taken them; the hub holds up to
+/// link_queue_bytes for it meanwhile.
 pub const LINK_INTAKE_BYTES: Limit =
     Limit { name: "link_intake_bytes", unit: "bytes", default: 16_777_216, min: 65_536, max: 4_294_967_296 };
 
@@ -381,34 +393,36 @@ pub const LINK_INTAKE_BYTES: Limit =
 pub const PAYLOAD_BYTES: Limit =
     Limit { name: "payload_bytes", unit: "bytes", default: 268_435_456, min: 1024, max: 4_294_967_296 };
 
-/// Shortest payload compressed on a link to another host, if it gets shorter and all receivers can read it; 0: none.
+/// Shortest payload compressed on a link to another host, if it gets shorter and all receivers can
+/// read it; 0: none.
 ///
 /// At the limit: Shorter payloads are sent uncompressed.
 pub const LINK_COMPRESS_BYTES: Limit =
     Limit { name: "link_compress_bytes", unit: "bytes", default: 16_384, min: 0, max: 67_108_864 };
 
-/// As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of this process; 0:
-/// none.
+/// As link_compress_bytes, on a link within this host: over loopback, a Unix socket, or to a hub of
+/// this process; 0: none.
 ///
 /// At the limit: Shorter payloads are sent uncompressed.
 pub const LINK_COMPRESS_NEAR_BYTES: Limit =
     Limit { name: "link_compress_near_bytes", unit: "bytes", default: 0, min: 0, max: 67_108_864 };
 
-/// Shared memory of a process's nodes for long payloads to other processes of the machine, until they are read; 0:
-/// none.
+/// Shared memory of a process's nodes for long payloads to other processes of the machine, until
+/// they are read; 0: none.
 ///
 /// At the limit: Further payloads are sent in chunks.
 pub const LINK_SHARED_BYTES: Limit =
     Limit { name: "link_shared_bytes", unit: "bytes", default: 67_108_864, min: 0, max: 1_073_741_824 };
 
-/// Bytes of payloads that gather in one round of the event loop before they are written; also the size of one socket
-/// write.
+/// Bytes of payloads that gather in one round of the event loop before they are written; also the
+/// size of one socket write.
 ///
 /// At the limit: The payloads are written, and the count starts again.
 pub const LINK_BATCH_BYTES: Limit =
     Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
 
-/// Frames that gather in one round of the event loop, or within link_linger_us, before they are written.
+/// Frames that gather in one round of the event loop, or within link_linger_us, before they are
+/// written.
 ///
 /// At the limit: The frames are written, and the count starts again.
 pub const LINK_BATCH_FRAMES: Limit =
@@ -443,27 +457,29 @@ pub const HUB_LINKS: Limit = Limit { name: "hub_links", unit: "links", default: 
 
 /// Bytes in the send queues of all links of a hub: each link may use the rest.
 ///
-/// At the limit: As for link_queue_bytes; a link with more than 1 MiB in its queue that requests further answers is
-/// closed.
+/// At the limit: As for link_queue_bytes; a link with more than 1 MiB in its queue that requests
+/// further answers is closed.
 pub const HUB_QUEUE_BYTES: Limit =
     Limit { name: "hub_queue_bytes", unit: "bytes", default: 268_435_456, min: 1_048_576, max: 17_179_869_184 };
 
-/// Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one sends PING.
+/// Shortest node heartbeat for which a hub sends frames by itself; a node with a shorter one sends
+/// PING.
 ///
 /// At the limit: The hub sends a frame at this interval.
 pub const HUB_HEARTBEAT_MS: Limit =
     Limit { name: "hub_heartbeat_ms", unit: "ms", default: 1000, min: 50, max: 3_600_000 };
 
-/// How long a hub reserves the name of a node with a lost link for that node and its token; at most 1,000 names of one
-/// token.
+/// How long a hub reserves the name of a node with a lost link for that node and its token; at most
+/// 1,000 names of one token.
 ///
 /// At the limit: The name is free for every node.
 pub const HUB_NAME_MS: Limit = Limit { name: "hub_name_ms", unit: "ms", default: 60_000, min: 0, max: 86_400_000 };
 
-/// Descriptions of all services and agents of one joined node, and as many announced bytes in four seconds.
+/// Descriptions of all services and agents of one joined node, and as many announced bytes in four
+/// seconds.
 ///
-/// At the limit: The subscription is refused with LimitExceeded; the link stays. Excess announcements wait, and later
-/// frames of that link, too.
+/// At the limit: The subscription is refused with LimitExceeded; the link stays. Excess
+/// announcements wait, and later frames of that link, too.
 pub const LINK_SAID_BYTES: Limit =
     Limit { name: "link_said_bytes", unit: "bytes", default: 4_194_304, min: 16_384, max: 268_435_456 };
 
@@ -483,7 +499,8 @@ pub const VALUE_DEPTH: Limit = Limit { name: "value_depth", unit: "levels", defa
 pub const VALUE_INLINE_BYTES: Limit =
     Limit { name: "value_inline_bytes", unit: "bytes", default: 4096, min: 4096, max: 4096 };
 
-/// Bytes of messages from other nodes that wait for one subscriber with a full mailbox and policy `wait`.
+/// Bytes of messages from other nodes that wait for one subscriber with a full mailbox and policy
+/// `wait`.
 ///
 /// At the limit: Further messages become dead letters with the reason mailbox_full.
 pub const SUBSCRIPTION_BYTES: Limit =
@@ -501,7 +518,8 @@ pub const REMOTE_OBJECTS: Limit =
 pub const REMOTE_LEASE_MS: Limit =
     Limit { name: "remote_lease_ms", unit: "ms", default: 600_000, min: 1, max: 604_800_000 };
 
-/// How long an export of a finished call waits for the confirmation that the other node has received it.
+/// How long an export of a finished call waits for the confirmation that the other node has
+/// received it.
 ///
 /// At the limit: The export is released; a call of it fails with RemoteGone.
 pub const REMOTE_CLAIM_MS: Limit = Limit { name: "remote_claim_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
@@ -512,9 +530,11 @@ pub const REMOTE_CLAIM_MS: Limit = Limit { name: "remote_claim_ms", unit: "ms", 
 pub const SERVICE_CONCURRENCY: Limit =
     Limit { name: "service_concurrency", unit: "calls", default: 1024, min: 1, max: 10_000 };
 
-/// Waiting calls of one instance of a service: of coroutines, of plain functions and of streams each.
+/// Waiting calls of one instance of a service: of coroutines, of plain functions and of streams
+/// each.
 ///
-/// At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust, with LimitExceeded.
+/// At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust,
+/// with LimitExceeded.
 pub const SERVICE_WAITING: Limit =
     Limit { name: "service_waiting", unit: "calls", default: 10_000, min: 1, max: 10_000 };
 
@@ -581,7 +601,8 @@ pub const COMPACT_NAMES: Limit =
 pub const CONSUMER_IN_FLIGHT: Limit =
     Limit { name: "consumer_in_flight", unit: "deliveries", default: 1000, min: 1, max: 65_536 };
 
-/// Events of a consumer that wait for earlier events of their keys, and gaps between finished events.
+/// Events of a consumer that wait for earlier events of their keys, and gaps between finished
+/// events.
 ///
 /// At the limit: The consumer reads nothing more until there are fewer.
 pub const CONSUMER_PARKED: Limit =
@@ -593,9 +614,11 @@ pub const CONSUMER_PARKED: Limit =
 pub const CONSUMER_DEAD_LETTERS: Limit =
     Limit { name: "consumer_dead_letters", unit: "dead letters", default: 10_000, min: 10_000, max: 10_000 };
 
-/// Messages in the inbox of one durable agent, including finished messages that are not yet removed.
+/// Messages in the inbox of one durable agent, including finished messages that are not yet
+/// removed.
 ///
-/// At the limit: A further send fails with StreamFull; sends of a durable agent's handler wait for capacity.
+/// At the limit: A further send fails with StreamFull; sends of a durable agent's handler wait for
+/// capacity.
 pub const AGENT_INBOX: Limit =
     Limit { name: "agent_inbox", unit: "messages", default: 100_000, min: 100_000, max: 100_000 };
 
@@ -611,11 +634,12 @@ pub const AGENT_OPEN: Limit = Limit { name: "agent_open", unit: "messages", defa
 
 /// Sends of one durable agent's handlers that are not yet in the inboxes of their recipients.
 ///
-/// At the limit: The agent begins no new message until there are fewer; a handler that sends more fails with
-/// LimitExceeded.
+/// At the limit: The agent begins no new message until there are fewer; a handler that sends more
+/// fails with LimitExceeded.
 pub const AGENT_OUTBOX: Limit = Limit { name: "agent_outbox", unit: "messages", default: 1000, min: 1000, max: 1000 };
 
-/// The state of a durable agent, and the sends of its handlers that are not yet delivered to inboxes, each.
+/// The state of a durable agent, and the sends of its handlers that are not yet delivered to
+/// inboxes, each.
 ///
 /// At the limit: The handler fails with PayloadTooLarge, and the state stays as before.
 pub const AGENT_STATE_BYTES: Limit =
@@ -655,14 +679,15 @@ pub const COMMAND_PARKED: Limit = Limit { name: "command_parked", unit: "command
 pub const COMMAND_ARGUMENT_BYTES: Limit =
     Limit { name: "command_argument_bytes", unit: "bytes", default: 524_288, min: 524_288, max: 524_288 };
 
-/// Commands of a storage backend that wait, or have ended and are not removed. Their records may take 64 MiB.
+/// Commands of a storage backend that wait, or have ended and are not removed. Their records may
+/// take 64 MiB.
 ///
 /// At the limit: A further command is not started: `StreamFull`.
 pub const COMMANDS_QUEUED: Limit =
     Limit { name: "commands_queued", unit: "commands", default: 1_000_000, min: 1_000_000, max: 1_000_000 };
 
-/// How long a command stays with a worker without a heartbeat. The worker renews the lease after each third of the
-/// time.
+/// How long a command stays with a worker without a heartbeat. The worker renews the lease after
+/// each third of the time.
 ///
 /// At the limit: The command goes to another worker, as its next attempt.
 pub const COMMAND_LEASE_MS: Limit = Limit { name: "command_lease_ms", unit: "ms", default: 5000, min: 5000, max: 5000 };
@@ -769,7 +794,8 @@ pub const HTTP_FILES_BYTES: Limit =
 /// At the limit: The connection is closed; a late body is answered with status 408 before.
 pub const HTTP_READ_MS: Limit = Limit { name: "http_read_ms", unit: "ms", default: 30_000, min: 1, max: 3_600_000 };
 
-/// How long a connection over HTTP stays open without a request, or with an answer that its client does not read.
+/// How long a connection over HTTP stays open without a request, or with an answer that its client
+/// does not read.
 ///
 /// At the limit: The connection is closed; the request in progress is cancelled.
 pub const HTTP_IDLE_MS: Limit = Limit { name: "http_idle_ms", unit: "ms", default: 75_000, min: 1, max: 86_400_000 };

@@ -21,7 +21,8 @@ pub(super) fn check(text: &str, grammar: Grammar) -> Result<(), SubjectError> {
     }
 }
 
-/// Tells quickly that a text is a subject of ASCII alone, as nearly all are: every publish by name comes through here.
+/// Tells quickly that a text is a subject of ASCII alone, as nearly all are: every publish by name
+/// comes through here.
 fn is_plain(text: &[u8]) -> bool {
     if text.len() > SUBJECT_BYTES {
         return false;
@@ -43,7 +44,8 @@ fn first_problem(text: &str, grammar: Grammar) -> Option<Problem> {
     if text.is_empty() {
         return Some(Problem::Empty);
     }
-    // The length comes first: it bounds the work and the size of the message for whatever is wrong besides.
+    // The length comes first: it bounds the work and the size of the message for whatever is wrong
+    // besides.
     if text.len() > SUBJECT_BYTES {
         return Some(Problem::TooLong { bytes: text.len() });
     }

@@ -8,7 +8,8 @@ use super::{SUBJECT_BYTES, SUBJECT_TOKENS};
 
 /// A text that is not a subject, or not a pattern.
 ///
-/// Its message names the text, the token and the byte where the first problem begins, and how to mend it.
+/// Its message names the text, the token and the byte where the first problem begins, and how to
+/// mend it.
 ///
 /// ```
 /// use tidewire_proto::subject::Pattern;

@@ -1,8 +1,9 @@
-//! Subjects and patterns: dotted addresses of what is published, and the wildcards that select them.
+//! Subjects and patterns: dotted addresses of what is published, and the wildcards that select
+//! them.
 //!
-//! A subject is 1 to [`SUBJECT_TOKENS`] tokens divided by dots, at most [`SUBJECT_BYTES`] bytes in all. A token is
-//! not empty and holds no blank, control character, `*` or `>`. A pattern may use `*` for one whole token, and may
-//! end in `>`, which stands for one or more tokens.
+//! A subject is 1 to [`SUBJECT_TOKENS`] tokens divided by dots, at most [`SUBJECT_BYTES`] bytes in
+//! all. A token is not empty and holds no blank, control character, `*` or `>`. A pattern may use
+//! `*` for one whole token, and may end in `>`, which stands for one or more tokens.
 //!
 //! ```
 //! use tidewire_proto::subject::{Pattern, Subject, SubjectError};
@@ -53,7 +54,8 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// [`SubjectError`] if the text is not a subject; it names the token that is wrong and how to mend it.
+    /// [`SubjectError`] if the text is not a subject; it names the token that is wrong and how to
+    /// mend it.
     ///
     /// ```
     /// use tidewire_proto::subject::Subject;

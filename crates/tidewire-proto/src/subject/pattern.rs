@@ -10,7 +10,8 @@ use super::{Subject, SubjectError};
 
 /// A selection of subjects. Cheap to clone.
 ///
-/// `*` stands for exactly one token, a `>` at the end for one or more. Every subject is a pattern that selects itself.
+/// `*` stands for exactly one token, a `>` at the end for one or more. Every subject is a pattern
+/// that selects itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern(Arc<str>);
 
@@ -19,7 +20,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`SubjectError`] if the text is not a pattern; it names the token that is wrong and how to mend it.
+    /// [`SubjectError`] if the text is not a pattern; it names the token that is wrong and how to
+    /// mend it.
     ///
     /// ```
     /// use tidewire_proto::subject::Pattern;
@@ -55,8 +57,8 @@ impl Pattern {
         self.matches_str(subject.as_str())
     }
 
-    /// Like [`Pattern::matches`], for a text that is known to be a subject. The text is not checked again; for one
-    /// that is no subject the answer means nothing.
+    /// Like [`Pattern::matches`], for a text that is known to be a subject. The text is not checked
+    /// again; for one that is no subject the answer means nothing.
     pub fn matches_str(&self, subject: &str) -> bool {
         let mut theirs = subject.split('.');
         for ours in self.tokens() {

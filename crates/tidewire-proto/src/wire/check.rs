@@ -2,12 +2,15 @@ use super::head_reader::HeadReader;
 use super::{CallHead, Fields, Frame, Hello, Kind, PublishHead, SubscribeHead, Welcome, WireError, read_u16, read_u32};
 
 impl Frame<'_> {
-    /// Checks what [`read`](super::read) leaves open: that flags, head and payload have the form of the kind.
+    /// Checks what [`read`](super::read) leaves open: that flags, head and payload have the form of
+    /// the kind.
     ///
-    /// The payload of values and the message of an error are the business of the two ends and are not looked into.
+    /// The payload of values and the message of an error are the business of the two ends and are
+    /// not looked into.
     ///
     /// # Errors
-    /// [`WireError`] if a part breaks a rule of its kind; flags come first, then the head, then the payload.
+    /// [`WireError`] if a part breaks a rule of its kind; flags come first, then the head, then the
+    /// payload.
     ///
     /// ```
     /// use tidewire_proto::wire::{Flags, Kind, read, write};

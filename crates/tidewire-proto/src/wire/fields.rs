@@ -59,7 +59,8 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(|value| core::str::from_utf8(value).ok())
     }
 
-    /// Whether the first field of this name is text that has this word among others, with blanks between them.
+    /// Whether the first field of this name is text that has this word among others, with blanks
+    /// between them.
     #[must_use]
     pub fn has_word(&self, name: &str, word: &str) -> bool {
         self.text(name).is_some_and(|text| text.split_ascii_whitespace().any(|other| other == word))
@@ -104,7 +105,8 @@ impl<'a> FieldsWriter<'a> {
     /// Writes one more.
     ///
     /// # Errors
-    /// [`WireError::Limit`] if there are too many, or this one is too long. Nothing is written then.
+    /// [`WireError::Limit`] if there are too many, or this one is too long. Nothing is written
+    /// then.
     pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), WireError> {
         let name_length =
             u8::try_from(name.len()).map_err(|_| WireError::Limit { name: "field_name_bytes", max: 255 })?;

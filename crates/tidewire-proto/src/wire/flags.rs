@@ -69,7 +69,8 @@ impl Flags {
         self.0 & AGAIN != 0
     }
 
-    /// Whether the payload lies in shared memory. It counts only as [`Frame::is_placed`](super::Frame::is_placed) says.
+    /// Whether the payload lies in shared memory. It counts only as
+    /// [`Frame::is_placed`](super::Frame::is_placed) says.
     #[must_use]
     pub fn placed(self) -> bool {
         self.0 & PLACED != 0

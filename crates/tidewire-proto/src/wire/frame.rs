@@ -31,14 +31,16 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Reads the frame at the front of `bytes`, or answers None if it is not all there. Its length is `frame.bytes.len()`.
+/// Reads the frame at the front of `bytes`, or answers None if it is not all there. Its length is
+/// `frame.bytes.len()`.
 ///
-/// The head and the payload are not looked into: [`Frame::check`] does that. A `length_max` above the greatest `link_frame_bytes` counts
-/// as that, so that a length never exceeds what 32 bits can address.
+/// The head and the payload are not looked into: [`Frame::check`] does that. A `length_max` above
+/// the greatest `link_frame_bytes` counts as that, so that a length never exceeds what 32 bits can
+/// address.
 ///
 /// # Errors
-/// [`WireError`] if no frame can begin so. A length is refused with its fourth byte and the rest with the 16th, so that nobody waits
-/// for a frame that would be refused.
+/// [`WireError`] if no frame can begin so. A length is refused with its fourth byte and the rest
+/// with the 16th, so that nobody waits for a frame that would be refused.
 pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireError> {
     let Some(&length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(length) as usize;
@@ -77,8 +79,8 @@ pub struct BegunChunk {
 }
 
 impl BegunChunk {
-    /// The chunk at the front of `bytes`, for which [`read`] answered None. Its payload follows the first [`FRAME_HEAD`] bytes.
-    /// None if it is another frame, or can't be told from one yet.
+    /// The chunk at the front of `bytes`, for which [`read`] answered None. Its payload follows the
+    /// first [`FRAME_HEAD`] bytes. None if it is another frame, or can't be told from one yet.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let fixed = bytes.first_chunk::<FRAME_HEAD>()?;
         if fixed[KIND_AT] != Kind::Chunk as u8 || fixed[6..ID_AT] != [0, 0] {
@@ -89,7 +91,8 @@ impl BegunChunk {
         Some(Self { flags: Flags::of(fixed[5]).ok()?, id, left: length.checked_sub(FIXED)? })
     }
 
-    /// Takes so much of its payload, and answers with the flags that this has as a chunk of its own.
+    /// Takes so much of its payload, and answers with the flags that this has as a chunk of its
+    /// own.
     pub fn take(&mut self, count: usize) -> Flags {
         self.left -= count;
         self.flags.with_more(self.left > 0 || self.flags.more())
@@ -99,8 +102,9 @@ impl BegunChunk {
 /// Writes a frame to the end of `out`: its head by a function, then its payload.
 ///
 /// # Errors
-/// [`WireError::Limit`] if the head is too long, [`WireError::FrameTooLong`] if the frame exceeds the greatest `link_frame_bytes`, or
-/// whatever writing the head fails with. Nothing is written then.
+/// [`WireError::Limit`] if the head is too long, [`WireError::FrameTooLong`] if the frame exceeds
+/// the greatest `link_frame_bytes`, or whatever writing the head fails with. Nothing is written
+/// then.
 pub fn write(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -144,7 +148,8 @@ pub fn set_id(bytes: &mut [u8], id: u64) {
     bytes[ID_AT..FRAME_HEAD].copy_from_slice(&id.to_le_bytes());
 }
 
-/// Gives the CALL or PUBLISH at the front of `bytes` an origin, and the subscription that it is for.
+/// Gives the CALL or PUBLISH at the front of `bytes` an origin, and the subscription that it is
+/// for.
 ///
 /// # Panics
 /// If `bytes` are too few for that. With debug assertions, also if the frame is of another kind.

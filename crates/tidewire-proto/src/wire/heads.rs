@@ -124,7 +124,8 @@ impl<'a> SubscribeHead<'a> {
     /// Writes it.
     ///
     /// # Errors
-    /// [`WireError`] if the name of the queue group is too long, or the pattern is one that no reader takes.
+    /// [`WireError`] if the name of the queue group is too long, or the pattern is one that no
+    /// reader takes.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<(), WireError> {
         Pattern::check(self.pattern).map_err(|error| WireError::Subject(error.to_string()))?;
         let length = u8::try_from(self.queue.len());

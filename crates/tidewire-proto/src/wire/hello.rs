@@ -24,7 +24,8 @@ impl<'a> Hello<'a> {
     /// Reads a frame that must be a HELLO.
     ///
     /// # Errors
-    /// [`WireError::NotTidewire`] if it is something else, or another [`WireError`] if it is a HELLO that breaks the rules.
+    /// [`WireError::NotTidewire`] if it is something else, or another [`WireError`] if it is a
+    /// HELLO that breaks the rules.
     pub fn parse(frame: &Frame<'a>) -> Result<Self, WireError> {
         let mut pieces = HeadReader::new("HELLO", frame.head);
         if frame.kind != Kind::Hello || pieces.array::<8>("its first 8 bytes").as_ref() != Ok(MAGIC) {
@@ -64,7 +65,8 @@ impl<'a> Welcome<'a> {
     /// Reads a WELCOME.
     ///
     /// # Errors
-    /// [`WireError::Unexpected`] if it is something else, or another [`WireError`] if it is a WELCOME that breaks the rules.
+    /// [`WireError::Unexpected`] if it is something else, or another [`WireError`] if it is a
+    /// WELCOME that breaks the rules.
     pub fn parse(frame: &Frame<'a>) -> Result<Self, WireError> {
         if frame.kind != Kind::Welcome {
             let problem = "the first frame must be a WELCOME or an ERROR: send one of them";

@@ -11,7 +11,8 @@ pub const PLACE_BYTES: usize = 32;
 /// Bytes of the length that the first frame of a long payload states.
 const LENGTH_OF_WHOLE: usize = 8;
 
-/// Where a payload lies in the memory that processes of one machine share: section 12 of `spec/wire.md`.
+/// Where a payload lies in the memory that processes of one machine share: section 12 of
+/// `spec/wire.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLocation {
     /// The process that keeps it.
@@ -73,7 +74,8 @@ impl Frame<'_> {
         out
     }
 
-    /// The length of a payload that goes on elsewhere, as its first frame states it, and where it lies if it is placed.
+    /// The length of a payload that goes on elsewhere, as its first frame states it, and where it
+    /// lies if it is placed.
     ///
     /// # Errors
     /// [`WireError`] if the frame does not state that, and nothing else.

@@ -1,7 +1,7 @@
 //! The frames of a link, as `spec/wire.md` describes them: bytes in, borrowed views out, and back.
 //!
-//! Nothing here allocates for a frame that is read. Frames are written to the end of a buffer, so that many of them
-//! make one write.
+//! Nothing here allocates for a frame that is read. Frames are written to the end of a buffer, so
+//! that many of them make one write.
 //!
 //! ```
 //! use tidewire_proto::wire::{CallHead, Fields, Flags, Frame, Kind, read, write};

@@ -1,12 +1,15 @@
-//! The suite of homes: what every home of streams, buckets and leases does, whichever folder or servers are behind it.
+//! The suite of homes: what every home of streams, buckets and leases does, whichever folder or
+//! servers are behind it.
 //!
-//! A home calls [`home_conformance!`](crate::home_conformance) in its integration tests, with a function that makes an empty home:
+//! A home calls [`home_conformance!`](crate::home_conformance) in its integration tests, with a
+//! function that makes an empty home:
 //!
 //! ```ignore
 //! tidewire_testkit::home_conformance!(crate::home);
 //! ```
 //!
-//! Cases wait for events, never for time to pass; a case about what a home declares that it can't do looks at its refusal instead.
+//! Cases wait for events, never for time to pass; a case about what a home declares that it can't
+//! do looks at its refusal instead.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -37,8 +40,8 @@ pub struct HomePlace {
     pub keep: Box<dyn Any>,
 }
 
-/// Tests of a home: each case is a `#[test]` of its own. Takes the path of a function that makes a [`HomePlace`], or None where that is
-/// not possible, and says why.
+/// Tests of a home: each case is a `#[test]` of its own. Takes the path of a function that makes a
+/// [`HomePlace`], or None where that is not possible, and says why.
 #[macro_export]
 macro_rules! home_conformance {
     ($place:path) => {

@@ -1,10 +1,13 @@
-//! Orders in a durable stream: published with a window, billed by two workers that compete, of which one goes in the middle.
+//! Orders in a durable stream: published with a window, billed by two workers that compete, of
+//! which one goes in the middle.
 //!
-//! An order that can't be billed ends in the dead letters, and is requeued after a mend. What is billed is written to a bucket under the id of
-//! the order, so that a second delivery of one changes nothing. Here the hub has a folder of its own; with the URL of another one, such as that of
-//! `tidewire up --data DIR`, the program does the same there.
+//! An order that can't be billed ends in the dead letters, and is requeued after a mend. What is
+//! billed is written to a bucket under the id of the order, so that a second delivery of one
+//! changes nothing. Here the hub has a folder of its own; with the URL of another one, such as that
+//! of `tidewire up --data DIR`, the program does the same there.
 //!
-//! Run it with `cargo run -p tidewire-examples --bin orders`, or `... --bin orders -- tide://127.0.0.1:7420`.
+//! Run it with `cargo run -p tidewire-examples --bin orders`, or `... --bin orders --
+//! tide://127.0.0.1:7420`.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -32,7 +35,8 @@ struct Order {
     cents: u64,
 }
 
-/// Takes orders until it has handled enough, or nothing comes any more. Gives how many of its deliveries were not billed.
+/// Takes orders until it has handled enough, or nothing comes any more. Gives how many of its
+/// deliveries were not billed.
 fn work(orders: &Stream, billed: &Bucket, knows_all: &AtomicBool, enough: usize) -> Done<usize> {
     let options = ConsumerOptions::all().max_deliver(2).backoff([Duration::from_millis(1)]);
     let mut billing = orders.consumer("billing", options).wait()?;

@@ -1,7 +1,9 @@
-//! Actors from plain threads, without an async runtime: tellers move money between accounts of one bank.
+//! Actors from plain threads, without an async runtime: tellers move money between accounts of one
+//! bank.
 //!
-//! The bank is one actor, so that its state needs no lock and a transfer is never seen half done. The tellers are threads of the
-//! program: they ask and wait. A transfer that the account has no cover for is an answer, not a failure of the actor.
+//! The bank is one actor, so that its state needs no lock and a transfer is never seen half done.
+//! The tellers are threads of the program: they ask and wait. A transfer that the account has no
+//! cover for is an answer, not a failure of the actor.
 //!
 //! Run it with `cargo run -p tidewire-examples --bin threads`.
 

@@ -83,7 +83,8 @@ export class Assemblies {
 		if (coming.unasked < LINK_WINDOW_BYTES / 2) {
 			return SKIPPED;
 		}
-		// The hub collects what the receivers of a published payload ask for; of any other, what is asked for beyond its end would count for the next one.
+		// The hub collects what the receivers of a published payload ask for; of any other, what is
+		// asked for beyond its end would count for the next one.
 		const rest =
 			coming.frame.kind === Kind.PUBLISH ? coming.unasked : Math.max(0, coming.bytes.length - coming.granted);
 		const ask = Math.min(coming.unasked, rest);

@@ -275,7 +275,10 @@ interface Waiter {
 	readonly reject: (error: unknown) => void;
 }
 
-/** The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator there, and waits for that. */
+/**
+ * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
+ * there, and waits for that.
+ */
 export class Stream implements AsyncIterableIterator<unknown, undefined, undefined> {
 	private sent: Sent | undefined;
 	private begun = false;
@@ -437,8 +440,8 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 }
 
 /**
- * A call that has not been made yet: `await` makes it and gives its value, `for await` makes it and reads its items. Like a promise it is made once,
- * however often it is awaited.
+ * A call that has not been made yet: `await` makes it and gives its value, `for await` makes it and
+ * reads its items. Like a promise it is made once, however often it is awaited.
  */
 export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	readonly [Symbol.toStringTag] = "Invocation";

@@ -4,10 +4,16 @@ import type { CallOptions, Named } from "./options.js";
 /** A call that gives one value. It is made when it is awaited (or `then` is called), once. */
 export type Call<T> = Promise<T>;
 
-/** A call that gives items. It is made when it is read; leaving the loop early closes the generator on the other side. */
+/**
+ * A call that gives items. It is made when it is read; leaving the loop early closes the generator
+ * on the other side.
+ */
 export type Items<T> = AsyncIterable<T>;
 
-/** A method of a client: it takes what the method takes, or some of that by position and the rest by name, at the end. */
+/**
+ * A method of a client: it takes what the method takes, or some of that by position and the rest by
+ * name, at the end.
+ */
 export type Method<F> = F extends (...args: infer A) => infer R
 	? (
 			...args: A | [...unknown[], Named]

@@ -1,5 +1,6 @@
 /**
- * `connect` alone, also as the entry `tidewire/connect`: for pages whose bundler keeps all that an entry names, such as esbuild, and that count bytes.
+ * `connect` alone, also as the entry `tidewire/connect`: for pages whose bundler keeps all that an
+ * entry names, such as esbuild, and that count bytes.
  */
 import { open } from "#socket";
 import type { ConnectOptions } from "./connect_options.js";
@@ -10,7 +11,8 @@ import { shellOf } from "./platform.js";
  * Joins a hub, and leaves it with `await node.close()`, or at the end of an `await using`.
  *
  * @param url Where the hub listens: ws://host:port, or wss://host:port.
- * @throws InvalidArgument if the URL or an option is not allowed; LinkLost if no hub can be reached; Unauthorized, NameTaken or VersionMismatch if it refuses.
+ * @throws InvalidArgument if the URL or an option is not allowed; LinkLost if no hub can be
+ * reached; Unauthorized, NameTaken or VersionMismatch if it refuses.
  */
 export function connect(url: string, options: ConnectOptions = {}): Promise<Node> {
 	return join(shellOf(open), url, options);

@@ -10,7 +10,10 @@ export interface ConnectOptions {
 	readonly token?: string;
 	/** Its name, unique on the hub; one that nobody else has if nothing is said. */
 	readonly name?: string;
-	/** How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is not asked again. */
+	/**
+	 * How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is
+	 * not asked again.
+	 */
 	readonly joinTimeout?: number;
 	/** Milliseconds (5,000): after twice this time without a word of the hub the link is lost. */
 	readonly heartbeat?: number;

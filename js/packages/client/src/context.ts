@@ -6,9 +6,14 @@ import { InvalidArgument } from "./generated/errors.js";
 export interface CallContext {
 	/** The name of the calling node. */
 	readonly node: string;
-	/** Whose token the caller has: that node, or the client over HTTP; empty where there are none. */
+	/**
+	 * Whose token the caller has: that node, or the client over HTTP; empty where there are none.
+	 */
 	readonly user: string;
-	/** From where the call comes: of a node that joined the hub ("private"), or over HTTP ("public"). */
+	/**
+	 * From where the call comes: of a node that joined the hub ("private"), or over HTTP
+	 * ("public").
+	 */
 	readonly origin: Visibility;
 	readonly headers: Readonly<Record<string, string>>;
 	/** Aborts when the caller has gone, gave up, or ran out of time. */
@@ -22,7 +27,8 @@ export interface CallContext {
 let current: CallContext | undefined;
 
 /**
- * The call that the running handler handles. Ask before the first `await`: JavaScript does not know afterwards whose turn it is.
+ * The call that the running handler handles. Ask before the first `await`: JavaScript does not know
+ * afterwards whose turn it is.
  *
  * @throws InvalidArgument if no handler runs.
  */

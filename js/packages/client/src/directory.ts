@@ -1,4 +1,7 @@
-/** The hub's list of services, as it is asked for: for all instances of a service, or for the one on a node. */
+/**
+ * The hub's list of services, as it is asked for: for all instances of a service, or for the one on
+ * a node.
+ */
 import { type CallSite, callValue } from "./calls.js";
 import type { Answer } from "./client.js";
 import { planOf, requestPlan } from "./clients.js";

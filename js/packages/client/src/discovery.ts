@@ -54,7 +54,10 @@ export interface Instance {
 	readonly info: ServiceInfo;
 }
 
-/** Reads the list of a hub. What a service says that is not of the form that it has to have is skipped. */
+/**
+ * Reads the list of a hub. What a service says that is not of the form that it has to have is
+ * skipped.
+ */
 export function readInstances(listed: unknown, skipped: () => void = () => {}): Instance[] {
 	if (!(listed instanceof Uint8Array)) {
 		throw malformed();

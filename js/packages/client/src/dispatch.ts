@@ -1,4 +1,7 @@
-/** What comes for a node: calls go to its services, its subscribers and what it has given, messages to its subscribers. */
+/**
+ * What comes for a node: calls go to its services, its subscribers and what it has given, messages
+ * to its subscribers.
+ */
 import { TidewireError } from "./error.js";
 import type { Callee, Incoming, Message } from "./exchanges.js";
 import { ERRORS } from "./generated/error_table.js";

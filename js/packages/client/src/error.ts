@@ -1,4 +1,7 @@
-/** The base of all errors of Tidewire; `code` is stable, and `retryable` says whether the same call may succeed later. */
+/**
+ * The base of all errors of Tidewire; `code` is stable, and `retryable` says whether the same call
+ * may succeed later.
+ */
 export class TidewireError extends Error {
 	override readonly name: string = "TidewireError";
 	/** Stable and machine-readable, as in `docs/reference/errors.md`. */

@@ -4,7 +4,10 @@ import type { Fields, Id } from "./frames.js";
 import { ERRORS } from "./generated/error_table.js";
 import { WireError } from "./generated/errors.js";
 
-/** Whoever made a call, and hears what becomes of it: `replied`, `over` or `failed` once, and nothing after that. */
+/**
+ * Whoever made a call, and hears what becomes of it: `replied`, `over` or `failed` once, and
+ * nothing after that.
+ */
 export interface Caller {
 	replied(payload: Uint8Array): void;
 	item(payload: Uint8Array): void;

@@ -1,4 +1,7 @@
-/** Functions, objects and streams that this node has given to others: each lives as long as it is used, or its lease. */
+/**
+ * Functions, objects and streams that this node has given to others: each lives as long as it is
+ * used, or its lease.
+ */
 import { InvalidArgument, LimitExceeded, RemoteGone, WireError } from "./generated/errors.js";
 import { REMOTE_LEASE_MS, REMOTE_OBJECTS } from "./generated/limits.js";
 import { type Bound, boundFunction, boundMethods } from "./methods.js";
@@ -19,7 +22,10 @@ export interface Entry {
 	readonly target: object;
 	readonly methods: ReadonlyMap<string, Bound>;
 	readonly leaseMs: number;
-	/** The number of the node that holds it; undefined until that is known: of a call, the hub has chosen it. */
+	/**
+	 * The number of the node that holds it; undefined until that is known: of a call, the hub has
+	 * chosen it.
+	 */
 	origin: number | undefined;
 	given: number;
 	/** Calls of it, and calls whose argument it is, that are under way. */

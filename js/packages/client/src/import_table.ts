@@ -1,4 +1,7 @@
-/** Functions, objects and streams of other nodes that this one holds, and the proxies through which they are called. */
+/**
+ * Functions, objects and streams of other nodes that this one holds, and the proxies through which
+ * they are called.
+ */
 import type { CallSite } from "./calls.js";
 import { callValue, Invocation, type Plan, Stream } from "./calls.js";
 import type { AnyService, Client, Method } from "./client.js";

@@ -1,4 +1,7 @@
-/** What others want of a node: services, subscriptions, and what it gave by reference; how the hub comes to know of them, and the calls and messages for them. */
+/**
+ * What others want of a node: services, subscriptions, and what it gave by reference; how the hub
+ * comes to know of them, and the calls and messages for them.
+ */
 
 import type { CallSite } from "./calls.js";
 import { Dispatch } from "./dispatch.js";

@@ -71,14 +71,18 @@ export class InboundCalls {
 		}
 	}
 
-	/** Whether an item may be sent, rather than wait until more was written. One of a call that has ended may be, and goes nowhere. */
+	/**
+	 * Whether an item may be sent, rather than wait until more was written. One of a call that has
+	 * ended may be, and goes nowhere.
+	 */
 	hasRoom(id: Id): boolean {
 		const theirs = this.open(id);
 		return theirs === undefined || !this.out.holdsBack(id, theirs.origin);
 	}
 
 	/**
-	 * If there is no room for a payload to the node of a number, it is taken from nodes that don't take their answers: those fail.
+	 * If there is no room for a payload to the node of a number, it is taken from nodes that don't
+	 * take their answers: those fail.
 	 *
 	 * @throws LimitExceeded if there is none all the same.
 	 */

@@ -1,5 +1,6 @@
 /**
- * Tidewire in JavaScript: a node that joins a hub over WebSocket, calls services and serves some, publishes and subscribes.
+ * Tidewire in JavaScript: a node that joins a hub over WebSocket, calls services and serves some,
+ * publishes and subscribes.
  *
  * @packageDocumentation
  */

@@ -1,8 +1,12 @@
-/** What a node loads when it is first needed: services and subscriptions of its own, streams, the hub's list of services, and values of rare kinds. */
+/**
+ * What a node loads when it is first needed: services and subscriptions of its own, streams, the
+ * hub's list of services, and values of rare kinds.
+ */
 import { RARE_KINDS } from "./values/rare.js";
 import { addRareKinds } from "./values/reader.js";
 
-// As this refers to all that a page loads at first, bundlers make one file of that, which is a thirtieth smaller compressed than two.
+// As this refers to all that a page loads at first, bundlers make one file of that, which is a
+// thirtieth smaller compressed than two.
 export { connect } from "./connect.js";
 export { Directory } from "./directory.js";
 export { Incoming } from "./inbound.js";

@@ -1,4 +1,7 @@
-/** The link of a node: joins its hub, greets it, and joins it again once it is lost. Time and bytes go in, actions come out. */
+/**
+ * The link of a node: joins its hub, greets it, and joins it again once it is lost. Time and bytes
+ * go in, actions come out.
+ */
 import { TidewireError } from "./error.js";
 import { type Agreed, type SessionEvents, told } from "./exchanges.js";
 import {
@@ -83,7 +86,10 @@ export class Link {
 		private readonly events: LinkEvents,
 	) {}
 
-	/** What is to be done next; undefined if nothing is. While much waits at the socket, only what is not to be sent. */
+	/**
+	 * What is to be done next; undefined if nothing is. While much waits at the socket, only what
+	 * is not to be sent.
+	 */
 	action(now: number, mayWrite: boolean): Action | undefined {
 		const action = this.actions.shift();
 		if (action !== undefined || !mayWrite || this.state !== "joined") {

@@ -4,7 +4,9 @@ import { LINK_COMPRESSED_BYTES } from "./generated/limits.js";
 
 const BLOCK = 65_536;
 
-/** Inflates a payload; nothing is allocated before the length that it states is known to be allowed. */
+/**
+ * Inflates a payload; nothing is allocated before the length that it states is known to be allowed.
+ */
 export function inflate(packed: Uint8Array, payloadBytesMax: number): Uint8Array {
 	const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
 	if (packed.length < 8) {

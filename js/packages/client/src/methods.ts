@@ -5,7 +5,10 @@ import { InvalidArgument } from "./generated/errors.js";
 /** What others are told of a method, and how it is called. */
 export interface MethodOptions {
 	readonly description?: string;
-	/** JSON Schema of its arguments as an object by their names, or the names alone, in order: then it can be called by name. */
+	/**
+	 * JSON Schema of its arguments as an object by their names, or the names alone, in order: then
+	 * it can be called by name.
+	 */
 	readonly parameters?: Schema | readonly string[];
 	/** JSON Schema of its result; of one item, if it is a stream. */
 	readonly result?: Schema;
@@ -51,7 +54,10 @@ export function boundFunction(
 	};
 }
 
-/** The methods of an object: its own functions, and those of its class. Names that begin with an underscore are not served. */
+/**
+ * The methods of an object: its own functions, and those of its class. Names that begin with an
+ * underscore are not served.
+ */
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
 	const found = new Map<string, Bound>();
 	for (

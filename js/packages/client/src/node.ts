@@ -95,21 +95,26 @@ export class Node {
 	/**
 	 * A client of a service. Nothing is sent before a method is called and awaited, or read.
 	 *
-	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything is unknown.
+	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything
+	 * is unknown.
 	 */
 	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
 		return this.clients.client(service, options);
 	}
 
 	/**
-	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may be async; generators, async or not, are streams. Awaited,
-	 * it is known to the hub; while the link is lost that waits.
+	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may
+	 * be async; generators, async or not, are streams. Awaited, it is known to the hub; while the
+	 * link is lost that waits.
 	 */
 	async serve(name: string, target: object, options: ServeOptions = {}): Promise<ServiceHandle> {
 		return (await this.answering()).serve(name, target, options);
 	}
 
-	/** What answers others: its code is loaded with the first service, subscription, or function that is given or taken. */
+	/**
+	 * What answers others: its code is loaded with the first service, subscription, or function
+	 * that is given or taken.
+	 */
 	private async answering(): Promise<Incoming> {
 		const { Incoming } = await import("./lazy_chunk.js");
 		if (this.incoming === undefined) {
@@ -120,9 +125,11 @@ export class Node {
 	}
 
 	/**
-	 * Publishes a value on a subject, at most once to each subscriber; this node's own get it, too. Returns whether the link had room for it.
+	 * Publishes a value on a subject, at most once to each subscriber; this node's own get it, too.
+	 * Returns whether the link had room for it.
 	 *
-	 * @throws InvalidArgument if the value can't travel, with its path; Unauthorized if the token does not allow the subject; LinkLost if there is no link.
+	 * @throws InvalidArgument if the value can't travel, with its path; Unauthorized if the token
+	 * does not allow the subject; LinkLost if there is no link.
 	 */
 	publish(
 		subject: string,
@@ -161,7 +168,10 @@ export class Node {
 		return sent;
 	}
 
-	/** Has a listener called with each message that is published on subjects of a pattern. Awaited, it is known to the hub. */
+	/**
+	 * Has a listener called with each message that is published on subjects of a pattern. Awaited,
+	 * it is known to the hub.
+	 */
 	async subscribe(pattern: string, listener: Listener, options: SubscribeOptions = {}): Promise<Subscription> {
 		if (typeof listener !== "function") {
 			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
@@ -170,7 +180,10 @@ export class Node {
 		return (await this.answering()).subscribe(pattern, listener, options);
 	}
 
-	/** The messages of a pattern, to be read in a loop. It is known to the hub once its first message is asked for; up to 1,000 wait. */
+	/**
+	 * The messages of a pattern, to be read in a loop. It is known to the hub once its first
+	 * message is asked for; up to 1,000 wait.
+	 */
 	subscription(
 		pattern: string,
 		options: SubscribeOptions = {},
@@ -198,7 +211,10 @@ export class Node {
 		};
 	}
 
-	/** Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is asked first. */
+	/**
+	 * Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is
+	 * asked first.
+	 */
 	async request(
 		subject: string,
 		value: unknown,
@@ -261,10 +277,12 @@ export class Node {
 	}
 
 	/**
-	 * A stream of the hub's data folder. With settings it is made, or found with the same ones; without, it is to be there.
+	 * A stream of the hub's data folder. With settings it is made, or found with the same ones;
+	 * without, it is to be there.
 	 *
 	 * @typeParam T What is published on it.
-	 * @throws SettingsDiffer if it exists with other settings; NotFound if it is to be there and is not; NoResponders if the hub has no data folder.
+	 * @throws SettingsDiffer if it exists with other settings; NotFound if it is to be there and is
+	 * not; NoResponders if the hub has no data folder.
 	 */
 	async stream<T = unknown>(name: string, settings?: StreamSettings): Promise<Stream<T>> {
 		return (await this.stores()).stream<T>(name, settings);
@@ -276,7 +294,8 @@ export class Node {
 	}
 
 	/**
-	 * A key-value bucket of the hub's data folder. With settings, `{}` too, it is made, or found with the same ones; without, it is to be there.
+	 * A key-value bucket of the hub's data folder. With settings, `{}` too, it is made, or found
+	 * with the same ones; without, it is to be there.
 	 *
 	 * @typeParam T What its values are.
 	 * @throws SettingsDiffer, NotFound and NoResponders as of `stream`.
@@ -298,8 +317,8 @@ export class Node {
 	}
 
 	/**
-	 * Waits for a lease of the hub, and holds it until it is released, or its `await using` block ends; it is renewed meanwhile. When the link is lost, so is
-	 * the lease.
+	 * Waits for a lease of the hub, and holds it until it is released, or its `await using` block
+	 * ends; it is renewed meanwhile. When the link is lost, so is the lease.
 	 *
 	 * @param name A subject's text, such as `orders.matching`.
 	 * @throws NoResponders if the hub has no data folder; the reason of `signal`, when that aborts.
@@ -317,8 +336,8 @@ export class Node {
 	}
 
 	/**
-	 * Leaves the hub: takes no new calls, finishes those that came, ends the streams of its services, and closes once the hub has read everything. A second
-	 * call waits for the first.
+	 * Leaves the hub: takes no new calls, finishes those that came, ends the streams of its
+	 * services, and closes once the hub has read everything. A second call waits for the first.
 	 *
 	 * @param options `timeout`: milliseconds (30,000) after which what is left is cut off.
 	 */

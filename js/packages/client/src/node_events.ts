@@ -3,11 +3,16 @@ import type { TidewireError } from "./error.js";
 
 /** What a node tells by itself. */
 export interface NodeEvents {
-	/** It has joined its hub, for the first time or again: services and subscriptions are on their way back. */
+	/**
+	 * It has joined its hub, for the first time or again: services and subscriptions are on their
+	 * way back.
+	 */
 	joined: (hub: string) => void;
 	/** Its link was lost; it is looked for again. */
 	lost: (reason: string) => void;
-	/** There is no link, and none will come; with the error, if that is not because of `close()`. */
+	/**
+	 * There is no link, and none will come; with the error, if that is not because of `close()`.
+	 */
 	closed: (error: TidewireError | undefined) => void;
 }
 
@@ -18,7 +23,10 @@ export interface NodeStatistics {
 	readonly hub: string | null;
 	/** How often a link was lost. */
 	readonly lost: number;
-	/** Messages of the link since it was joined, bytes that wait to be sent, and messages published that found no room. */
+	/**
+	 * Messages of the link since it was joined, bytes that wait to be sent, and messages published
+	 * that found no room.
+	 */
 	readonly link: {
 		readonly sent: number;
 		readonly received: number;
@@ -29,7 +37,10 @@ export interface NodeStatistics {
 	readonly open: { readonly mine: number; readonly theirs: number };
 	readonly subscriptions: number;
 	readonly services: number;
-	/** Entries of the hub's lists of services that were skipped, as they were not of the form that they have to have. */
+	/**
+	 * Entries of the hub's lists of services that were skipped, as they were not of the form that
+	 * they have to have.
+	 */
 	readonly skipped: number;
 	/** Functions, objects and streams that were given to others, and that are held of them. */
 	readonly remote: { readonly given: number; readonly held: number };

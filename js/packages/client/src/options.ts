@@ -19,7 +19,10 @@ export function named<T extends object>(values: T): Named<T> {
 
 /** Which calls go first where some wait. */
 export type Priority = "urgent" | "high" | "normal" | "low";
-/** Which instance gets a call: the one with the least calls in progress, the one served longest, any, or all of them. */
+/**
+ * Which instance gets a call: the one with the least calls in progress, the one served longest,
+ * any, or all of them.
+ */
 export type Policy = "least_outstanding" | "first" | "random" | "all";
 
 /** How calls are made. */
@@ -34,7 +37,9 @@ export interface CallOptions {
 	/** The id of the instance that is called. */
 	readonly instance?: string;
 	readonly policy?: Policy;
-	/** Whether the call is made again when the link is lost: say so of methods that may run twice. */
+	/**
+	 * Whether the call is made again when the link is lost: say so of methods that may run twice.
+	 */
 	readonly idempotent?: boolean;
 }
 

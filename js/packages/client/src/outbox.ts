@@ -69,8 +69,8 @@ export class Outbox {
 	}
 
 	/**
-	 * Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on the wire; `called`: the number of the node whose call
-	 * it answers.
+	 * Sends a frame, in chunks if its payload is long. `ends`: the slot that is free once it is on
+	 * the wire; `called`: the number of the node whose call it answers.
 	 */
 	send(kind: Kind, flags: number, id: Id, head: Head, payload?: Uint8Array, ends = -1, called = 0): void {
 		const lane = this.lanes[flags & Flag.LANE] as Lane;
@@ -105,7 +105,8 @@ export class Outbox {
 			: this.transfers.size > 0
 				? this.transfers.get(keyOf(id, flags))
 				: undefined;
-		// Only the end of an exchange overtakes its own long payload: the rest of that does not come.
+		// Only the end of an exchange overtakes its own long payload: the rest of that does not
+		// come.
 		if (before !== undefined && !OVERTAKES.has(kind)) {
 			before.behind.push(waiting);
 		} else {
@@ -142,8 +143,9 @@ export class Outbox {
 	}
 
 	/**
-	 * Whether the next item of an answer to the node that `called` is to wait: one before it does, items would take more than half of the queue, or those
-	 * for that node more than its share of that half. The other half is for what can't wait.
+	 * Whether the next item of an answer to the node that `called` is to wait: one before it does,
+	 * items would take more than half of the queue, or those for that node more than its share of
+	 * that half. The other half is for what can't wait.
 	 */
 	holdsBack(id: Id, called: number): boolean {
 		if (this.bytes <= MESSAGE_BYTES) {
@@ -157,9 +159,10 @@ export class Outbox {
 	}
 
 	/**
-	 * Makes room for a payload to the node that `called`, or to nobody in particular (0): of the node for which most waits, long answers that it does not
-	 * take are let go, the newest first, as long as more waits for it than for that one. Gives which. If that does not make enough room, nothing is let
-	 * go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+	 * Makes room for a payload to the node that `called`, or to nobody in particular (0): of the
+	 * node for which most waits, long answers that it does not take are let go, the newest first,
+	 * as long as more waits for it than for that one. Gives which. If that does not make enough
+	 * room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
 	 */
 	makeRoom(payload: number, called: number): readonly { readonly id: Id; readonly lane: number }[] {
 		if (this.bytes <= LINK_QUEUE_BYTES) {

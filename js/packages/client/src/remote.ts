@@ -43,8 +43,9 @@ export class Remote {
 }
 
 /**
- * Marks an object or a function, so that as an argument or a result it is given by reference: its methods are called here. A function needs that only for a
- * lease of its own, or to be let go by `dispose()`.
+ * Marks an object or a function, so that as an argument or a result it is given by reference: its
+ * methods are called here. A function needs that only for a lease of its own, or to be let go by
+ * `dispose()`.
  *
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).
  */

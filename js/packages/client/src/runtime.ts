@@ -59,7 +59,10 @@ export class Runtime {
 		this.offline();
 	}
 
-	/** Has what was said written once the program that runs now has returned: many calls go in one message. */
+	/**
+	 * Has what was said written once the program that runs now has returned: many calls go in one
+	 * message.
+	 */
 	plan(): void {
 		if (!this.isPlanned) {
 			this.isPlanned = true;
@@ -104,7 +107,8 @@ export class Runtime {
 
 	private arm(): void {
 		const next = this.link.state === "closed" ? Number.POSITIVE_INFINITY : this.timers.next;
-		// A timer that comes too soon finds nothing, and costs less than setting another one for each call.
+		// A timer that comes too soon finds nothing, and costs less than setting another one for
+		// each call.
 		if (next < this.armed || next === Number.POSITIVE_INFINITY) {
 			this.armed = next;
 			this.shell.wake(next, this.wake);

@@ -1,4 +1,7 @@
-/** Runs the calls that other nodes make: admits them, runs their handlers, and writes what they give. */
+/**
+ * Runs the calls that other nodes make: admits them, runs their handlers, and writes what they
+ * give.
+ */
 import { type CallContext, within } from "./context.js";
 import { TidewireError } from "./error.js";
 import type { Callee, Incoming } from "./exchanges.js";
@@ -18,7 +21,10 @@ const NODE_STOPPED = 13;
 const LIMIT_EXCEEDED = 14;
 const REMOTE_ERROR = 15;
 const CANCELLED = 29;
-/** The caller's own clock comes to the deadline at about the same time, and knows best how the call went. */
+/**
+ * The caller's own clock comes to the deadline at about the same time, and knows best how the call
+ * went.
+ */
 const LATE_MS = 100;
 
 /** What has become of the calls of one service. */
@@ -181,7 +187,8 @@ export class HandlerLimits {
 
 	private begin(running: RunningCall): void {
 		this.counts.calls++;
-		// Not before the message has been read to its end: a handler may say something that changes the link.
+		// Not before the message has been read to its end: a handler may say something that changes
+		// the link.
 		this.runtime.shell.soon(() => running.begin());
 	}
 
@@ -469,7 +476,9 @@ export function isPublic(call: Incoming): boolean {
 	return fieldText(call.fields, "tw-origin") === "public";
 }
 
-/** Whose token the sender of a call or a message has: the client of a gateway, or the node itself. */
+/**
+ * Whose token the sender of a call or a message has: the client of a gateway, or the node itself.
+ */
 export function userOf({ fields, origin }: Pick<Incoming, "fields" | "origin">, session: Session | undefined): string {
 	return fieldText(fields, "tw-user") ?? session?.peer(origin).user ?? "";
 }

@@ -1,4 +1,7 @@
-/** One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time and the frames that come. */
+/**
+ * One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time
+ * and the frames that come.
+ */
 
 import { Assemblies, type Progress } from "./assembly.js";
 import type { TidewireError } from "./error.js";
@@ -50,7 +53,10 @@ type OutboundExchange =
 
 const NO_ID: Id = { slot: 0, generation: 0 };
 const FRAME_ROOM = 20_480;
-/** The numbers of PING: a sign of life, and from the second one on the question whether all has arrived. */
+/**
+ * The numbers of PING: a sign of life, and from the second one on the question whether all has
+ * arrived.
+ */
 const HEARTBEAT: Id = { slot: 1, generation: 0 };
 const PAYLOADS = new Set<number>([Kind.CALL, Kind.PUBLISH, Kind.REPLY, Kind.FAIL, Kind.ITEM]);
 
@@ -121,7 +127,8 @@ export class Session {
 
 	/** Sends signs of life. False: the other side has been silent for too long. */
 	tick(now: number): boolean {
-		// A program that slept has heard nothing because it did not listen: the other side gets its time anew.
+		// A program that slept has heard nothing because it did not listen: the other side gets its
+		// time anew.
 		if (now - this.dueAt > this.agreed.heartbeatMs) {
 			this.heardAt = now;
 			this.sentAt = Number.NEGATIVE_INFINITY;
@@ -431,7 +438,10 @@ export class Session {
 		}
 	}
 
-	/** Opens the exchange of a payload, or looks for it. False: it has ended, and the frame is skipped. */
+	/**
+	 * Opens the exchange of a payload, or looks for it. False: it has ended, and the frame is
+	 * skipped.
+	 */
 	private expects(frame: Frame): boolean {
 		const { kind } = frame;
 		if (kind === Kind.CALL || (kind === Kind.PUBLISH && frame.stated)) {
@@ -478,7 +488,9 @@ export class Session {
 		}
 	}
 
-	/** A payload that this side does not take: whoever sent it is told, and whoever waits for it. */
+	/**
+	 * A payload that this side does not take: whoever sent it is told, and whoever waits for it.
+	 */
 	private turnAway(frame: Frame, error: TidewireError): void {
 		const mine = frame.answer ? this.mine.get(frame) : undefined;
 		if (mine?.is === "call") {

@@ -49,7 +49,10 @@ export class Slots<T> {
 		}
 	}
 
-	/** Ends an exchange. Its slot is free once it is released: when the frame that says so is on the wire. */
+	/**
+	 * Ends an exchange. Its slot is free once it is released: when the frame that says so is on the
+	 * wire.
+	 */
 	retire(id: Id): boolean {
 		const entry = this.slots[id.slot];
 		if (entry === undefined || entry.generation !== id.generation || entry.value === undefined) {

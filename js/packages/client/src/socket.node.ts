@@ -1,4 +1,7 @@
-/** Sockets of Node: WebSocket (RFC 6455) as a client over its own connections, as Node 20 has no WebSocket of its own. */
+/**
+ * Sockets of Node: WebSocket (RFC 6455) as a client over its own connections, as Node 20 has no
+ * WebSocket of its own.
+ */
 import { createHash, randomBytes } from "node:crypto";
 import { type IncomingMessage, request as requestPlain } from "node:http";
 import { request as requestTls } from "node:https";

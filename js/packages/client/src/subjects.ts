@@ -9,7 +9,9 @@ const REMEMBERED = 1000;
 /** Subjects that were found to be in order. */
 const known = new Set<string>();
 
-/** Says what keeps a text from being a subject, or from being a pattern; undefined if nothing does. */
+/**
+ * Says what keeps a text from being a subject, or from being a pattern; undefined if nothing does.
+ */
 export function subjectProblem(text: unknown, pattern: boolean): string | undefined {
 	if (!pattern && known.has(text as string)) {
 		return undefined;

@@ -27,7 +27,10 @@ export interface SubscribeOptions {
 /** One subscription of this node, until `stop()`. */
 export interface Subscription {
 	readonly pattern: string;
-	/** Messages that came, that found no room among the 1,000 that may wait, and whose listener failed. */
+	/**
+	 * Messages that came, that found no room among the 1,000 that may wait, and whose listener
+	 * failed.
+	 */
 	statistics(): {
 		readonly received: number;
 		readonly dropped: number;
@@ -102,7 +105,10 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 		}
 	}
 
-	/** Reads a message. What can't be read is counted and left out: whoever published it is another node, and the link is in order. */
+	/**
+	 * Reads a message. What can't be read is counted and left out: whoever published it is another
+	 * node, and the link is in order.
+	 */
 	private read(message: Unread): Envelope | undefined {
 		try {
 			return message.envelope();
@@ -226,7 +232,9 @@ export class Subscriptions {
 		return found;
 	}
 
-	/** Those that get what this node itself publishes: all, but of each queue group one, in turn. */
+	/**
+	 * Those that get what this node itself publishes: all, but of each queue group one, in turn.
+	 */
 	chosen(subject: string): readonly Subscribed[] {
 		const found = this.of(subject);
 		if (found.every((one) => one.queue === "")) {
@@ -242,7 +250,10 @@ export class Subscriptions {
 		return [...found.filter((one) => one.queue === ""), ...members];
 	}
 
-	/** Takes what the hub has sent: for one subscription, or for all that match outside of queue groups. */
+	/**
+	 * Takes what the hub has sent: for one subscription, or for all that match outside of queue
+	 * groups.
+	 */
 	deliver(to: Id, subject: string, message: Unread): void {
 		if (to.generation !== 0) {
 			this.find(to)?.deliver(message);

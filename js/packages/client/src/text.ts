@@ -1,7 +1,10 @@
 const encoder = new TextEncoder();
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
-/** Text up to this length is read and written by hand: a call of the platform's coder takes longer than that. */
+/**
+ * Text up to this length is read and written by hand: a call of the platform's coder takes longer
+ * than that.
+ */
 const SHORT = 48;
 const LONE = /[\ud800-\udfff]/u;
 

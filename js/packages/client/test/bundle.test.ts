@@ -8,7 +8,10 @@ import { type BuildResult, build } from "esbuild";
 import { ROOT } from "./python.js";
 
 const CLIENT = `${ROOT}js/packages/client/`;
-/** What a page loads at first; at first from `tidewire/connect`; and what it loads that does all there is. */
+/**
+ * What a page loads at first; at first from `tidewire/connect`; and what it loads that does all
+ * there is.
+ */
 const FIRST_BYTES_MAX = 28_000;
 const CALLS_BYTES_MAX = 25_000;
 const ALL_BYTES_MAX = 45_000;

@@ -1,4 +1,7 @@
-/** A node at a hub that is on NATS: it reaches the services of the cluster, and the cluster those of the node. */
+/**
+ * A node at a hub that is on NATS: it reaches the services of the cluster, and the cluster those of
+ * the node.
+ */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { connect } from "tidewire";

@@ -270,7 +270,8 @@ test("garbage ends a link, never the program, and nothing that it states is allo
 		const bytes = Uint8Array.from({ length: 16 + dice(40) }, () => dice(256));
 		const view = new DataView(bytes.buffer);
 		if (dice(4) > 0) {
-			// A frame that is in order as far as its length and kind, and about exchanges that there are.
+			// A frame that is in order as far as its length and kind, and about exchanges that
+			// there are.
 			view.setUint32(0, bytes.length - 4, true);
 			bytes[4] = 1 + dice(22);
 			view.setUint16(6, dice(2) ? 0 : dice(bytes.length - 15), true);

@@ -1,4 +1,7 @@
-/** A network that is cut without a word: a proxy between a page and its hub keeps connections open, and passes nothing on. */
+/**
+ * A network that is cut without a word: a proxy between a page and its hub keeps connections open,
+ * and passes nothing on.
+ */
 import assert from "node:assert/strict";
 import type { AddressInfo } from "node:net";
 import { createServer, connect as dial, type Server, type Socket } from "node:net";
@@ -8,7 +11,10 @@ import { Peer } from "./python.js";
 
 const ATTEMPTS = 3;
 
-/** Passes bytes on, until it is cut: then it takes them, and those of new connections, and keeps them. */
+/**
+ * Passes bytes on, until it is cut: then it takes them, and those of new connections, and keeps
+ * them.
+ */
 class Relay {
 	isCut = false;
 	private readonly pairs = new Set<readonly [Socket, Socket]>();

@@ -1,6 +1,6 @@
 /**
- * Hostile bytes for everything of the client that reads them. FUZZ_INPUTS says how many for each (2,000), FUZZ_SEED by which chance (1).
- * `make fuzz` tries 20,000 each.
+ * Hostile bytes for everything of the client that reads them. FUZZ_INPUTS says how many for each
+ * (2,000), FUZZ_SEED by which chance (1). `make fuzz` tries 20,000 each.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

@@ -1,7 +1,9 @@
 /**
- * A fuzzer that follows coverage: it changes inputs by chance, and keeps those that take a way through a function of the client which none took before.
+ * A fuzzer that follows coverage: it changes inputs by chance, and keeps those that take a way
+ * through a function of the client which none took before.
  *
- * V8 counts the blocks. It is asked after many inputs at once, and again one by one where these did something new.
+ * V8 counts the blocks. It is asked after many inputs at once, and again one by one where these did
+ * something new.
  */
 import { Session } from "node:inspector";
 
@@ -121,7 +123,10 @@ interface Script {
 	readonly functions: readonly { readonly ranges: readonly Range[] }[];
 }
 
-/** Which blocks of the client's code have run, as V8 counts them: function by function those that have not. */
+/**
+ * Which blocks of the client's code have run, as V8 counts them: function by function those that
+ * have not.
+ */
 class Coverage {
 	private readonly session = new Session();
 	private readonly seen = new Set<string>();
@@ -137,7 +142,10 @@ class Coverage {
 		return this.seen.size;
 	}
 
-	/** Whether a function ran since the last question in a way in which it never did before. `of` keeps what one input does apart from what many do. */
+	/**
+	 * Whether a function ran since the last question in a way in which it never did before. `of`
+	 * keeps what one input does apart from what many do.
+	 */
 	isFresh(of: "one" | "many"): boolean {
 		const { result } = this.post("Profiler.takePreciseCoverage") as { result: readonly Script[] };
 		const before = this.seen.size;

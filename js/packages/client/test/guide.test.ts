@@ -1,4 +1,7 @@
-/** The blocks of the guide: TypeScript holds them to the types, and each runs beside a hub with the guide's services. */
+/**
+ * The blocks of the guide: TypeScript holds them to the types, and each runs beside a hub with the
+ * guide's services.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -68,7 +68,10 @@ interface Counter {
 	dispose(): void;
 }
 
-/** Waits until something is so: looks again whenever the hub has answered a question, which it does in order. */
+/**
+ * Waits until something is so: looks again whenever the hub has answered a question, which it does
+ * in order.
+ */
 async function until(node: Node, check: () => Promise<boolean> | boolean, what: string): Promise<void> {
 	for (const end = Date.now() + 30_000; Date.now() < end; await node.services()) {
 		if (await check()) {
@@ -134,7 +137,8 @@ describe("with a hub and a node of Python", { timeout: 120_000 + MESSAGES / 2 },
 	test("a deadline, and a signal that aborts, cancel the handler there", async () => {
 		const pricing = node.client<Pricing>("pricing");
 		const { begun, cancelled: before } = await pricing.state();
-		// A call whose deadline passes before its handler has begun does not reach it: then another one is made.
+		// A call whose deadline passes before its handler has begun does not reach it: then another
+		// one is made.
 		do {
 			await assert.rejects(pricing.with({ timeout: 50 }).slow(), AskTimeout);
 		} while ((await pricing.state()).begun === begun);

@@ -8,7 +8,10 @@ import { Timers } from "../src/timers.js";
 
 const TTL = 1_500;
 
-/** A hub that gives the lease, and says of each renewal what the test says; and a clock that stands still. */
+/**
+ * A hub that gives the lease, and says of each renewal what the test says; and a clock that stands
+ * still.
+ */
 class World {
 	time = 10;
 	readonly renewals: number[] = [];

@@ -1,4 +1,7 @@
-/** The demonstration `examples/live` in Chromium: a person opens the page, lets a day fly, and is asked. */
+/**
+ * The demonstration `examples/live` in Chromium: a person opens the page, lets a day fly, and is
+ * asked.
+ */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";

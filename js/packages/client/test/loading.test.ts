@@ -1,4 +1,7 @@
-/** Stories of what a page does before the later part of the client is loaded: this file is a process of its own, in which nothing has loaded it yet. */
+/**
+ * Stories of what a page does before the later part of the client is loaded: this file is a process
+ * of its own, in which nothing has loaded it yet.
+ */
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Kind } from "../src/frames.js";

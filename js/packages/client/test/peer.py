@@ -283,7 +283,9 @@ class Driver(tw.Service):
 
     @tw.method
     async def stored(self, stream: str, sequence: int, name: str) -> str:
-        """Say what is wrong with an event that is to be one of the values of `values`; nothing if it is right."""
+        """Say what is wrong with an event that is to be one of the values of `values`; nothing if
+        it is right.
+        """
         async for event in (await self._node.find_stream(stream)).read(sequence, sequence):
             return difference(SAMPLES[name], event.value)
         return "nothing is there"

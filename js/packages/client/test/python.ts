@@ -1,4 +1,7 @@
-/** Processes of Python for tests: a hub, one with a data folder and a gateway, a node that serves and calls, and a server of NATS. */
+/**
+ * Processes of Python for tests: a hub, one with a data folder and a gateway, a node that serves
+ * and calls, and a server of NATS.
+ */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,6 @@
-/** A hub of a few lines and a clock that stands still, for tests of the core: no socket, no timer. */
+/**
+ * A hub of a few lines and a clock that stands still, for tests of the core: no socket, no timer.
+ */
 
 import type { ConnectOptions } from "../src/connect_options.js";
 import { type Frame, fieldBytes, type Head, type Id, Kind, readFrames, readHead, writeFrame } from "../src/frames.js";

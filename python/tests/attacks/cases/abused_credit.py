@@ -1,4 +1,6 @@
-"""A node calls another one of its own with all the credit that there is, and the two flood each other with items in the highest lane."""
+"""A node calls another one of its own with all the credit that there is, and the two flood each
+other with items in the highest lane.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node begins 64 calls with payloads of 8 MiB, compressed to 1 in 240, at a node whose longest payload has 16 MiB, and ends none."""
+"""A node begins 64 calls with payloads of 8 MiB, compressed to 1 in 240, at a node whose longest
+payload has 16 MiB, and ends none.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from attacks.target import Target
 
 ITEM = 5
 MEMORY_MIB = 100
-"""1,000 connections that have not joined, with 32 KiB that were read of each and as much of what keeps them."""
+"""1,000 connections that have not joined, with 32 KiB that were read of each and as much of what
+keeps them.
+"""
 
 
 def attack(target: Target) -> None:

@@ -1,4 +1,6 @@
-"""A node that has learned the keys of functions which others were given calls, claims and releases them."""
+"""A node that has learned the keys of functions which others were given calls, claims and releases
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MEMORY_MIB = 32
 
 
 def attack(target: Target) -> None:
-    """Only stay: the keys are those of the nodes of ``look``, which tells them to a link of its own."""
+    """Only stay: the keys are those of the nodes of ``look``, which tells them to a link of its
+    own.
+    """
     link = target.joined()
     while link.receive() is not None:
         pass

@@ -1,4 +1,6 @@
-"""The clock of a hub's machine is set back by an hour and forward again, while nodes are joined and some guess tokens."""
+"""The clock of a hub's machine is set back by an hour and forward again, while nodes are joined and
+some guess tokens.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _SLOWEST_S = 2.0
 
 
 def attack(target: Target) -> None:
-    """Only stay: the clock is that of a hub of ``look``, as nobody can set that of another program."""
+    """Only stay: the clock is that of a hub of ``look``, as nobody can set that of another
+    program.
+    """
     link = target.joined()
     while link.receive() is not None:
         pass

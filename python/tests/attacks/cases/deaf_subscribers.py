@@ -8,7 +8,9 @@ from attacks.target import Target, flood
 
 ITEM = 7
 MEMORY_MIB = 384
-"""`hub_queue_bytes`, half as much again for what memory is taken in blocks, and what is under way."""
+"""`hub_queue_bytes`, half as much again for what memory is taken in blocks, and what is under
+way.
+"""
 
 
 def attack(target: Target) -> None:

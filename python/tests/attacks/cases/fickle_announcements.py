@@ -1,4 +1,6 @@
-"""A node announces services of 16 KB and withdraws them, again and again, while eight that follow what is served read nothing; others come and call."""
+"""A node announces services of 16 KB and withdraws them, again and again, while eight that follow
+what is served read nothing; others come and call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from attacks.target import TOKENS, Target, description, drained
 
 ITEM = 3
 MEMORY_MIB = 384
-"""As for all who don't read: `hub_queue_bytes`, and half as much again for what memory is taken in blocks."""
+"""As for all who don't read: `hub_queue_bytes`, and half as much again for what memory is taken in
+blocks.
+"""
 SERVICES = 8
 FOLLOWERS = 8
 

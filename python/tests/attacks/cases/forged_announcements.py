@@ -1,4 +1,6 @@
-"""Nodes announce services and agents that they are not, in all wrong forms: one may do nothing, one everything."""
+"""Nodes announce services and agents that they are not, in all wrong forms: one may do nothing, one
+everything.
+"""
 
 from __future__ import annotations
 

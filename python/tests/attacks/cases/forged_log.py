@@ -1,4 +1,6 @@
-"""Strangers say in their greetings and errors what would forge lines of the log, or move the cursor of whoever reads it, again and again."""
+"""Strangers say in their greetings and errors what would forge lines of the log, or move the cursor
+of whoever reads it, again and again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A node says in its greeting and with each call that it is another user, another node, or the service's own."""
+"""A node says in its greeting and with each call that it is another user, another node, or the
+service's own.
+"""
 
 from __future__ import annotations
 

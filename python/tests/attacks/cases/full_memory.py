@@ -18,14 +18,20 @@ _ANSWER_BYTES = 1 << 20
 _CALLS = 40
 _READ = 20
 _ROOM_MIB = 8
-"""``link_shared_bytes`` of the called node: so much of the answers is laid there. All of them fit ``link_queue_bytes``."""
+"""``link_shared_bytes`` of the called node: so much of the answers is laid there. All of them fit
+``link_queue_bytes``.
+"""
 _CONFIG = {"links": {"link_shared_bytes": _ROOM_MIB << 20}}
 GREW_MIB = 96
-"""What the called node may take for them: those answers, and as much again for what is under way."""
+"""What the called node may take for them: those answers, and as much again for what is under
+way.
+"""
 
 
 def attack(target: Target) -> None:
-    """Ask for more than there is room for, ask again what is not served yet, and read on, but say of no place that it was read."""
+    """Ask for more than there is room for, ask again what is not served yet, and read on, but say
+    of no place that it was read.
+    """
     memory, secret = os.memfd_create("tidewire"), os.urandom(16)
     os.write(memory, secret)
     link = target.joined("all", features="shm", place=f"{os.getpid()} {memory} {secret.hex()}")

@@ -1,4 +1,6 @@
-"""A node calls a service of Python with sets and maps of 12,000 keys that have one hash, again and again."""
+"""A node calls a service of Python with sets and maps of 12,000 keys that have one hash, again and
+again.
+"""
 
 from __future__ import annotations
 

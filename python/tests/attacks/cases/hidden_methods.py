@@ -1,4 +1,6 @@
-"""A node calls methods that are only for the node that serves them, by all the subjects that they could have."""
+"""A node calls methods that are only for the node that serves them, by all the subjects that they
+could have.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ class Vault(tw.Service, visibility="node"):
 
 
 def look(target: Target) -> list[str]:
-    """Serve both while that goes on, and call them from where it is allowed, and from where it is not."""
+    """Serve both while that goes on, and call them from where it is allowed, and from where it is
+    not.
+    """
     return asyncio.run(_look(target))
 
 

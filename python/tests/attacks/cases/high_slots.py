@@ -1,4 +1,6 @@
-"""200 nodes subscribe in the highest slot of their links: each has one exchange open, and says 30 bytes."""
+"""200 nodes subscribe in the highest slot of their links: each has one exchange open, and says 30
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A client subscribes over HTTP 400 times, with a pattern of its own each time, and a node floods a subject that they all match."""
+"""A client subscribes over HTTP 400 times, with a pattern of its own each time, and a node floods a
+subject that they all match.
+"""
 
 from __future__ import annotations
 

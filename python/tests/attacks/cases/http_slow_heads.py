@@ -1,4 +1,6 @@
-"""600 connections send the head of a request over HTTP, one byte after the other, and never end it."""
+"""600 connections send the head of a request over HTTP, one byte after the other, and never end
+it.
+"""
 
 from __future__ import annotations
 

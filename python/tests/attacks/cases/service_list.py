@@ -1,4 +1,6 @@
-"""A node announces 10,000 services of 16 KB, and asks for the list of services 2,800 times without reading the answers."""
+"""A node announces 10,000 services of 16 KB, and asks for the list of services 2,800 times without
+reading the answers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from attacks.target import Target, description
 
 ITEM = 3
 MEMORY_MIB = 96
-"""What it may say of itself, as it is kept and as it is listed, and twice what may wait for one link."""
+"""What it may say of itself, as it is kept and as it is listed, and twice what may wait for one
+link.
+"""
 
 
 def attack(target: Target) -> None:

@@ -10,7 +10,9 @@ from attacks.target import Target
 
 ITEM = 5
 MEMORY_MIB = 64
-"""1,000 connections that have not joined, with 4 KiB to read into, and 2,000 nodes that the system keeps."""
+"""1,000 connections that have not joined, with 4 KiB to read into, and 2,000 nodes that the system
+keeps.
+"""
 CONNECTIONS = 2_000
 
 

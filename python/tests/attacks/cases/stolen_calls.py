@@ -1,4 +1,6 @@
-"""A node that may only subscribe gets itself into the way of calls, with patterns and queue groups of all kinds."""
+"""A node that may only subscribe gets itself into the way of calls, with patterns and queue groups
+of all kinds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A client that has shown no token sends empty fragments of one message of WebSocket as fast as it can."""
+"""A client that has shown no token sends empty fragments of one message of WebSocket as fast as it
+can.
+"""
 
 from __future__ import annotations
 

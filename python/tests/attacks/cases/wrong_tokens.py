@@ -1,4 +1,6 @@
-"""Eight threads show wrong tokens as fast as they are answered: one in a second each, after the first; nodes with a right one are still to join."""
+"""Eight threads show wrong tokens as fast as they are answered: one in a second each, after the
+first; nodes with a right one are still to join.
+"""
 
 from __future__ import annotations
 

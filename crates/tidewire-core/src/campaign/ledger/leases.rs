@@ -10,8 +10,9 @@ use crate::campaign::state::State;
 
 /// A run that has killed its worker so often is quarantined.
 const KILLS: u32 = 2;
-/// After so many workers that were lost one after the other, with no run completed meanwhile, it is the runs that are tried
-/// again first: otherwise a campaign whose runs all kill would lose a worker for each of them.
+/// After so many workers that were lost one after the other, with no run completed meanwhile, it is
+/// the runs that are tried again first: otherwise a campaign whose runs all kill would lose a
+/// worker for each of them.
 const DEATHS: u32 = 3;
 
 /// A lease as the ledger keeps it.
@@ -33,8 +34,9 @@ impl LeaseRecord {
 }
 
 impl Ledger {
-    /// Leases a range to a worker. Of its other leases, those that it holds by its own account are renewed, and the rest is
-    /// given back; those of others that have expired are lost. What came back is leased before what is new.
+    /// Leases a range to a worker. Of its other leases, those that it holds by its own account are
+    /// renewed, and the rest is given back; those of others that have expired are lost. What came
+    /// back is leased before what is new.
     pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
         self.tick(now);
         self.forget(worker, holding);
@@ -69,8 +71,9 @@ impl Ledger {
         Ok(ClaimState { state: self.state, left: self.leases[at].count })
     }
 
-    /// Completes so many runs from the front of a lease, whose results are stored in the same transaction, and renews the
-    /// rest. A lease that is overdue still counts as long as nobody else has claimed anything.
+    /// Completes so many runs from the front of a lease, whose results are stored in the same
+    /// transaction, and renews the rest. A lease that is overdue still counts as long as nobody
+    /// else has claimed anything.
     ///
     /// # Errors
     ///
@@ -124,7 +127,8 @@ impl Ledger {
         self.workers.remove(&worker);
     }
 
-    /// A worker has died, in this run if that is known; with `overtime` because the run was over its time limit.
+    /// A worker has died, in this run if that is known; with `overtime` because the run was over
+    /// its time limit.
     pub fn worker_lost(&mut self, now: Clock, worker: u64, at_run: Option<u64>, overtime: bool) {
         self.tick(now);
         self.workers.remove(&worker);
@@ -166,8 +170,9 @@ impl Ledger {
         Some(Lease { id, worker, first, count, attempt, pilot: !self.columns, valid_us })
     }
 
-    /// The runs to hand out next. Those with which a worker was lost come last: whoever kills workers as they begin would
-    /// else meet the same run twice, and have it quarantined for nothing.
+    /// The runs to hand out next. Those with which a worker was lost come last: whoever kills
+    /// workers as they begin would else meet the same run twice, and have it quarantined for
+    /// nothing.
     fn next_piece(&mut self, most: u32, limit: u64) -> Option<ReturnedRange> {
         if self.deaths >= DEATHS
             && let Some(piece) = self.returned.take_suspect(most)
@@ -224,8 +229,8 @@ impl Ledger {
         taken
     }
 
-    /// A worker was lost with these runs, and nobody knows in which. The second time they are cut in halves, until the one
-    /// that does it is alone.
+    /// A worker was lost with these runs, and nobody knows in which. The second time they are cut
+    /// in halves, until the one that does it is alone.
     fn lost(&mut self, held: &LeaseRecord) {
         let losses = held.losses + 1;
         if held.count == 1 {

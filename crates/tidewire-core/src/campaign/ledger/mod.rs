@@ -1,8 +1,9 @@
 //! The ledger of a campaign: who holds which runs, what is done, and what may run next.
 //!
-//! A store keeps it as one record, and every operation is one transaction of it: load, call one method, keep. Its size goes
-//! with the workers and the ranges that they hold or have lost, never with the number of runs: a cursor over the runs that
-//! nobody has had, the leases, and the pieces that came back.
+//! A store keeps it as one record, and every operation is one transaction of it: load, call one
+//! method, keep. Its size goes with the workers and the ranges that they hold or have lost, never
+//! with the number of runs: a cursor over the runs that nobody has had, the leases, and the pieces
+//! that came back.
 //!
 //! ```
 //! use tidewire_core::campaign::lease::Claim;
@@ -139,7 +140,8 @@ impl Ledger {
         self.pace.run_us()
     }
 
-    /// The time in which it was at work, by the clock of its store, and runs that had ended at points of that time.
+    /// The time in which it was at work, by the clock of its store, and runs that had ended at
+    /// points of that time.
     pub fn timeline(&self) -> (u64, &[(u64, u64)]) {
         (self.progress.active_us(), self.progress.points())
     }
@@ -169,7 +171,8 @@ impl Ledger {
         mem::take(&mut self.turns)
     }
 
-    /// Runs that ended without a worker since the last call: quarantined, or over their time limit too often.
+    /// Runs that ended without a worker since the last call: quarantined, or over their time limit
+    /// too often.
     pub fn take_losses(&mut self) -> Vec<RunLost> {
         mem::take(&mut self.losses)
     }
@@ -192,7 +195,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Adds runs behind the last one, or behind the last that ran if it ended early. One that was done runs again.
+    /// Adds runs behind the last one, or behind the last that ran if it ended early. One that was
+    /// done runs again.
     ///
     /// # Errors
     ///
@@ -215,8 +219,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// The runs whose results must be looked at now, from the first to the one after the last: all before it have ended.
-    /// Whoever keeps the ledger answers with [`Ledger::looked`] in the same transaction.
+    /// The runs whose results must be looked at now, from the first to the one after the last: all
+    /// before it have ended. Whoever keeps the ledger answers with [`Ledger::looked`] in the same
+    /// transaction.
     pub fn look_due(&self) -> Option<(u64, u64)> {
         let checkpoints = self.checkpoints.as_ref()?;
         let open = matches!(self.state, State::Running | State::Paused);
@@ -272,8 +277,9 @@ impl Ledger {
         }
     }
 
-    /// Takes the time of the store, as each call does that changes something. Another epoch (a machine that has started anew) has no workers of the old one; a clock
-    /// that was set back takes all deadlines with it.
+    /// Takes the time of the store, as each call does that changes something. Another epoch (a
+    /// machine that has started anew) has no workers of the old one; a clock that was set back
+    /// takes all deadlines with it.
     pub fn tick(&mut self, now: Clock) {
         if now.epoch != self.clock.epoch {
             for held in mem::take(&mut self.leases) {

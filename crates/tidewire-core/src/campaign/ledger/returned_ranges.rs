@@ -11,7 +11,8 @@ pub(super) struct ReturnedRange {
     pub losses: u32,
 }
 
-/// Ranges that came back, apart from each other, in order. Those that touch and were given back in peace are one.
+/// Ranges that came back, apart from each other, in order. Those that touch and were given back in
+/// peace are one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReturnedRanges(Vec<ReturnedRange>);
 

@@ -49,7 +49,8 @@ impl Default for Terms {
     }
 }
 
-/// The time of a store, in microseconds. Times of two epochs can't be compared: the machine was started in between.
+/// The time of a store, in microseconds. Times of two epochs can't be compared: the machine was
+/// started in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     /// Which start of the machine the time counts from.
@@ -78,7 +79,8 @@ pub struct Completion {
     pub columns: bool,
     /// How long the runs took together, in microseconds.
     pub run_us: u64,
-    /// How long claim and commit of the range before took together, in microseconds; 0 if there was none.
+    /// How long claim and commit of the range before took together, in microseconds; 0 if there was
+    /// none.
     pub overhead_us: u64,
 }
 

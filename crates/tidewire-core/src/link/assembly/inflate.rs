@@ -1,7 +1,8 @@
-//! Payloads that come compressed: they are inflated block by block as they come, so that they are held once.
+//! Payloads that come compressed: they are inflated block by block as they come, so that they are
+//! held once.
 //!
-//! That takes time, and others wait for whoever holds the assemblies. So what is to be inflated is taken out of them, and given
-//! back afterwards.
+//! That takes time, and others wait for whoever holds the assemblies. So what is to be inflated is
+//! taken out of them, and given back afterwards.
 
 use tidewire_proto::wire::Frame;
 

@@ -1,7 +1,9 @@
-//! The rate limit of announcements: a node may announce all that it may say at once, and after that as much again in each [`RESTORED_US`].
+//! The rate limit of announcements: a node may announce all that it may say at once, and after that
+//! as much again in each [`RESTORED_US`].
 //!
-//! What it announces goes to everybody who follows that, and each of them looks at it: a node that announces and withdraws without end
-//! would keep all others busy. Nothing more is taken from it until it has rested (virtual scheduling: ITU-T I.371, GCRA).
+//! What it announces goes to everybody who follows that, and each of them looks at it: a node that
+//! announces and withdraws without end would keep all others busy. Nothing more is taken from it
+//! until it has rested (virtual scheduling: ITU-T I.371, GCRA).
 
 use super::{Hub, LinkId};
 
@@ -29,15 +31,16 @@ impl AnnounceRateLimit {
 }
 
 impl Hub {
-    /// Until when nothing more is to be taken from a link: its node has announced more, and more often, than others can follow.
-    /// None: it may go on.
+    /// Until when nothing more is to be taken from a link: its node has announced more, and more
+    /// often, than others can follow. None: it may go on.
     pub fn rests_until_us(&self, at: LinkId) -> Option<u64> {
         let link = self.links.get(at)?.as_deref()?;
         let until_us = link.said.pace.rests_until_us();
         (until_us > self.now_us && !link.here && !link.closing).then_some(until_us)
     }
 
-    /// What it has done so far, for whoever shares its time out: one for each frame that it took or added somewhere, and for each KiB of those.
+    /// What it has done so far, for whoever shares its time out: one for each frame that it took or
+    /// added somewhere, and for each KiB of those.
     pub fn work(&self) -> u64 {
         self.work
     }

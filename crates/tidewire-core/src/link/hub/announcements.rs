@@ -1,4 +1,5 @@
-//! Announcements of nodes, which come with their subscriptions: tied to the subject, and to what their tokens allow.
+//! Announcements of nodes, which come with their subscriptions: tied to the subject, and to what
+//! their tokens allow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -137,7 +138,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// Looks at what a node says of itself: it says no more than it may, and of nothing but what it subscribes to.
+    /// Looks at what a node says of itself: it says no more than it may, and of nothing but what it
+    /// subscribes to.
     fn announces(
         &self,
         at: LinkId,
@@ -217,7 +219,8 @@ impl Hub {
         self.announce(REMOVED, &node, subscriber);
     }
 
-    /// Everything that nodes say of themselves. What has not changed is not written again, and is there once, whoever asks.
+    /// Everything that nodes say of themselves. What has not changed is not written again, and is
+    /// there once, whoever asks.
     pub(super) fn list_services(&mut self) -> Listed {
         let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
         for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {

@@ -1,4 +1,5 @@
-//! Those who try tokens: whoever has had many refused waits for each further answer, and nobody else does.
+//! Those who try tokens: whoever has had many refused waits for each further answer, and nobody
+//! else does.
 
 use std::collections::BTreeMap;
 

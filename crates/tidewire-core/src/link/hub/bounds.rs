@@ -56,7 +56,8 @@ impl Bounds {
 }
 
 impl Hub {
-    /// The limit of a token with which nobody else may join. A node that resumes takes the place of its own link.
+    /// The limit of a token with which nobody else may join. A node that resumes takes the place of
+    /// its own link.
     pub(super) fn used_up(&mut self, at: LinkId, grant: Option<usize>, name: &str) -> Option<String> {
         let limit = Bound::of_hub("hub_links", self.options.links).narrowed(self.options.access.limits(grant).links);
         if self.is_here(at) {

@@ -11,7 +11,8 @@ use super::routes::{ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;
 
-/// What is compared when a call has several ways: not of a group, load, turn, and when it was subscribed.
+/// What is compared when a call has several ways: not of a group, load, turn, and when it was
+/// subscribed.
 type Rank = (bool, u32, u64, SubscriptionId);
 
 /// A way of a call: its rank, the link, and the id of the subscription there.
@@ -89,9 +90,11 @@ impl Hub {
         Ok(())
     }
 
-    /// Passes a call on to another node than the one that can't take it. False: there is none that can.
+    /// Passes a call on to another node than the one that can't take it. False: there is none that
+    /// can.
     ///
-    /// What keeps a node from taking a call holds for all of its subscriptions, so that each node is tried once.
+    /// What keeps a node from taking a call holds for all of its subscriptions, so that each node
+    /// is tried once.
     fn connect_other(
         &mut self,
         at: LinkId,
@@ -111,7 +114,8 @@ impl Hub {
         Ok(false)
     }
 
-    /// Refuses to pass on for whom a node calls: only the hub's own gateway knows that, and who is called relies on it.
+    /// Refuses to pass on for whom a node calls: only the hub's own gateway knows that, and who is
+    /// called relies on it.
     fn may_say(&mut self, at: LinkId, fields: &Fields<'_>) -> Result<(), Option<(ErrorCode, String)>> {
         let Some(name) = names_a_caller(fields) else { return Ok(()) };
         if self.link(at).is_some_and(|link| link.gateway || link.remote) {
@@ -222,7 +226,8 @@ impl Hub {
         best.map(|((.., key), link, id)| (link, id, key))
     }
 
-    /// All subscriptions that a call can go to; the one with the least rank is preferred. What came over a bridge goes over none again.
+    /// All subscriptions that a call can go to; the one with the least rank is preferred. What came
+    /// over a bridge goes over none again.
     fn for_each_responder(&mut self, at: LinkId, head: &CallHead<'_>, mut visit: impl FnMut(CallRoute)) {
         let (subject, choice, remote) = (head.subject, head.choice, self.is_remote(at));
         let mut draw = next_draw(&mut self.draw);

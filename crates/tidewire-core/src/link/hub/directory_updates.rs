@@ -11,7 +11,8 @@ pub(super) const REMOVED: &str = "$hub.services.removed";
 const MISSED: &str = "$hub.services.missed";
 
 impl Hub {
-    /// Tells those who want to know that a subscription which said something of itself has come or gone.
+    /// Tells those who want to know that a subscription which said something of itself has come or
+    /// gone.
     pub(super) fn announce(&mut self, subject: &str, node: &str, subscriber: &Subscriber) {
         let (mut told, mut head) = (Vec::new(), Vec::new());
         put_service(&mut told, node, subscriber);
@@ -24,14 +25,16 @@ impl Hub {
         }
         let payload = as_value(&told);
         for (to, subscription) in self.receivers(subject, None) {
-            // A queue group has no part in this: each node keeps a list of its own. Other hubs tell their nodes themselves.
+            // A queue group has no part in this: each node keeps a list of its own. Other hubs tell
+            // their nodes themselves.
             if subscription == 0 && !self.is_remote(to) {
                 self.tell_news(to, &head, &payload);
             }
         }
     }
 
-    /// Tells a node that its list is out of date, now that there is room: it missed what was told of meanwhile.
+    /// Tells a node that its list is out of date, now that there is room: it missed what was told
+    /// of meanwhile.
     pub(super) fn tell_missed(&mut self, at: LinkId) {
         let Some(link) = self.link(at).filter(|link| link.missed && link.out.bytes() <= link.out.bytes_max() / 2)
         else {

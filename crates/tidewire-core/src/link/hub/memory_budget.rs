@@ -1,13 +1,15 @@
 //! Room for what waits to be written, shared by all links.
 //!
-//! A link may fill as much as is left: so one that nobody reads takes half of all, several take equal shares, and there is always room for
-//! those that are read (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! A link may fill as much as is left: so one that nobody reads takes half of all, several take
+//! equal shares, and there is always room for those that are read (dynamic thresholds: Choudhury
+//! and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
 
 use super::{Hub, Link, LinkId};
 
 /// What each link may fill, whatever the others do.
 const LEAST_BYTES: usize = 16_384;
-/// With more than this waiting, a link may be closed for what has to be sent to it while all links together have no room.
+/// With more than this waiting, a link may be closed for what has to be sent to it while all links
+/// together have no room.
 const MUCH_BYTES: usize = 1 << 20;
 
 impl Hub {

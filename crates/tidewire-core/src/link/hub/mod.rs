@@ -1,7 +1,7 @@
 //! The side that routes between nodes.
 //!
-//! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route of each open exchange, and
-//! what waits to be written.
+//! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route
+//! of each open exchange, and what waits to be written.
 
 mod announce_rate_limit;
 mod announcements;
@@ -112,14 +112,16 @@ struct Link {
 }
 
 impl Link {
-    /// Whether its node has said all, and has nothing open but subscriptions, which went with its goodbye.
+    /// Whether its node has said all, and has nothing open but subscriptions, which went with its
+    /// goodbye.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
         self.has_said_all && self.ours.is_empty() && open.next().is_none()
     }
 }
 
-/// Routes between links. Time and bytes go in; what waits to be written is in the outbox of each link.
+/// Routes between links. Time and bytes go in; what waits to be written is in the outbox of each
+/// link.
 pub struct Hub {
     options: HubOptions,
     links: Vec<Option<Box<Link>>>,
@@ -265,8 +267,9 @@ impl Hub {
         at
     }
 
-    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as the hub is, and nobody asks whether it is.
-    /// The limits of its token don't hold for it, and it is not counted among those that joined with that.
+    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as
+    /// the hub is, and nobody asks whether it is. The limits of its token don't hold for it, and it
+    /// is not counted among those that joined with that.
     pub fn connected_here(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -275,7 +278,8 @@ impl Hub {
         at
     }
 
-    /// As [`connected_here`](Self::connected_here), for the node with the number that the hub was told, as long as no other link has it.
+    /// As [`connected_here`](Self::connected_here), for the node with the number that the hub was
+    /// told, as long as no other link has it.
     pub fn connected_own(&mut self, secret: String, now_us: u64) -> LinkId {
         let number = self.options.number;
         let at = self.connected_here(secret, now_us);
@@ -286,8 +290,9 @@ impl Hub {
         at
     }
 
-    /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token, may call, publish and subscribe everywhere, and
-    /// says for whom it does. It answers for what its clients may do.
+    /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token,
+    /// may call, publish and subscribe everywhere, and says for whom it does. It answers for what
+    /// its clients may do.
     pub fn connected_gateway(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected_here(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -301,7 +306,8 @@ impl Hub {
         &self.options.access
     }
 
-    /// From now on, only those with these tokens may join, and do what they allow. Nodes that joined before keep what they may do only if they needed no token.
+    /// From now on, only those with these tokens may join, and do what they allow. Nodes that
+    /// joined before keep what they may do only if they needed no token.
     pub fn set_access(&mut self, access: Access) {
         self.course = None;
         self.options.access = access;
@@ -337,7 +343,8 @@ impl Hub {
         touched
     }
 
-    /// The links that are to be closed once their last frames are written, and why, since this was asked before.
+    /// The links that are to be closed once their last frames are written, and why, since this was
+    /// asked before.
     pub fn closing(&mut self) -> Vec<(LinkId, String)> {
         std::mem::take(&mut self.closing)
     }
@@ -366,7 +373,8 @@ impl Hub {
         }
     }
 
-    /// Takes a frame of a link. A link that breaks a rule is told, and is among those [`closing`](Self::closing).
+    /// Takes a frame of a link. A link that breaks a rule is told, and is among those
+    /// [`closing`](Self::closing).
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.work += 1 + frame.bytes.len() as u64 / 1_024;
@@ -404,7 +412,8 @@ impl Hub {
         self.close_choked();
     }
 
-    /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else may join.
+    /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else
+    /// may join.
     pub fn goodbye(&mut self) {
         self.leaving = true;
         for at in 0..self.links.len() {
@@ -430,7 +439,8 @@ impl Hub {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
     }
 
-    /// Times that it has noted to look at links: few for each link, however often its frames gather.
+    /// Times that it has noted to look at links: few for each link, however often its frames
+    /// gather.
     pub fn looks(&self) -> usize {
         self.due.len()
     }

@@ -1,5 +1,5 @@
-//! Whose a name is: that of the token with which its node joined, for a while after its link was lost, too; and first of all that of the
-//! node which knows the secret of that link.
+//! Whose a name is: that of the token with which its node joined, for a while after its link was
+//! lost, too; and first of all that of the node which knows the secret of that link.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -67,7 +67,8 @@ impl Hub {
             return Ok(());
         };
         let Some(holder) = self.link(other) else { return Ok(()) };
-        // It has only to close its link, and may have done so: its end and this first word come over different sockets.
+        // It has only to close its link, and may have done so: its end and this first word come
+        // over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
         let resumes = !holder.resume.is_empty() && knows(&holder.resume);
         if has_left && !returns {

@@ -66,7 +66,8 @@ impl Hub {
         self.changes.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
-    /// Notes something that has changed, if anybody asks. The hub's own node is none of those that join.
+    /// Notes something that has changed, if anybody asks. The hub's own node is none of those that
+    /// join.
     pub(super) fn note(&mut self, node: &str, change: impl FnOnce(String) -> Change) {
         let own = node == self.options.name;
         if let Some(changes) = self.changes.as_mut().filter(|_| !own) {
@@ -94,7 +95,8 @@ impl Hub {
         }
     }
 
-    /// All nodes: name and user, subscriptions, exchanges that are open for others, and how long ago each joined.
+    /// All nodes: name and user, subscriptions, exchanges that are open for others, and how long
+    /// ago each joined.
     fn nodes(&self) -> Vec<u8> {
         let mut known = Vec::new();
         for link in self.names.values().filter_map(|&at| self.links.get(at)?.as_deref()) {

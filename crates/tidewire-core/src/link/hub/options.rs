@@ -11,7 +11,8 @@ use super::super::flush_policy::Batch;
 pub struct HubOptions {
     /// Its name.
     pub name: String,
-    /// The number of the node that is this hub, where bridges tell other hubs of it; 0: the hub chooses.
+    /// The number of the node that is this hub, where bridges tell other hubs of it; 0: the hub
+    /// chooses.
     pub number: u32,
     /// Who may do what.
     pub access: Access,
@@ -49,7 +50,8 @@ pub struct HubOptions {
     pub batch: Batch,
     /// Whether it passes on what is compressed, and says so.
     pub compressed: bool,
-    /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on in chunks.
+    /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on
+    /// in chunks.
     pub memory: Option<Arc<dyn MachineMemory>>,
 }
 

@@ -17,7 +17,8 @@ pub(super) struct PublishRoute {
 }
 
 impl Hub {
-    /// Passes a message on that differs from the last one in its payload alone. False: it has to be looked at.
+    /// Passes a message on that differs from the last one in its payload alone. False: it has to be
+    /// looked at.
     pub(super) fn publish_again(&mut self, at: LinkId, frame: &Frame<'_>) -> bool {
         let flags = frame.flags;
         let is_same = |course: &mut PublishRoute| course.from == at && *course.head == *frame.head;
@@ -71,13 +72,16 @@ impl Hub {
         Ok(())
     }
 
-    /// The links that a message goes to, each with the subscription that is meant, or 0 for all outside of queue groups.
+    /// The links that a message goes to, each with the subscription that is meant, or 0 for all
+    /// outside of queue groups.
     ///
-    /// Its sender has given it to its own subscriptions, and to a member of each queue group that it has one of.
+    /// Its sender has given it to its own subscriptions, and to a member of each queue group that
+    /// it has one of.
     pub(super) fn receivers(&mut self, subject: &str, sender: Option<LinkId>) -> Vec<(LinkId, u64)> {
         let mut plain = Vec::new();
         let remote = sender.is_some_and(|at| self.is_remote(at));
-        // The tree lends its values for the length of a visit only, so that members of groups are collected by key.
+        // The tree lends its values for the length of a visit only, so that members of groups are
+        // collected by key.
         let mut keys = std::mem::take(&mut self.found);
         keys.clear();
         self.tree.for_each_match_str(subject, |subscriber| {

@@ -1,6 +1,8 @@
-//! Nodes of other hubs: a bridge attaches a link for each that it reaches, says on it what that node says, and tells that node's hub what is said to it.
+//! Nodes of other hubs: a bridge attaches a link for each that it reaches, says on it what that
+//! node says, and tells that node's hub what is said to it.
 //!
-//! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing goes in a circle.
+//! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing
+//! goes in a circle.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +26,8 @@ pub struct SubscriptionInterest {
 }
 
 impl Hub {
-    /// A bridge stands for a node of another hub, which has this number there. Its link is as one of this process.
+    /// A bridge stands for a node of another hub, which has this number there. Its link is as one
+    /// of this process.
     pub fn connected_remote(&mut self, number: u32, secret: String, now_us: u64) -> LinkId {
         let at = self.connected_here(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -33,7 +36,8 @@ impl Hub {
         at
     }
 
-    /// What nodes of this hub are subscribed to, in the order in which they were; without what its gateway and bridges are.
+    /// What nodes of this hub are subscribed to, in the order in which they were; without what its
+    /// gateway and bridges are.
     pub fn interests(&self) -> Vec<SubscriptionInterest> {
         let own = self.links.iter().flatten().filter(|link| !link.remote && !link.gateway);
         let keys = own.flat_map(|link| link.theirs.iter()).filter_map(|(_, route)| match route {
@@ -56,7 +60,8 @@ impl Hub {
         std::mem::take(&mut self.interests_changed)
     }
 
-    /// Where a message of another hub goes: to the one subscription that it means, by its serial number, or to all outside of queue groups.
+    /// Where a message of another hub goes: to the one subscription that it means, by its serial
+    /// number, or to all outside of queue groups.
     pub(super) fn meant(&mut self, subject: &str, serial: u64) -> Vec<(LinkId, u64)> {
         let (mut links, mut one) = (BTreeSet::new(), None);
         self.tree.for_each_match_str(subject, |subscriber| {

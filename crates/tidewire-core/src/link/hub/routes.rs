@@ -4,7 +4,8 @@ use crate::tree::SubscriptionId;
 
 /// An exchange that a node opened, seen from that node.
 pub(super) enum Route {
-    /// It goes to an exchange of the hub on another link. All its frames travel in one lane, so that none overtakes another.
+    /// It goes to an exchange of the hub on another link. All its frames travel in one lane, so
+    /// that none overtakes another.
     To { link: LinkId, id: u64, lane: u8, passing: FlowWindow },
     /// It is a subscription.
     Subscription(SubscriptionId),
@@ -51,7 +52,8 @@ impl Fanout {
         Self { to, lane: lane as u8, passing, received: 0, granted: 0 }
     }
 
-    /// Bytes for which the sender gets a window now: the fastest receiver sets the pace, and a slow one delays no other.
+    /// Bytes for which the sender gets a window now: the fastest receiver sets the pace, and a slow
+    /// one delays no other.
     pub(super) fn grant(&mut self, half_window: u64) -> Option<u32> {
         let asked = self.to.iter().map(|receiver| receiver.asked).max();
         let pace = asked.map_or(self.received, |asked| asked.min(self.received));

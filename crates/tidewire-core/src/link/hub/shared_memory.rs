@@ -48,7 +48,8 @@ impl Hub {
         }
     }
 
-    /// Asks for the first window of a payload that its receiver can't read where it lies. It was told of one that comes in chunks.
+    /// Asks for the first window of a payload that its receiver can't read where it lies. It was
+    /// told of one that comes in chunks.
     pub(super) fn ask_for_chunks(&mut self, at: LinkId, frame: &Frame<'_>, to: LinkId) {
         if !frame.is_placed() || self.link(to).is_none_or(|link| link.memory) {
             return;

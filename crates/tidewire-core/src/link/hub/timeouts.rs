@@ -11,7 +11,8 @@ impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        // Each once: what is to be written is written later, and until then a link that gathers stays due.
+        // Each once: what is to be written is written later, and until then a link that gathers
+        // stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
             // One of this process is there, however long that has stood still.
@@ -51,15 +52,18 @@ impl Hub {
         due
     }
 
-    /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile may have put it off.
+    /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile
+    /// may have put it off.
     pub fn next_us(&self) -> u64 {
         self.due.peek().map_or(u64::MAX, |Reverse((due_us, _))| *due_us)
     }
 
-    /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest is found when it is looked at.
+    /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest
+    /// is found when it is looked at.
     pub(super) fn look_at(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
-        // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted again each time.
+        // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted
+        // again each time.
         let (beat_us, gathered_us) = link.due_us();
         let noted = [(beat_us, &mut link.beat_at_us), (gathered_us, &mut link.gathered_at_us)];
         let sooner = noted.map(|(due_us, noted_us)| {
@@ -70,12 +74,14 @@ impl Hub {
         self.due.extend(sooner.into_iter().flatten());
     }
 
-    /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a node has stated its heartbeat.
+    /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a
+    /// node has stated its heartbeat.
     pub fn retimed(&mut self) -> bool {
         std::mem::take(&mut self.retimed)
     }
 
-    /// Whether what waits for a link is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
+    /// Whether what waits for a link is to wait for more, so that it makes one write.
+    /// [`next_us`](Self::next_us) knows until when.
     pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
         let batch = self.options.batch;
         let held = self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us));
@@ -92,7 +98,8 @@ impl Hub {
 }
 
 impl Link {
-    /// When it has to be looked at: for its greeting or heartbeat, and for what gathers. One of this process has neither.
+    /// When it has to be looked at: for its greeting or heartbeat, and for what gathers. One of
+    /// this process has neither.
     fn due_us(&self) -> (u64, u64) {
         if self.here || self.closing {
             return (u64::MAX, u64::MAX);

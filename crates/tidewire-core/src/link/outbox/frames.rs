@@ -5,7 +5,8 @@ const BLOCK_BYTES: usize = 262_144;
 /// Room for what the last frame of a block has beyond that: mostly no more than a chunk.
 const BEYOND_BYTES: usize = BLOCK_BYTES / 4;
 
-/// Whole frames one after the other, in blocks: what waits takes its own length of memory and at most a block more, however much it is.
+/// Whole frames one after the other, in blocks: what waits takes its own length of memory and at
+/// most a block more, however much it is.
 #[derive(Default)]
 pub(super) struct Frames {
     blocks: VecDeque<Vec<u8>>,
@@ -30,7 +31,8 @@ impl Frames {
     /// Adds what is written to the end of a block.
     pub(super) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
-            // After a full one, another will soon be full: it need not grow, which would copy what is in it.
+            // After a full one, another will soon be full: it need not grow, which would copy what
+            // is in it.
             let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
             self.blocks.push_back(Vec::with_capacity(room));
         }
@@ -50,8 +52,9 @@ impl Frames {
         &mut block[at..]
     }
 
-    /// Moves whole frames to the end of `out`: as many as fit the budget, and at least one, if it is not 0. Answers how many bytes.
-    /// A block that is a quarter longer than the budget at most is not cut, which would copy it.
+    /// Moves whole frames to the end of `out`: as many as fit the budget, and at least one, if it
+    /// is not 0. Answers how many bytes. A block that is a quarter longer than the budget at most
+    /// is not cut, which would copy it.
     pub(super) fn take(&mut self, out: &mut Vec<u8>, budget: usize) -> usize {
         let mut moved = 0;
         while let Some(block) = self.blocks.front_mut() {

@@ -1,7 +1,8 @@
 //! The send queue of one link: frames by priority, long payloads in chunks, bounded in bytes.
 //!
-//! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was busy makes one write.
-//! A long payload stays where it is and is cut when there is room for a chunk; between its chunks other frames go first.
+//! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was
+//! busy makes one write. A long payload stays where it is and is cut when there is room for a
+//! chunk; between its chunks other frames go first.
 
 mod frames;
 mod priority_lane;
@@ -67,7 +68,8 @@ pub type Payload = Box<dyn PayloadParts>;
 
 /// A payload that lies in shared memory.
 pub struct SharedPayload {
-    /// Its bytes, of which the pieces are asked for only if a receiver can't read them there. Dropped when nobody reads there any more.
+    /// Its bytes, of which the pieces are asked for only if a receiver can't read them there.
+    /// Dropped when nobody reads there any more.
     pub payload: Payload,
     /// Where it lies.
     pub place: MemoryLocation,
@@ -141,9 +143,10 @@ impl Outbox {
         }
     }
 
-    /// The ids of exchanges whose last frame was taken since this was asked before: long published payloads, and what
-    /// [`control_last`](Self::control_last) and [`ends`](Self::ends) told of. Only now may their slots be used again: a frame of
-    /// a higher lane could have overtaken that frame.
+    /// The ids of exchanges whose last frame was taken since this was asked before: long published
+    /// payloads, and what [`control_last`](Self::control_last) and [`ends`](Self::ends) told of.
+    /// Only now may their slots be used again: a frame of a higher lane could have overtaken that
+    /// frame.
     pub fn ended(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.tally.ended.drain(..)
     }
@@ -153,7 +156,8 @@ impl Outbox {
         (self.bytes_max, self.room) = (bytes_max, bytes_max);
     }
 
-    /// What may be added until this is said again: no more than waits then with so many further bytes, and no more than ever may.
+    /// What may be added until this is said again: no more than waits then with so many further
+    /// bytes, and no more than ever may.
     pub fn share(&mut self, room: usize) {
         self.room = self.bytes_max.min(room);
     }
@@ -173,7 +177,8 @@ impl Outbox {
         self.tally.bytes
     }
 
-    /// Whether anything waits but long payloads that this side asks others with: those nobody needs who waits for no answer.
+    /// Whether anything waits but long payloads that this side asks others with: those nobody needs
+    /// who waits for no answer.
     pub fn owes(&self) -> bool {
         self.lanes.iter().any(Lane::owes)
     }
@@ -193,7 +198,8 @@ impl Outbox {
         self.bytes_max
     }
 
-    /// Whether so much waits that the other side can't have read for long: frames that have to be sent go beyond what others may fill.
+    /// Whether so much waits that the other side can't have read for long: frames that have to be
+    /// sent go beyond what others may fill.
     pub fn is_choked(&self) -> bool {
         let spare = (self.bytes_max / 2).max(CONTROL_BYTES);
         self.tally.whole > self.bytes_max.saturating_add(spare)
@@ -253,14 +259,16 @@ impl Outbox {
         Ok(())
     }
 
-    /// Adds the frame without head or payload that ends an exchange; [`ended`](Self::ended) tells when it has been taken.
+    /// Adds the frame without head or payload that ends an exchange; [`ended`](Self::ended) tells
+    /// when it has been taken.
     pub fn control_last(&mut self, kind: Kind, flags: Flags, id: u64) {
         let written = self.control(kind, flags, id, |_| Ok(()), &[]);
         debug_assert!(written.is_ok(), "a frame without head and payload can be written");
         self.ends(flags.lane(), id);
     }
 
-    /// The last frame of an exchange was added to this lane; [`ended`](Self::ended) tells when it has been taken.
+    /// The last frame of an exchange was added to this lane; [`ended`](Self::ended) tells when it
+    /// has been taken.
     pub fn ends(&mut self, lane: usize, id: u64) {
         self.lanes[lane].ends(id);
     }
@@ -348,9 +356,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether the next item of an answer to the node that `called` is to wait until more was written: more than a window of its own waits
-    /// behind a long item, or with it items would take more than half of what may wait, or those for that node more than its share of that
-    /// half. The other half is for what can't wait.
+    /// Whether the next item of an answer to the node that `called` is to wait until more was
+    /// written: more than a window of its own waits behind a long item, or with it items would take
+    /// more than half of what may wait, or those for that node more than its share of that half.
+    /// The other half is for what can't wait.
     pub fn holds_back(&self, id: u64, payload: usize, called: u32) -> bool {
         let behind = self.lanes.iter().find_map(|lane| lane.behind(id, true)).unwrap_or(0);
         if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
@@ -366,9 +375,11 @@ impl Outbox {
         self.room_for(payload, self.room).is_ok()
     }
 
-    /// Makes room for a payload to the node that `called`, or to nobody in particular: of the node for which most waits, long answers that it
-    /// does not take are let go, the newest first, as long as more waits for it than for that one. Tells which, by their ids and flags. If that
-    /// does not make enough room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+    /// Makes room for a payload to the node that `called`, or to nobody in particular: of the node
+    /// for which most waits, long answers that it does not take are let go, the newest first, as
+    /// long as more waits for it than for that one. Tells which, by their ids and flags. If that
+    /// does not make enough room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM
+    /// 1998).
     pub fn make_room(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
         let own = payload + self.untaken(|transfer| transfer.called == called);
         let mut waiting = BTreeMap::<u32, usize>::new();
@@ -395,9 +406,10 @@ impl Outbox {
         gone
     }
 
-    /// Adds a frame whose payload is to be laid in shared memory: [`next_to_lay`](Self::next_to_lay) has it, and it waits for
-    /// [`lay`](Self::lay). Then it waits until its receiver has [`taken`](Self::taken) it; if it asks for a [`window`](Self::window)
-    /// instead, the payload is cut.
+    /// Adds a frame whose payload is to be laid in shared memory:
+    /// [`next_to_lay`](Self::next_to_lay) has it, and it waits for [`lay`](Self::lay). Then it
+    /// waits until its receiver has [`taken`](Self::taken) it; if it asks for a
+    /// [`window`](Self::window) instead, the payload is cut.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -432,7 +444,8 @@ impl Outbox {
         }
     }
 
-    /// Adds a whole frame that came from another link, under another id, and gives it back to be changed.
+    /// Adds a whole frame that came from another link, under another id, and gives it back to be
+    /// changed.
     ///
     /// # Errors
     /// [`Unsent::Full`] if there is no room.
@@ -441,8 +454,8 @@ impl Outbox {
         Ok(self.append(frame, lane, id))
     }
 
-    /// Adds a whole frame without a payload that came from another link, under another id. Some room is kept for those: they
-    /// cost little, and keep exchanges from hanging.
+    /// Adds a whole frame without a payload that came from another link, under another id. Some
+    /// room is kept for those: they cost little, and keep exchanges from hanging.
     ///
     /// # Errors
     /// [`Unsent::Full`] if that is used up, too.
@@ -480,7 +493,8 @@ impl Outbox {
         self.tally = WriteCounts::default();
     }
 
-    /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers whether there was anything.
+    /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers
+    /// whether there was anything.
     pub fn take(&mut self, out: &mut impl FrameSink, budget: usize) -> bool {
         let before = out.length();
         self.tally.frames = 0;

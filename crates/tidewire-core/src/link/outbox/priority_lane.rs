@@ -9,8 +9,9 @@ use super::{FrameSink, Payload, PayloadParts, PendingSharedPayload, SharedPayloa
 /// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
 const KEPT_BYTES: usize = 65_536;
 const KEPT_ENTRIES: usize = 256;
-/// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are complete, and can be worked on,
-/// while the others are still on their way; a very long one holds up none of the next three.
+/// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are
+/// complete, and can be worked on, while the others are still on their way; a very long one holds
+/// up none of the next three.
 const ABREAST: usize = 4;
 
 /// The frames of one lane.
@@ -47,7 +48,8 @@ pub(super) struct Transfer {
     laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
-    /// What has to come after its last chunk: published messages of its lane, or further frames of its exchange.
+    /// What has to come after its last chunk: published messages of its lane, or further frames of
+    /// its exchange.
     after: VecDeque<QueuedAfter>,
     /// Bytes of that.
     behind: usize,
@@ -204,7 +206,8 @@ impl Lane {
 
     pub(super) fn take(&mut self, out: &mut impl FrameSink, budget: usize, chunk: usize, tally: &mut WriteCounts) {
         let (before, until) = (out.length(), out.length() + budget);
-        // Whole frames go first, but if there are always more of them the chunks must not wait for ever.
+        // Whole frames go first, but if there are always more of them the chunks must not wait for
+        // ever.
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
         self.take_frames(out.bytes(), budget.saturating_sub(reserved), tally);
         while out.length() < until {
@@ -333,7 +336,8 @@ impl Transfer {
         self.id == id && self.flags.answer() == answer
     }
 
-    /// Whether a chunk can be sent now that so many bytes of whole frames have been given: not before the first frame.
+    /// Whether a chunk can be sent now that so many bytes of whole frames have been given: not
+    /// before the first frame.
     fn may_go(&self, given: u64) -> bool {
         self.window > 0 && self.begins <= given
     }

@@ -33,7 +33,8 @@ impl FrameSink for Vec<u8> {
     }
 }
 
-/// What is written at once: frames, and between them parts of long payloads, which stay where they are.
+/// What is written at once: frames, and between them parts of long payloads, which stay where they
+/// are.
 #[derive(Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,

@@ -5,7 +5,8 @@ use tidewire_proto::wire::{Flags, Kind};
 use super::super::outbox::FlushMark;
 use super::Session;
 
-/// The numbers of PING: a sign of life, and from the second one on the question whether all has arrived.
+/// The numbers of PING: a sign of life, and from the second one on the question whether all has
+/// arrived.
 pub(super) const HEARTBEAT: u64 = 1;
 pub(in crate::link) const ARRIVAL: u64 = 2;
 
@@ -25,7 +26,8 @@ impl DrainState {
 }
 
 impl<C> Session<C> {
-    /// Takes no new calls from now on; those in progress go on, and so do those that this side makes meanwhile.
+    /// Takes no new calls from now on; those in progress go on, and so do those that this side
+    /// makes meanwhile.
     pub fn goodbye(&mut self) {
         self.leaving = true;
         if self.greeting_until_us.is_none() {
@@ -33,8 +35,9 @@ impl<C> Session<C> {
         }
     }
 
-    /// Whether the other side has read all that was sent, but for long payloads of calls that this side makes. It is asked once
-    /// there is nothing else to send: then there is something to write.
+    /// Whether the other side has read all that was sent, but for long payloads of calls that this
+    /// side makes. It is asked once there is nothing else to send: then there is something to
+    /// write.
     pub fn has_arrived(&mut self) -> bool {
         if self.out.owes() {
             return false;

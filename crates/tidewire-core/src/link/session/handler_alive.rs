@@ -2,7 +2,8 @@ use tidewire_proto::wire::{CallHead, Flags, Kind};
 
 use super::{InboundExchange, Session};
 
-/// Callers hear of their calls at most so often: a call with a short deadline must not make work for all others.
+/// Callers hear of their calls at most so often: a call with a short deadline must not make work
+/// for all others.
 const LEAST_US: u64 = 50_000;
 /// A call that has a deadline is told of so often until then.
 const PER_DEADLINE: u64 = 4;
@@ -20,12 +21,14 @@ impl<C> Session<C> {
         self.telling_us
     }
 
-    /// Whether callers are to be told how their calls are doing. Then say so with [`still_at_work`](Self::still_at_work).
+    /// Whether callers are to be told how their calls are doing. Then say so with
+    /// [`still_at_work`](Self::still_at_work).
     pub fn is_telling_due(&self, now_us: u64) -> bool {
         now_us >= self.telling_us
     }
 
-    /// Tells the callers of calls that have been open for some time that they are, and for how long the event loop has been blocked.
+    /// Tells the callers of calls that have been open for some time that they are, and for how long
+    /// the event loop has been blocked.
     pub fn still_at_work(&mut self, blocked_ms: u32, now_us: u64) {
         // What is not read in time says nothing any more.
         let silent = self.out.bytes() > self.out.bytes_max() / 2;
@@ -44,7 +47,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is time.
+    /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is
+    /// time.
     pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> HandlerAliveTimer {
         let beat = self.heartbeat_ms.saturating_mul(500);
         let every_us = match CallHead::parse(head).map_or(0, |head| u64::from(head.deadline_ms)) {

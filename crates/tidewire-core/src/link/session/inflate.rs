@@ -7,8 +7,9 @@ use super::super::compression::Unreadable;
 use super::{Event, OutboundExchange, Session};
 
 impl<C: Clone> Session<C> {
-    /// What has come of a compressed payload, and is to be inflated and given [back](Self::inflated) before anything else is received.
-    /// That takes time, in which the session may be used for all other things.
+    /// What has come of a compressed payload, and is to be inflated and given
+    /// [back](Self::inflated) before anything else is received. That takes time, in which the
+    /// session may be used for all other things.
     pub fn to_inflate(&mut self) -> Option<Inflating> {
         self.parts.to_inflate()
     }
@@ -30,8 +31,8 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    /// A compressed payload that can't be inflated: as one that this side does not take. An exchange that would have ended with it has
-    /// ended if all of it has come.
+    /// A compressed payload that can't be inflated: as one that this side does not take. An
+    /// exchange that would have ended with it has ended if all of it has come.
     fn unreadable(&mut self, message: &Message, why: &Unreadable, last: bool, events: &mut Vec<Event<C>>) {
         let (id, kind, code, text) = (message.id, message.kind, why.code(), why.to_string());
         let frame = Frame { kind, flags: message.flags, id, head: &[], payload: text.as_bytes(), bytes: &[] };

@@ -35,7 +35,8 @@ pub struct Session<C> {
     /// What waits to be written.
     pub out: Outbox,
     mine: Slots<OutboundExchange<C>>,
-    /// The hub takes fewer exchanges of this node than of others, for the token that it joined with.
+    /// The hub takes fewer exchanges of this node than of others, for the token that it joined
+    /// with.
     few: bool,
     publishing: Publishing,
     theirs: Mirror<InboundExchange>,
@@ -73,7 +74,8 @@ struct PeerCodecs {
     memory: bool,
 }
 
-/// An exchange that this node opened. All its frames travel in one lane, so that none overtakes another.
+/// An exchange that this node opened. All its frames travel in one lane, so that none overtakes
+/// another.
 enum OutboundExchange<C> {
     Call(C, u8, Credit),
     Subscribing(C),
@@ -150,7 +152,8 @@ impl<C> Session<C> {
         due.min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 
-    /// Whether what waits is to wait for more, so that it makes one write. [`next_us`](Self::next_us) knows until when.
+    /// Whether what waits is to wait for more, so that it makes one write.
+    /// [`next_us`](Self::next_us) knows until when.
     pub fn holds(&mut self, now_us: u64) -> bool {
         self.gathering.holds(&self.batch, self.out.waiting(), now_us)
     }
@@ -170,7 +173,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// The link is gone: every call has ended, and so has the work on open calls. What waited to be written is let go.
+    /// The link is gone: every call has ended, and so has the work on open calls. What waited to be
+    /// written is let go.
     pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
         self.closing = true;
         for (_, mine) in self.mine.drain() {

@@ -18,8 +18,8 @@ use super::{
 };
 
 impl<C: Clone> Session<C> {
-    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is [to be
-    /// inflated](Self::to_inflate) before the next one comes; else that is done then.
+    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is
+    /// [to be inflated](Self::to_inflate) before the next one comes; else that is done then.
     ///
     /// # Errors
     /// [`Fault`] if the link can't go on.
@@ -169,8 +169,9 @@ impl<C: Clone> Session<C> {
         Ok(())
     }
 
-    /// Has `read` write what comes of a chunk to where it belongs, and say how many bytes that is; then [`filled`](Self::filled) is to
-    /// be told. None: it belongs nowhere, and has to be [`received`](Self::received) to be skipped or refused.
+    /// Has `read` write what comes of a chunk to where it belongs, and say how many bytes that is;
+    /// then [`filled`](Self::filled) is to be told. None: it belongs nowhere, and has to be
+    /// [`received`](Self::received) to be skipped or refused.
     pub fn fill<E>(
         &mut self,
         chunk: &BegunChunk,
@@ -179,8 +180,8 @@ impl<C: Clone> Session<C> {
         self.parts.fill((chunk.id, chunk.flags.answer()), chunk.left, read)
     }
 
-    /// So much of a chunk lies where it belongs, which counts as a chunk of its own; also in what is [to be
-    /// inflated](Self::to_inflate) now.
+    /// So much of a chunk lies where it belongs, which counts as a chunk of its own; also in what
+    /// is [to be inflated](Self::to_inflate) now.
     ///
     /// # Errors
     /// As for [`received`](Self::received).
@@ -230,7 +231,8 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    /// Opens the exchange of a frame with a payload, or looks for it. False: it has ended, and the frame is skipped.
+    /// Opens the exchange of a frame with a payload, or looks for it. False: it has ended, and the
+    /// frame is skipped.
     fn expects(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         let (id, lane) = (frame.id, frame.flags.lane() as u8);
         let theirs = match frame.kind {
@@ -362,7 +364,8 @@ impl<C: Clone> Session<C> {
     }
 }
 
-/// The longest payload of a frame that may have so many bytes, if its head is as long as a head may be.
+/// The longest payload of a frame that may have so many bytes, if its head is as long as a head may
+/// be.
 fn chunk_bytes(frame_bytes: u64) -> usize {
     let rest = frame_bytes.saturating_sub((FRAME_HEAD - LENGTH_BYTES) as u64 + limits::LINK_HEAD_BYTES.default);
     rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.max) as usize

@@ -12,7 +12,8 @@ const UNTAKEN: &[u8] =
     b"link_queue_bytes: the answer was not taken, and others need the room: read faster, or ask for less at a time";
 
 impl<C> Session<C> {
-    /// Calls, and answers with the id of the exchange. All its frames travel in the lane of the call.
+    /// Calls, and answers with the id of the exchange. All its frames travel in the lane of the
+    /// call.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -104,7 +105,8 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Ends a call with an error. One that is too long for the link is replaced by a short one that says so.
+    /// Ends a call with an error. One that is too long for the link is replaced by a short one that
+    /// says so.
     ///
     /// # Errors
     /// [`Refused::Over`] if the call has ended.
@@ -129,14 +131,16 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Whether an item of an answer may be sent now; else once more has been written. One of a call that has ended may be, and is refused.
+    /// Whether an item of an answer may be sent now; else once more has been written. One of a call
+    /// that has ended may be, and is refused.
     pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
         let Some((_, called)) = self.answering(id) else { return true };
         self.make_room(bytes, called);
         !self.out.holds_back(id, bytes, called)
     }
 
-    /// Sends one item of an answer. The caller minds the credit, and whether it [may](Self::may_answer_item).
+    /// Sends one item of an answer. The caller minds the credit, and whether it
+    /// [may](Self::may_answer_item).
     ///
     /// # Errors
     /// As for [`reply`](Self::reply).
@@ -187,7 +191,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Takes so many further items of the answer to a call; 0: none any more, and the other side is to end it.
+    /// Takes so many further items of the answer to a call; 0: none any more, and the other side is
+    /// to end it.
     pub fn want(&mut self, id: u64, items: u32) {
         if let Some(OutboundExchange::Call(_, lane, credit)) = self.mine.get(id) {
             credit.give(items);
@@ -202,7 +207,8 @@ impl<C> Session<C> {
         let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());
     }
 
-    /// Fails a call, after the items before it. Room or not: else a call that found none could not be told.
+    /// Fails a call, after the items before it. Room or not: else a call that found none could not
+    /// be told.
     pub(super) fn fail_short(&mut self, id: u64, flags: Flags, code: ErrorCode, text: &[u8]) {
         let written = self.out.control(Kind::Fail, flags, id, fail_head(code), text);
         debug_assert!(written.is_ok(), "a text that is not cut fits a frame");
@@ -266,7 +272,8 @@ impl<C> Session<C> {
         sent.map_err(Refused::from)
     }
 
-    /// If there is no room for a payload, it is taken from nodes that don't take their answers: those fail.
+    /// If there is no room for a payload, it is taken from nodes that don't take their answers:
+    /// those fail.
     fn make_room(&mut self, payload: usize, called: u32) {
         if self.out.has_room(payload) {
             return;
@@ -277,7 +284,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// What is too long for one frame is copied, so that it can be cut; what is short enough for one is not cut.
+    /// What is too long for one frame is copied, so that it can be cut; what is short enough for
+    /// one is not cut.
     fn cut<'a>(&self, payload: OutgoingPayload<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
             OutgoingPayload::Long(payload) => return FramedPayload::Long(payload),

@@ -1,6 +1,7 @@
 //! Payloads in the memory that this node and others of its machine share.
 //!
-//! Nothing is read here: whoever drives the session reads what [`Event::Placed`] tells of, under no lock, and gives it back.
+//! Nothing is read here: whoever drives the session reads what [`Event::Placed`] tells of, under no
+//! lock, and gives it back.
 
 use tidewire_proto::wire::{Flags, Frame, Kind};
 
@@ -8,13 +9,14 @@ use super::super::assembly::{Message, Progress};
 use super::{Event, OutboundExchange, Session, SharedPayloadArrived};
 
 impl<C: Clone> Session<C> {
-    /// Whether calls, their answers and their items may lie in shared memory. What is published does not.
+    /// Whether calls, their answers and their items may lie in shared memory. What is published
+    /// does not.
     pub fn may_place(&self) -> bool {
         self.reading.memory
     }
 
-    /// Memory with room for a payload, which is to be added to its end and given to [`place_read`](Self::place_read). None: nobody
-    /// awaits it any more.
+    /// Memory with room for a payload, which is to be added to its end and given to
+    /// [`place_read`](Self::place_read). None: nobody awaits it any more.
     pub fn place_room(&mut self, placed: &SharedPayloadArrived) -> Option<Vec<u8>> {
         self.parts.lend(placed.id, placed.answer)
     }

@@ -40,9 +40,11 @@ pub struct Greeting {
     pub inflates: bool,
     /// Shared memory in which its long payloads lie, if the hub is on this machine. 0: none.
     pub shared_bytes: usize,
-    /// Where the processes of this machine can tell that they share its memory, if it lays long payloads there and reads them there.
+    /// Where the processes of this machine can tell that they share its memory, if it lays long
+    /// payloads there and reads them there.
     pub place: Option<String>,
-    /// From which length on its payloads are compressed on the way to another host, and on a way within its host. 0: none.
+    /// From which length on its payloads are compressed on the way to another host, and on a way
+    /// within its host. 0: none.
     pub compress_bytes: (usize, usize),
 }
 
@@ -126,7 +128,8 @@ pub struct Named {
     pub inflates: bool,
 }
 
-/// What happened. `C` is what the caller of [`call`](super::Session::call) or [`subscribe`](super::Session::subscribe) gave.
+/// What happened. `C` is what the caller of [`call`](super::Session::call) or
+/// [`subscribe`](super::Session::subscribe) gave.
 #[derive(Debug)]
 pub enum Event<C> {
     /// The hub has taken this node in.
@@ -149,7 +152,8 @@ pub enum Event<C> {
     Subscribed(C),
     /// A call was answered; it has ended.
     Replied(C, Message),
-    /// A call, or a subscription, has failed; it has ended. The message is text, or for `remote_error` a value.
+    /// A call, or a subscription, has failed; it has ended. The message is text, or for
+    /// `remote_error` a value.
     Failed(C, u16, Message),
     /// An item of an answer.
     Item(C, Message),
@@ -157,11 +161,13 @@ pub enum Event<C> {
     Over(C),
     /// The callee takes so many further items.
     Credited(C, u32),
-    /// A call is still at work. The event loop that its handler is on has been blocked for so many milliseconds; 0: it goes round.
+    /// A call is still at work. The event loop that its handler is on has been blocked for so many
+    /// milliseconds; 0: it goes round.
     Alive(C, u32),
     /// A node that the hub had named has gone.
     Left(u32),
-    /// A payload lies in shared memory: it is to be read there, which [`place_room`](super::Session::place_room) gives room for.
+    /// A payload lies in shared memory: it is to be read there, which
+    /// [`place_room`](super::Session::place_room) gives room for.
     Placed(SharedPayloadArrived),
     /// The hub takes no new exchanges.
     Goodbye,
@@ -288,8 +294,9 @@ pub enum OutgoingPayload<'a> {
     Long(Payload),
     /// Compressed. Who can't read that gets it as it was before.
     Packed(Packed),
-    /// Laid in shared memory, for a receiver that reads it there; see [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay).
-    /// Where that can't be, it is cut.
+    /// Laid in shared memory, for a receiver that reads it there; see
+    /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where that can't be, it
+    /// is cut.
     Lay(Payload),
 }
 

@@ -36,7 +36,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`Stale`] if it is not out. An ack or a term that comes late counts as long as there was no other delivery.
+    /// [`Stale`] if it is not out. An ack or a term that comes late counts as long as there was no
+    /// other delivery.
     pub fn settle(&mut self, sequence: u64, ticket: u64, how: Settlement, now_us: u64) -> Result<(), Stale> {
         let pending = self.pending.get(&sequence).filter(|pending| pending.ticket == ticket && ticket > 0);
         let stage = pending.ok_or(Stale)?.stage;

@@ -15,7 +15,8 @@ pub struct SegmentInfo {
     pub last_time_us: u64,
     /// Where the next group goes.
     pub bytes: u64,
-    /// How many events it has. Those of a compacted log have gaps between them, and no index beside them.
+    /// How many events it has. Those of a compacted log have gaps between them, and no index beside
+    /// them.
     pub events: u64,
     /// How many of its events have ids.
     pub ids: u64,

@@ -1,5 +1,6 @@
-//! Random histories of a campaign in virtual time. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core --test stories campaign::histories`
-//! replays one; `TIDEWIRE_HISTORIES=n` sets how many there are, 10,000 with --release.
+//! Random histories of a campaign in virtual time. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core
+//! --test stories campaign::histories` replays one; `TIDEWIRE_HISTORIES=n` sets how many there are,
+//! 10,000 with --release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,7 +125,8 @@ impl History {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    /// Everything that the ledger says after a call is taken in, as a store does it; and it is kept as a store keeps it.
+    /// Everything that the ledger says after a call is taken in, as a store does it; and it is kept
+    /// as a store keeps it.
     fn settle(&mut self) {
         for lost in self.ledger.take_losses() {
             assert!(self.ended_alone.insert(lost.run), "history {}: run {} ended twice", self.number, lost.run);

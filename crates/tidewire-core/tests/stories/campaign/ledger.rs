@@ -129,7 +129,8 @@ fn a_renewed_lease_stays_and_a_part_from_the_front_may_be_stored() {
     assert_eq!(ledger.done(), 9);
 }
 
-/// Runs a campaign on one worker at a time, one of whose runs kills it. Returns how many workers it took.
+/// Runs a campaign on one worker at a time, one of whose runs kills it. Returns how many workers it
+/// took.
 fn with_a_killer(runs: u64, killer: u64, known: bool) -> (Ledger, u32) {
     let mut ledger = running(Terms { runs, ..Terms::default() });
     let (mut worker, mut now) = (1, 0);

@@ -203,7 +203,8 @@ fn calls_that_end_make_their_member_less_busy() {
             for event in world.events(node) {
                 let Event::Called(call) = event else { panic!("{event:?}") };
                 *count += 1;
-                // Only the first one answers: the other one gets as many as are open at once, and no more.
+                // Only the first one answers: the other one gets as many as are open at once, and
+                // no more.
                 if node == a {
                     world.nodes[node].session.reply(call.id, Flags::NORMAL, b""[..].into()).unwrap();
                 }

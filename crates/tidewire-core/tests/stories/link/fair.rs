@@ -1,4 +1,5 @@
-//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and what waits is bounded.
+//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and what waits is
+//! bounded.
 
 use std::collections::BTreeMap;
 

@@ -258,7 +258,8 @@ fn a_node_knows_where_it_may_publish() {
 #[test]
 fn a_token_allows_what_it_says_and_no_more() {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
-    // So many patterns that WELCOME has no room for them: the node does not know where it may publish.
+    // So many patterns that WELCOME has no room for them: the node does not know where it may
+    // publish.
     let mut publish: Vec<Pattern> = (0..100).map(|n| Pattern::new(&format!("{:a>200}.{n}", "")).unwrap()).collect();
     publish.push(Pattern::new("out.>").unwrap());
     let narrow = Grant {

@@ -1,5 +1,5 @@
-//! Random histories of nodes and a hub. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core --test stories histories` replays one;
-//! `TIDEWIRE_HISTORIES=n` sets how many there are.
+//! Random histories of nodes and a hub. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core --test
+//! stories histories` replays one; `TIDEWIRE_HISTORIES=n` sets how many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Payloads that come compressed: they are inflated as they come, and a fault ends their exchange where it is found.
+//! Payloads that come compressed: they are inflated as they come, and a fault ends their exchange
+//! where it is found.
 
 use tidewire_core::link::assembly::{Assemblies, Inflated, Progress};
 use tidewire_core::link::compression::Packed;
@@ -59,7 +60,8 @@ fn a_broken_payload_fails_its_call_and_nothing_else() {
     }
 }
 
-/// A long payload, and its compressed form with a fault behind the middle; chunks of it come before and after that.
+/// A long payload, and its compressed form with a fault behind the middle; chunks of it come before
+/// and after that.
 fn broken_late() -> Vec<u8> {
     let mut form = Packed::of(&text(4 * MIB)).unwrap().into_bytes();
     let mut block = 8;
@@ -72,7 +74,8 @@ fn broken_late() -> Vec<u8> {
     form
 }
 
-/// Moves bytes until a call of a node fails. Answers the failure, and what waited at the sender just before.
+/// Moves bytes until a call of a node fails. Answers the failure, and what waited at the sender
+/// just before.
 fn until_failure(world: &mut World, node: usize, sender: usize) -> (ErrorCode, String, usize) {
     for _ in 0..1_000_000 {
         let before = waiting(world, sender);
@@ -158,7 +161,8 @@ fn a_fault_in_a_long_message_costs_one_receiver_the_message_and_nobody_else() {
     nothing_is_left(&world);
 }
 
-/// A CALL that states so many bytes of a compressed form, and the first chunk, which states so many bytes of the payload.
+/// A CALL that states so many bytes of a compressed form, and the first chunk, which states so many
+/// bytes of the payload.
 fn begun(id: u64, form: usize, stated: usize) -> Vec<u8> {
     let (mut frames, head) = (Vec::new(), CallHead { subject: "svc", ..CallHead::default() });
     let flags = Flags::NORMAL.with_more(true).with_compressed(true);
@@ -209,7 +213,8 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
         assert_eq!(session.coming_bytes(), (slot as usize + 1) * MIB / 4);
     }
     assert_eq!(session.out.bytes(), 0);
-    // They have the room of one of the longest together. One more is refused before anything is allocated for it.
+    // They have the room of one of the longest together. One more is refused before anything is
+    // allocated for it.
     hear(session, &begun(1 << 32 | 4, 1_000, 1));
     assert_eq!(refused(session), 1 << 32 | 4);
     assert_eq!(session.coming_bytes(), MIB);
@@ -241,7 +246,8 @@ fn cancel(session: &mut Session<u32>, id: u64) {
     hear(session, &frame);
 }
 
-/// What has come of a call, all of it but the last byte or whole, given to the session of the callee.
+/// What has come of a call, all of it but the last byte or whole, given to the session of the
+/// callee.
 fn coming(session: &mut Session<u32>, whole: bool) {
     let form = Packed::of(&text(9_000)).unwrap().into_bytes();
     let mut bytes = begun(1 << 32, form.len(), 9_000);

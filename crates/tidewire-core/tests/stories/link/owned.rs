@@ -8,7 +8,8 @@ use tidewire_proto::wire::{CallHead, Flags, SubscribeHead};
 
 use crate::link::support::{World, failure, lane, pair};
 
-/// A hub of one node that may do everything, and two that may do nothing. The first joined has number 1.
+/// A hub of one node that may do everything, and two that may do nothing. The first joined has
+/// number 1.
 fn narrow() -> (World, usize, usize, usize) {
     let nothing = |token: &str, user: &str| Grant {
         publish: Vec::new(),

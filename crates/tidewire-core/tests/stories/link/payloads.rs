@@ -271,7 +271,8 @@ fn messages_keep_their_order_around_long_ones() {
         let mut bytes = Vec::new();
         out.take(&mut bytes, 100_000);
         for frame in frames(&bytes) {
-            // One id in both lanes would be an error of the sender; here only the order within a lane counts.
+            // One id in both lanes would be an error of the sender; here only the order within a
+            // lane counts.
             let frame = wire::Frame { id: frame.flags.lane() as u64, ..frame };
             if let tidewire_core::link::assembly::Progress::Whole(message) = parts.take(&frame).unwrap() {
                 arrived[2 - message.flags.lane()].push(message.payload().len());

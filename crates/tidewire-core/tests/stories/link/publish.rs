@@ -80,7 +80,8 @@ fn one_member_of_each_queue_group_gets_it() {
                 let to = PublishHead::parse(message.head()).unwrap().to;
                 match ids.iter().position(|&id| id == to && world.nodes[node].link.is_some()) {
                     _ if to == 0 => plain += 1,
-                    // Ids are those of each node: the same number may stand for another one elsewhere.
+                    // Ids are those of each node: the same number may stand for another one
+                    // elsewhere.
                     _ => counts[node - 1] += 1,
                 }
             }

@@ -1,4 +1,5 @@
-//! Links that stand for nodes of other hubs, as a bridge attaches them: what comes over one goes to nodes of this hub alone.
+//! Links that stand for nodes of other hubs, as a bridge attaches them: what comes over one goes to
+//! nodes of this hub alone.
 
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, PublishHead, SubscribeHead};

@@ -11,7 +11,8 @@ use crate::link::support::{MIB, World, filled, nothing_is_left};
 
 const QUEUE: usize = limits::LINK_QUEUE_BYTES.default as usize;
 
-/// A node that answers calls on `svc`, a caller, and some that read nothing; whether all share the memory of their machine.
+/// A node that answers calls on `svc`, a caller, and some that read nothing; whether all share the
+/// memory of their machine.
 fn with_deaf(seed: u64, count: usize, shares: bool) -> (World, usize, usize, Vec<usize>) {
     let mut world = World::with(seed, if shares { sharing_hub() } else { HubOptions::new("hub") });
     let join = |world: &mut World, name: &str| if shares { world.join_with(&sharing(name)) } else { world.join(name) };
@@ -38,7 +39,8 @@ fn reply(world: &mut World, callee: usize, call: u64, bytes: usize) -> Result<()
     sent
 }
 
-/// Calls, and answers with so many bytes, until an answer is refused; how many were not. A window of each is on its way.
+/// Calls, and answers with so many bytes, until an answer is refused; how many were not. A window
+/// of each is on its way.
 fn filled_up(world: &mut World, caller: usize, callee: usize, bytes: usize) -> usize {
     for count in 0..2 * QUEUE / bytes {
         let call = called(world, caller, callee);

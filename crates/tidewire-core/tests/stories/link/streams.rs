@@ -145,7 +145,8 @@ fn the_writer_of_long_items_is_held_back_by_their_bytes() {
     assert_eq!([(); 4].map(|()| send(&mut world, calls[1])), [true, true, false, false]);
     assert!(world.nodes[callee].session.out.bytes() <= 8_000_000);
 
-    // Once the reader takes more, there is room. Of an exchange that has ended all are refused, and nobody waits.
+    // Once the reader takes more, there is room. Of an exchange that has ended all are refused, and
+    // nobody waits.
     world.nodes[caller].down.paused = false;
     world.settle();
     assert!(send(&mut world, calls[0]));

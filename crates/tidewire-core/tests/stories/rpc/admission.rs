@@ -42,7 +42,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The limits hold, and those that wait begin by priority, then in the order in which they came.
+    /// The limits hold, and those that wait begin by priority, then in the order in which they
+    /// came.
     #[test]
     fn the_most_urgent_that_came_first_is_next(running_max in 1_usize..5, waiting_max in 0_usize..8, steps in proptest::collection::vec(step(), 0..120)) {
         let mut admission = Admission::new(running_max, waiting_max);

@@ -7,7 +7,8 @@ use tidewire_core::rpc::directory::{Change, Directory};
 
 type All = BTreeMap<u8, u8>;
 
-/// A hub that answers with lists and tells of changes, and the link between: lists and changes each arrive in their order, and overtake each other.
+/// A hub that answers with lists and tells of changes, and the link between: lists and changes each
+/// arrive in their order, and overtake each other.
 #[derive(Default)]
 struct Hub {
     there: All,

@@ -122,7 +122,8 @@ fn end_unused(model: &mut Model, thing: usize) {
 }
 
 proptest! {
-    /// Nothing goes while somebody has it or calls it and its lease lasts, and nothing stays beyond that.
+    /// Nothing goes while somebody has it or calls it and its lease lasts, and nothing stays beyond
+    /// that.
     #[test]
     fn it_is_there_as_long_as_it_is_held_called_or_leased(steps in prop::collection::vec((step(), 0u64..LEASE), 0..80)) {
         const KEYS: [&str; 3] = ["a", "b", "c"];

@@ -42,8 +42,8 @@ enum Step {
 }
 
 proptest! {
-    /// However losses and refusals follow each other: never more attempts than allowed, none that begins after the end, and none at an instance that was tried
-    /// since the last wait.
+    /// However losses and refusals follow each other: never more attempts than allowed, none that
+    /// begins after the end, and none at an instance that was tried since the last wait.
     #[test]
     fn attempts_end(
         until_us in proptest::option::of(0_u64..5_000_000),

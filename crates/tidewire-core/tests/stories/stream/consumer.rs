@@ -218,7 +218,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens, crashes included: each selected event is acked once or dead, of a key one at a time.
+    /// Whatever happens, crashes included: each selected event is acked once or dead, of a key one
+    /// at a time.
     #[test]
     fn every_event_gets_done_and_none_twice(steps in steps(), by_key in any::<bool>()) {
         let options = Options { by_key, ..options() };

@@ -1,4 +1,5 @@
-//! Schedules: the next beat beside a search minute by minute, the days on which clocks are set, what is over.
+//! Schedules: the next beat beside a search minute by minute, the days on which clocks are set,
+//! what is over.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ const MINUTE_US: u64 = 60_000_000;
 const DAY_US: u64 = 86_400_000_000;
 const MONTHS: [&str; 12] = ["JAN", "feb", "Mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "Mon", "TUE", "wed", "thu", "fri", "sat"];
-/// Zones, and days on which they set their clocks: by an hour, at a quarter of one, by half an hour; or never.
+/// Zones, and days on which they set their clocks: by an hour, at a quarter of one, by half an
+/// hour; or never.
 const ZONES: [(&str, [&str; 2]); 6] = [
     ("UTC", ["2028-02-27", "2027-12-30"]),
     ("Europe/Berlin", ["2027-03-28", "2027-10-31"]),

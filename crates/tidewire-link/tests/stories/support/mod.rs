@@ -17,7 +17,8 @@ use tidewire_sync::Mutex;
 /// Far longer than anything here takes.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// A heartbeat that a story waits for. A link ends after two of silence, which a busy machine must not bring about.
+/// A heartbeat that a story waits for. A link ends after two of silence, which a busy machine must
+/// not bring about.
 pub const HEARTBEAT_MS: u64 = 500;
 
 /// A hub that listens at one place, and the lines that it logs.

@@ -40,7 +40,8 @@ fn interpreter() -> Option<PathBuf> {
 }
 
 impl Python {
-    /// Runs a script of `tests/python` with a word and the URL of a hub. None, and said so, where there is no Python with the extension.
+    /// Runs a script of `tests/python` with a word and the URL of a hub. None, and said so, where
+    /// there is no Python with the extension.
     pub fn start(script: &str, what: &str, hub: &Node) -> Option<Self> {
         Self::start_with(script, &[what, &hub.urls()[0]])
     }

@@ -12,7 +12,8 @@ pub enum Json {
 }
 
 impl Json {
-    /// Reads a file of texts without escapes, whole numbers, lists and objects. Panics at anything else.
+    /// Reads a file of texts without escapes, whole numbers, lists and objects. Panics at anything
+    /// else.
     pub fn read(text: &str) -> Self {
         let mut chars = text.chars().peekable();
         let json = value(&mut chars);

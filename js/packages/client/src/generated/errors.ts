@@ -280,7 +280,8 @@ export class CallCancelled extends TidewireError {
 
 /**
  * The object was released, or the link of its owner or holder ended, or its lease did.
- * Request it again, use it before its lease ends, or give it a longer one with `tw.remote(..., lease=...)`.
+ * Request it again, use it before its lease ends, or give it a longer one with `tw.remote(...,
+ * lease=...)`.
  */
 export class RemoteGone extends TidewireError {
 	override readonly name: string = "RemoteGone";
@@ -366,7 +367,8 @@ export class StreamFull extends HomeError {
 
 /**
  * The delivery was already settled, or its event was delivered to another consumer since.
- * Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer a longer ack_wait.
+ * Settle each delivery once; call `event.working()` while a long handler runs, or give the consumer
+ * a longer ack_wait.
  */
 export class StaleDelivery extends HomeError {
 	override readonly name: string = "StaleDelivery";

@@ -32,15 +32,15 @@ export const LINK_BACKOFF_MAX_MS = 1000;
 export const LINK_BACKOFF_MS = 50;
 
 /**
- * Longest payload in one frame; longer ones are split. With the longest head it fits the least link_frame_bytes. In
- * bytes.
+ * Longest payload in one frame; longer ones are split. With the longest head it fits the least
+ * link_frame_bytes. In bytes.
  * At the limit: The payload is sent in chunks.
  */
 export const LINK_CHUNK_BYTES = 65_536;
 
 /**
- * Longest payload that is compressed, before compression: all of it is compressed before the first byte is sent. In
- * bytes.
+ * Longest payload that is compressed, before compression: all of it is compressed before the first
+ * byte is sent. In bytes.
  * At the limit: Longer payloads are sent uncompressed; on the wire the call fails with wire_error.
  */
 export const LINK_COMPRESSED_BYTES = 67_108_864;
@@ -70,7 +70,8 @@ export const LINK_GREETING_MS = 5000;
 export const LINK_HEAD_BYTES = 16_384;
 
 /**
- * A link sends a ping after half of this time without a frame, and is dead after twice this time without input. In ms.
+ * A link sends a ping after half of this time without a frame, and is dead after twice this time
+ * without input. In ms.
  * At the limit: The link is closed, and calls in flight fail with LinkLost.
  */
 export const LINK_HEARTBEAT_MS = 5000;
@@ -83,8 +84,8 @@ export const LINK_IN_FLIGHT = 65_536;
 
 /**
  * Bytes in the send queue of one link. In bytes.
- * At the limit: Queued long answers of the slowest reader fail; otherwise calls fail with LimitExceeded, and publishes
- * are dropped and counted.
+ * At the limit: Queued long answers of the slowest reader fail; otherwise calls fail with
+ * LimitExceeded, and publishes are dropped and counted.
  */
 export const LINK_QUEUE_BYTES = 67_108_864;
 
@@ -137,8 +138,10 @@ export const SERVICE_CONCURRENCY = 1024;
 export const SERVICE_STREAMS = 10_000;
 
 /**
- * Waiting calls of one instance of a service: of coroutines, of plain functions and of streams each. In calls.
- * At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust, with LimitExceeded.
+ * Waiting calls of one instance of a service: of coroutines, of plain functions and of streams
+ * each. In calls.
+ * At the limit: A further call fails with MailboxFull; from another node, or at a node of Rust,
+ * with LimitExceeded.
  */
 export const SERVICE_WAITING = 10_000;
 
@@ -179,7 +182,8 @@ export const SUBSCRIPTION_CAPACITY = 1000;
 export const VALUE_DEPTH = 64;
 
 /**
- * Longest bytes, byte array or array in the head of a value; longer ones are buffers beside it. In bytes.
+ * Longest bytes, byte array or array in the head of a value; longer ones are buffers beside it. In
+ * bytes.
  * At the limit: The value becomes a buffer.
  */
 export const VALUE_INLINE_BYTES = 4096;

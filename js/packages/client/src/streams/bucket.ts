@@ -56,7 +56,9 @@ export class Entry<T = unknown> {
 	}
 }
 
-/** A bucket; `await node.kv(...)` makes one, or finds it. Keys are subjects, such as `limits.eu`. */
+/**
+ * A bucket; `await node.kv(...)` makes one, or finds it. Keys are subjects, such as `limits.eu`.
+ */
 export class Bucket<T = unknown> {
 	/** @internal */
 	constructor(
@@ -68,7 +70,8 @@ export class Bucket<T = unknown> {
 	 * Writes a value, and gives its revision: it is on the disk then.
 	 *
 	 * @param options `ttl`: milliseconds after which it is gone.
-	 * @throws StreamFull if the bucket would have more than its `maxBytes`; InvalidSubject if the key is not allowed.
+	 * @throws StreamFull if the bucket would have more than its `maxBytes`; InvalidSubject if the
+	 * key is not allowed.
 	 */
 	put(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
 		return this.write(key, value, null, options.ttl);
@@ -106,7 +109,8 @@ export class Bucket<T = unknown> {
 	/**
 	 * Deletes the value of a key, and with `purge` its history, too; gives the revision.
 	 *
-	 * @throws RevisionConflict if its newest entry has another revision than the one that was given.
+	 * @throws RevisionConflict if its newest entry has another revision than the one that was
+	 * given.
 	 */
 	async delete(key: string, options: { readonly revision?: number; readonly purge?: boolean } = {}): Promise<number> {
 		const { revision = null, purge = false } = options;
@@ -132,7 +136,8 @@ export class Bucket<T = unknown> {
 	}
 
 	/**
-	 * What is there, and then every change: of each key at least the newest. A link that is lost meanwhile is waited for.
+	 * What is there, and then every change: of each key at least the newest. A link that is lost
+	 * meanwhile is waited for.
 	 *
 	 * @param options `after`: changes after this revision only; `signal` ends the wait.
 	 */

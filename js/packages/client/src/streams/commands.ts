@@ -1,4 +1,7 @@
-/** Commands: long work that is started, followed, and found again by its id. What becomes of one is decided at the hub. */
+/**
+ * Commands: long work that is started, followed, and found again by its id. What becomes of one is
+ * decided at the hub.
+ */
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
 import type { Node } from "../node.js";
@@ -42,7 +45,10 @@ export interface CommandInfo {
 	/** How far its newest attempt is, from 0 to 1, and what that has said. */
 	readonly fraction: number;
 	readonly note: string;
-	/** What the newest attempt that failed has raised, in a line, and the way to it; empty if none has. */
+	/**
+	 * What the newest attempt that failed has raised, in a line, and the way to it; empty if none
+	 * has.
+	 */
 	readonly error: string;
 	readonly traceback: string;
 }
@@ -59,9 +65,15 @@ export interface CommandProgress {
 }
 
 export interface StartOptions {
-	/** What it is about, such as a shard or a customer; a command that is exclusive by key is done one of a key at a time. */
+	/**
+	 * What it is about, such as a shard or a customer; a command that is exclusive by key is done
+	 * one of a key at a time.
+	 */
 	readonly key?: string;
-	/** An idempotency key, which is the command's id: to start it again gives the command that is there. */
+	/**
+	 * An idempotency key, which is the command's id: to start it again gives the command that is
+	 * there.
+	 */
 	readonly id?: string;
 	/** Which go first where some wait ("normal"). */
 	readonly priority?: Priority;
@@ -103,13 +115,15 @@ export class Commands {
 	) {}
 
 	/**
-	 * Starts a command. When this returns it is stored, as durably as a message of a stream; whoever serves it does it. It is started once, also if the link
-	 * is lost meanwhile.
+	 * Starts a command. When this returns it is stored, as durably as a message of a stream;
+	 * whoever serves it does it. It is started once, also if the link is lost meanwhile.
 	 *
 	 * @typeParam T What it returns.
-	 * @param args Its arguments, 512 KiB at most; those by name at the end, as `named(...)`. They are checked where it is done: what does not fit fails it.
-	 * @throws InvalidArgument if a name or an option is not allowed, or an argument can't travel; SettingsDiffer if the id is that of another command;
-	 * PayloadTooLarge; StreamFull if too many are kept; NoResponders if the hub has no place for commands.
+	 * @param args Its arguments, 512 KiB at most; those by name at the end, as `named(...)`. They
+	 * are checked where it is done: what does not fit fails it.
+	 * @throws InvalidArgument if a name or an option is not allowed, or an argument can't travel;
+	 * SettingsDiffer if the id is that of another command; PayloadTooLarge; StreamFull if too many
+	 * are kept; NoResponders if the hub has no place for commands.
 	 */
 	async start<T = unknown>(
 		service: string,
@@ -127,12 +141,18 @@ export class Commands {
 		return new CommandRun<T>(this, await explained(started), this.clock);
 	}
 
-	/** A command by its id, whoever has started it, wherever and whenever. Nothing is asked for before it is used. */
+	/**
+	 * A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
+	 * before it is used.
+	 */
 	find<T = unknown>(id: string): CommandRun<T> {
 		return new CommandRun<T>(this, id, this.clock);
 	}
 
-	/** Those there are, the oldest first: those that wait or run, and those that have ended and are kept. */
+	/**
+	 * Those there are, the oldest first: those that wait or run, and those that have ended and are
+	 * kept.
+	 */
 	async list(
 		filter: { readonly service?: string; readonly command?: string; readonly stage?: Stage } = {},
 	): Promise<CommandInfo[]> {
@@ -164,8 +184,9 @@ export class CommandRun<T = unknown> {
 	/**
 	 * Waits until it is over, and gives what it has returned. While the hub is away, that waits on.
 	 *
-	 * @throws NotFound if there is no such command, or not any more; CallCancelled if it was cancelled; WorkerLost if the worker of its last attempt was
-	 * lost; else what its last attempt has raised.
+	 * @throws NotFound if there is no such command, or not any more; CallCancelled if it was
+	 * cancelled; WorkerLost if the worker of its last attempt was lost; else what its last attempt
+	 * has raised.
 	 */
 	async result(options: CommandWaiter = {}): Promise<T> {
 		const service = this.commands.service(options.signal);
@@ -195,7 +216,10 @@ export class CommandRun<T = unknown> {
 		throw raised instanceof Error ? raised : new RemoteError(shown(raised));
 	}
 
-	/** How far it is, now and then as it changes, until it is over. Of changes that come quickly the newest is seen. While the hub is away, that waits on. */
+	/**
+	 * How far it is, now and then as it changes, until it is over. Of changes that come quickly the
+	 * newest is seen. While the hub is away, that waits on.
+	 */
 	async *progress(options: CommandWaiter = {}): AsyncGenerator<CommandProgress, undefined, undefined> {
 		const service = this.commands.service(options.signal);
 		await explained(service.info(this.id));
@@ -229,12 +253,18 @@ export class CommandRun<T = unknown> {
 		return infoOf(await explained(this.commands.service().info(this.id)));
 	}
 
-	/** Has it end: at once if it waits; if it runs, when its handler does. Gives whether that changes anything. */
+	/**
+	 * Has it end: at once if it waits; if it runs, when its handler does. Gives whether that
+	 * changes anything.
+	 */
 	cancel(): Promise<boolean> {
 		return explained(this.commands.service().cancel(this.id));
 	}
 
-	/** Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether it does. */
+	/**
+	 * Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether it
+	 * does.
+	 */
 	retry(): Promise<boolean> {
 		return explained(this.commands.service().retry(this.id));
 	}

@@ -40,8 +40,8 @@ export interface NextOptions {
 }
 
 /**
- * A consumer of a stream: `for await (const event of consumer)`, or `await consumer.next()`. Several may take events from one consumer, in one page or
- * many: each event goes to one of them.
+ * A consumer of a stream: `for await (const event of consumer)`, or `await consumer.next()`.
+ * Several may take events from one consumer, in one page or many: each event goes to one of them.
  */
 export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	private readonly ready = new Queue<StreamEvent<T>>();
@@ -92,7 +92,10 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		}
 	}
 
-	/** Events as they come. Leaving the loop gives back what was fetched and not handled, and stores the acks. */
+	/**
+	 * Events as they come. Leaving the loop gives back what was fetched and not handled, and stores
+	 * the acks.
+	 */
 	[Symbol.asyncIterator](): AsyncIterableIterator<StreamEvent<T>, undefined, undefined> {
 		return {
 			next: async () => ({ done: false, value: (await this.next()) as StreamEvent<T> }),
@@ -106,7 +109,10 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		};
 	}
 
-	/** Fetches more at once while the last batch was handled quickly: what waits here has an ack wait that runs. */
+	/**
+	 * Fetches more at once while the last batch was handled quickly: what waits here has an ack
+	 * wait that runs.
+	 */
 	private pace(): void {
 		const isQuick = this.home.now() - this.fetchedAt < QUICK_MS;
 		this.ahead = isQuick ? Math.min(this.ahead * 4, PAGE, this.inFlight) : Math.max(1, Math.floor(this.ahead / 4));
@@ -167,7 +173,10 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		}
 	}
 
-	/** Events that are here and not handled, acks that are not stored yet, and acks that came too late: their events were delivered again. */
+	/**
+	 * Events that are here and not handled, acks that are not stored yet, and acks that came too
+	 * late: their events were delivered again.
+	 */
 	statistics(): { readonly ready: number; readonly settling: number; readonly stale: number } {
 		return { ready: this.ready.size, settling: this.settled.length, stale: this.stale };
 	}
@@ -180,7 +189,10 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		this.check();
 	}
 
-	/** Stores what was settled, and gives back what was fetched and not handled: it goes to another at once, and that does not count as a delivery. */
+	/**
+	 * Stores what was settled, and gives back what was fetched and not handled: it goes to another
+	 * at once, and that does not count as a delivery.
+	 */
 	async close(): Promise<void> {
 		for (let event = this.ready.shift(); event !== undefined; event = this.ready.shift()) {
 			await event.release();

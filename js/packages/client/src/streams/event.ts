@@ -12,9 +12,15 @@ export type Content = "value" | "json" | "bytes";
 
 /** What a message has beside its value. Times are in milliseconds. */
 export interface PublishOptions {
-	/** What it is about, such as a customer; consumers with `order: "key"` handle one of a key at a time. At most 256 bytes. */
+	/**
+	 * What it is about, such as a customer; consumers with `order: "key"` handle one of a key at a
+	 * time. At most 256 bytes.
+	 */
 	readonly key?: string;
-	/** An idempotency key: a second message with it is not stored within the stream's `dedupe`. At most 256 bytes. */
+	/**
+	 * An idempotency key: a second message with it is not stored within the stream's `dedupe`. At
+	 * most 256 bytes.
+	 */
 	readonly id?: string;
 	/** Names and values, at most 64 KiB together. */
 	readonly headers?: Readonly<Record<string, string>>;
@@ -112,7 +118,9 @@ export class StreamEvent<T = unknown> {
 		this.ticket = ticket;
 	}
 
-	/** What was published: a value, or bytes if no header says what it is. Decoded anew each time. */
+	/**
+	 * What was published: a value, or bytes if no header says what it is. Decoded anew each time.
+	 */
 	get value(): T {
 		const type = this.headers[TYPE];
 		if (type === "tidewire") {
@@ -122,16 +130,20 @@ export class StreamEvent<T = unknown> {
 	}
 
 	/**
-	 * Says that it was handled: it is not delivered again. Acks are stored in batches in the background; one that is lost with the page is no loss: the event
-	 * comes again.
+	 * Says that it was handled: it is not delivered again. Acks are stored in batches in the
+	 * background; one that is lost with the page is no loss: the event comes again.
 	 *
-	 * @throws StaleDelivery if it was settled before; with `wait` also if it was given to another since.
+	 * @throws StaleDelivery if it was settled before; with `wait` also if it was given to another
+	 * since.
 	 */
 	ack(options: SettleOptions = {}): Promise<void> {
 		return this.settle("ack", null, "", undefined, options);
 	}
 
-	/** Says that it failed: it comes again after `delay` (ms), or as the consumer's `backoff` says; or is a dead letter, with the error, if that was the last delivery. */
+	/**
+	 * Says that it failed: it comes again after `delay` (ms), or as the consumer's `backoff` says;
+	 * or is a dead letter, with the error, if that was the last delivery.
+	 */
 	nak(options: SettleOptions & { readonly delay?: number; readonly error?: unknown } = {}): Promise<void> {
 		return this.settle("nak", microseconds("delay", options.delay), "", options.error, options);
 	}

@@ -24,7 +24,10 @@ import { type CallOptions, shown } from "../options.js";
 import { type Tuple, tuple } from "../values/kinds.js";
 
 const SERVICE = "tidewire-streams";
-/** How long one call waits for something at most; then it is made again. Less than the timeout of a call. */
+/**
+ * How long one call waits for something at most; then it is made again. Less than the timeout of a
+ * call.
+ */
 export const WAIT_US = 4_000_000;
 /** How many events and entries one call gives at most, and how many bytes. */
 export const PAGE = 1_000;
@@ -63,7 +66,9 @@ export class Home {
 		this.again = this.client({ idempotent: true });
 	}
 
-	/** Makes a call that changes something. Where the link is lost, it is not known whether it did. */
+	/**
+	 * Makes a call that changes something. Where the link is lost, it is not known whether it did.
+	 */
 	call(name: string, ...args: readonly unknown[]): Promise<unknown> {
 		return explained(this.once.call(name, args));
 	}
@@ -74,7 +79,10 @@ export class Home {
 		return explained(client.call(name, args));
 	}
 
-	/** Waits for a lease, and gives its fence; the hub gives it back when this is not read any more, or the link has ended. */
+	/**
+	 * Waits for a lease, and gives its fence; the hub gives it back when this is not read any more,
+	 * or the link has ended.
+	 */
 	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number> {
 		return this.once.hold(name, holder, ttlUs);
 	}

@@ -8,11 +8,17 @@ import { explained, Home, microseconds } from "./home.js";
 
 const TTL_MS = 5_000;
 const [TTL_MIN_MS, TTL_MAX_MS] = [50, 86_400_000];
-/** As the holders of other languages: renewed so often within its time, and after a renewal that failed tried again after this part of it. */
+/**
+ * As the holders of other languages: renewed so often within its time, and after a renewal that
+ * failed tried again after this part of it.
+ */
 const [RENEWALS, RETRIES] = [3, 15];
 
 export interface LeaseOptions {
-	/** Milliseconds (5,000) after which it is free if this program can't renew it any more, 50 to 86,400,000. */
+	/**
+	 * Milliseconds (5,000) after which it is free if this program can't renew it any more, 50 to
+	 * 86,400,000.
+	 */
 	readonly ttl?: number;
 	/** Who it is, for people; the name of the node if nothing is said. */
 	readonly holder?: string;
@@ -50,7 +56,8 @@ export class Lease {
 		}
 		signal?.throwIfAborted();
 		const home = new Home(node, () => clock.now());
-		// The hub holds it for as long as this stream is read: a page that is closed gives it back at once.
+		// The hub holds it for as long as this stream is read: a page that is closed gives it back
+		// at once.
 		const held = home.hold(name, holder, microseconds("ttl", ttl) as number)[Symbol.asyncIterator]();
 		const give = (): void => void held.return?.();
 		signal?.addEventListener("abort", give);
@@ -72,7 +79,8 @@ export class Lease {
 	}
 
 	/**
-	 * The fencing token: greater than that of everybody who held it before. Give it to stores that can compare it.
+	 * The fencing token: greater than that of everybody who held it before. Give it to stores that
+	 * can compare it.
 	 *
 	 * @throws LeaseLost if the lease is not held.
 	 */
@@ -83,7 +91,10 @@ export class Lease {
 		return this.token;
 	}
 
-	/** Whether it is held for sure, by the clock of this program, counted from before it was asked for. */
+	/**
+	 * Whether it is held for sure, by the clock of this program, counted from before it was asked
+	 * for.
+	 */
 	get isHeld(): boolean {
 		return !this.isReleased && !this.lost.signal.aborted && this.clock.now() < this.until;
 	}

@@ -1,4 +1,6 @@
-/** Publishing: what comes while a batch is stored is the next batch, and each message has its ack. */
+/**
+ * Publishing: what comes while a batch is stored is the next batch, and each message has its ack.
+ */
 import { InvalidArgument, LimitExceeded, PublishFailed } from "../generated/errors.js";
 import type { Tuple } from "../values/kinds.js";
 import { type Message, messageOf, type PublishOptions } from "./event.js";
@@ -13,7 +15,10 @@ const BATCH_BYTES = 4 << 20;
 export interface Ack {
 	/** Its place in the stream, from 1; of a duplicate, that of the first. */
 	readonly sequence: number;
-	/** What it survives: "memory" the end of its publisher, "disk" a loss of power, "replicated" that of a machine. */
+	/**
+	 * What it survives: "memory" the end of its publisher, "disk" a loss of power, "replicated"
+	 * that of a machine.
+	 */
 	readonly durability: "memory" | "disk" | "replicated";
 	/** Whether a message with its id was there before: it was not stored again. */
 	readonly duplicate: boolean;

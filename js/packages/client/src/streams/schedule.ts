@@ -26,7 +26,10 @@ export interface Schedule<T = unknown> {
 	readonly ttl: number | undefined;
 	/** Its next beat. */
 	readonly nextTime: Date | undefined;
-	/** What `stream.schedule` has done: "made" it, "replaced" one with other settings, or "kept" what was there. */
+	/**
+	 * What `stream.schedule` has done: "made" it, "replaced" one with other settings, or "kept"
+	 * what was there.
+	 */
 	readonly change: "made" | "replaced" | "kept";
 }
 

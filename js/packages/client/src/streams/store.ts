@@ -1,4 +1,7 @@
-/** The streams and buckets of a hub: makes them, finds them, and lists them. A node loads this file, with commands and leases, when it is first asked for one of them. */
+/**
+ * The streams and buckets of a hub: makes them, finds them, and lists them. A node loads this file,
+ * with commands and leases, when it is first asked for one of them.
+ */
 import { InvalidArgument } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { Bucket, type BucketInfo, type BucketSettings, bucketInfo } from "./bucket.js";

@@ -64,7 +64,10 @@ export interface StreamInfo {
 export interface ConsumerSettings {
 	/** Which subjects: a pattern or several; all if there is none. */
 	readonly filter?: string | readonly string[];
-	/** "compete": all who take from it share its events, and it is kept. "broadcast": a cursor of its own, which gets all events, and goes an hour after its last use. */
+	/**
+	 * "compete": all who take from it share its events, and it is kept. "broadcast": a cursor of
+	 * its own, which gets all events, and goes an hour after its last use.
+	 */
 	readonly mode?: "compete" | "broadcast";
 	/** Where it begins when it is made ("new"). */
 	readonly start?: Start;
@@ -72,7 +75,10 @@ export interface ConsumerSettings {
 	readonly ackWait?: number;
 	/** After so many failed deliveries an event is a dead letter (5); 0 for never. */
 	readonly maxDeliver?: number;
-	/** How long to wait before the second, third, ... delivery; the last for all further ones (100, 1,000, 10,000). */
+	/**
+	 * How long to wait before the second, third, ... delivery; the last for all further ones (100,
+	 * 1,000, 10,000).
+	 */
 	readonly backoff?: readonly number[];
 	/** How many deliveries may be out at once, over all who take (1,000). */
 	readonly maxInFlight?: number;
@@ -106,17 +112,23 @@ export class Stream<T = unknown> {
 	}
 
 	/**
-	 * Stores a message, and gives its ack: it is on the disk then. Messages that are published without waiting for each other's acks share calls and
-	 * syncs, and keep their order; up to 10,000 may wait for theirs.
+	 * Stores a message, and gives its ack: it is on the disk then. Messages that are published
+	 * without waiting for each other's acks share calls and syncs, and keep their order; up to
+	 * 10,000 may wait for theirs.
 	 *
-	 * @throws StreamFull if the stream is at its limit, and refuses; InvalidArgument if an argument is not allowed, or the stream does not take the subject;
-	 * LimitExceeded if 10,000 wait already; LinkLost: it is not known whether it was stored. With an `id` it can be published again.
+	 * @throws StreamFull if the stream is at its limit, and refuses; InvalidArgument if an argument
+	 * is not allowed, or the stream does not take the subject; LimitExceeded if 10,000 wait
+	 * already; LinkLost: it is not known whether it was stored. With an `id` it can be published
+	 * again.
 	 */
 	publish(subject: string, value: T, options: PublishOptions = {}): Promise<Ack> {
 		return this.publisher.publish(subject, value, options);
 	}
 
-	/** Ends when there is room for a message to `publish`: for programs that have more of them than may wait. */
+	/**
+	 * Ends when there is room for a message to `publish`: for programs that have more of them than
+	 * may wait.
+	 */
 	room(): Promise<void> {
 		return this.publisher.room();
 	}
@@ -127,12 +139,14 @@ export class Stream<T = unknown> {
 	}
 
 	/**
-	 * Has the home publish a message again and again, also while no program runs: at the beats of a cron expression such as "0 22 * * 1-5", "@daily", or
-	 * every so many milliseconds. Each beat is an event with the header `Tidewire-Schedule`, which has the name. A schedule with the same settings goes on
-	 * as it was, one with others is replaced; `change` says which.
+	 * Has the home publish a message again and again, also while no program runs: at the beats of a
+	 * cron expression such as "0 22 * * 1-5", "@daily", or every so many milliseconds. Each beat is
+	 * an event with the header `Tidewire-Schedule`, which has the name. A schedule with the same
+	 * settings goes on as it was, one with others is replaced; `change` says which.
 	 *
-	 * @throws InvalidArgument if an argument is not allowed, or the stream does not take the subject; LimitExceeded if there are as many as there may be;
-	 * Unsupported if the stream refuses messages when it is full, or the home can't do it.
+	 * @throws InvalidArgument if an argument is not allowed, or the stream does not take the
+	 * subject; LimitExceeded if there are as many as there may be; Unsupported if the stream
+	 * refuses messages when it is full, or the home can't do it.
 	 */
 	async schedule(
 		name: string,
@@ -219,7 +233,10 @@ export class Stream<T = unknown> {
 		return ((await this.home.ask("list_consumers", [this.name])) as unknown[]).map(consumerInfo);
 	}
 
-	/** Removes events: all, those before a sequence, all but the newest, or those of some subjects. Gives how many. */
+	/**
+	 * Removes events: all, those before a sequence, all but the newest, or those of some subjects.
+	 * Gives how many.
+	 */
 	async purge(
 		options: { readonly before?: number; readonly keep?: number; readonly filter?: string } = {},
 	): Promise<number> {

@@ -16,10 +16,12 @@ export type TypedArray =
 	| Float64Array;
 
 /**
- * An array of NumPy. A bare typed array (but `Uint8Array`, which is bytes) travels as one of one dimension.
+ * An array of NumPy. A bare typed array (but `Uint8Array`, which is bytes) travels as one of one
+ * dimension.
  *
- * `data` is a typed array of the elements where JavaScript has one: complex numbers are pairs in it, booleans bytes, moments and durations of
- * NumPy `BigInt64Array`s. Of other dtypes (half floats, text) it has the bytes. Elements of the other byte order are swapped when they come.
+ * `data` is a typed array of the elements where JavaScript has one: complex numbers are pairs in
+ * it, booleans bytes, moments and durations of NumPy `BigInt64Array`s. Of other dtypes (half
+ * floats, text) it has the bytes. Elements of the other byte order are swapped when they come.
  */
 export class NdArray<T extends TypedArray = TypedArray> {
 	readonly shape: readonly number[];
@@ -104,7 +106,10 @@ export function itemBytes(dtype: string): number | undefined {
 	return `${kind}${size}` in MAKERS || (kind === "f" && size === 2) ? size : undefined;
 }
 
-/** Makes the typed array of elements where they lie, or of a copy where they don't lie as it needs them. */
+/**
+ * Makes the typed array of elements where they lie, or of a copy where they don't lie as it needs
+ * them.
+ */
 export function elements(bytes: Uint8Array, dtype: string): { data: TypedArray; dtype: string } {
 	const maker = MAKERS[dtype.slice(1).replace(/\[.*/, "")];
 	if (maker === undefined) {

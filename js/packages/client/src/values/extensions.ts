@@ -34,7 +34,10 @@ export const DAYS_MIN = -719_162;
 export const DAYS_MAX = 2_932_896;
 export const DAY_MICROS = 86_400_000_000;
 
-/** The name of the method by which a value writes itself: whoever has such a value has the code of its class. */
+/**
+ * The name of the method by which a value writes itself: whoever has such a value has the code of
+ * its class.
+ */
 export const WRITE: unique symbol = Symbol("write");
 
 /** A value that writes itself. */

@@ -33,7 +33,10 @@ export function record<T extends object>(type: string, fields: T): T {
 	return fields;
 }
 
-/** The name of the type that a record came with, as "module:qualified.Name"; undefined for other values. */
+/**
+ * The name of the type that a record came with, as "module:qualified.Name"; undefined for other
+ * values.
+ */
 export function typeOf(value: unknown): string | undefined {
 	return typeof value === "object" && value !== null ? (value as { [TYPE]?: string })[TYPE] : undefined;
 }

@@ -1,4 +1,7 @@
-/** Readers of the kinds that many pages never get: times, decimals, UUIDs, complex numbers and arrays. */
+/**
+ * Readers of the kinds that many pages never get: times, decimals, UUIDs, complex numbers and
+ * arrays.
+ */
 import { VALUE_DEPTH } from "../generated/limits.js";
 import { elements, itemBytes, NdArray } from "./arrays.js";
 import { DAY_MICROS, DAYS_MAX, DAYS_MIN, Ext } from "./extensions.js";

@@ -1,4 +1,6 @@
-/** Reads values as `spec/values.md` says, and believes no length before that many bytes are there. */
+/**
+ * Reads values as `spec/values.md` says, and believes no length before that many bytes are there.
+ */
 import { TidewireError } from "../error.js";
 import { InvalidArgument, WireError } from "../generated/errors.js";
 import { VALUE_DEPTH } from "../generated/limits.js";
@@ -24,7 +26,9 @@ export function addRareKinds(kinds: ReadonlyMap<number, RareKind>): void {
 /** What a value holds is dealt with by code that is not loaded yet. */
 export class Unloaded extends TidewireError {}
 
-/** Reads a value; where it holds what the code for is not loaded, that is first loaded with `load`. */
+/**
+ * Reads a value; where it holds what the code for is not loaded, that is first loaded with `load`.
+ */
 export function readLoaded(
 	blob: Uint8Array,
 	take: Take,

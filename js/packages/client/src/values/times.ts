@@ -1,4 +1,7 @@
-/** Moments, dates, times of day and lengths of time of Python that JavaScript has no type of its own for; each writes itself. */
+/**
+ * Moments, dates, times of day and lengths of time of Python that JavaScript has no type of its own
+ * for; each writes itself.
+ */
 import { InvalidArgument } from "../generated/errors.js";
 import { Ext, type ValueWriter, WRITE } from "./extensions.js";
 
@@ -6,8 +9,8 @@ const DAY_MS = 86_400_000;
 const pad = (value: number, digits = 2): string => String(value).padStart(digits, "0");
 
 /**
- * A moment with the microseconds that a `Date` has no room for, and with the offset of its clock from UTC if that travels, too.
- * Moments of whole milliseconds in UTC come as a plain `Date`.
+ * A moment with the microseconds that a `Date` has no room for, and with the offset of its clock
+ * from UTC if that travels, too. Moments of whole milliseconds in UTC come as a plain `Date`.
  */
 export class DateTime extends Date {
 	/**

@@ -168,7 +168,8 @@ class Writer implements ValueWriter {
 			return;
 		}
 		const prototype: unknown = Object.getPrototypeOf(value);
-		// An object of another realm, such as that of a test runner or a frame of a page, is plain, too.
+		// An object of another realm, such as that of a test runner or a frame of a page, is plain,
+		// too.
 		const isPlain =
 			prototype === null ||
 			(Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, "hasOwnProperty"));

@@ -1,4 +1,5 @@
-//! Nodes and a hub in virtual time, joined by pipes that deliver bytes in random pieces. A number replays everything.
+//! Nodes and a hub in virtual time, joined by pipes that deliver bytes in random pieces. A number
+//! replays everything.
 
 pub mod compressed;
 pub mod shelf;
@@ -181,7 +182,8 @@ impl World {
         self.nodes[node].session.call(&head, flags, payload, tag).expect("a call is sent")
     }
 
-    /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and its hub share that.
+    /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and
+    /// its hub share that.
     pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> OutgoingPayload<'a> {
         match payload.into() {
             OutgoingPayload::Long(payload) if self.nodes[node].session.may_place() => OutgoingPayload::Lay(payload),
