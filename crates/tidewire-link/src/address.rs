@@ -1,3 +1,5 @@
+//! Addresses of hubs: URLs of TCP, TLS, WebSocket and Unix sockets, and their parser.
+
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -49,7 +51,7 @@ pub struct AddressError {
 }
 
 impl Address {
-    /// Whether only programs of this machine can reach it.
+    /// True if only programs on this host can reach the address.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
@@ -92,7 +94,7 @@ impl FromStr for Address {
     }
 }
 
-/// What is said of TLS and of WebSocket where the build leaves them out.
+/// Error texts for builds without TLS or WebSocket.
 pub const NO_TLS: &str = "this program was built without TLS: enable the feature tls of tidewire-node or tidewire-link";
 pub const NO_WEBSOCKET: &str =
     "this program was built without WebSocket: enable the feature websocket of tidewire-node or tidewire-link";

@@ -1,3 +1,5 @@
+//! Readiness of a socket for an async task: readable, writable or both.
+
 use std::io;
 
 use tokio::io::Interest;
@@ -5,10 +7,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::raw_stream::RawStream;
 
-/// A stream as the thread of the links waits for it: for reading, for writing, for both or not at
-/// all.
+/// Watches a stream on the link thread: for reading, for writing, for both or not at all.
 ///
-/// A stream that somebody else reads is not watched, so that what comes in does not wake the
+/// A stream that another thread reads is not watched, so that incoming bytes do not wake the link
 /// thread.
 #[derive(Default)]
 pub struct AsyncStream {
@@ -22,13 +23,13 @@ enum Stream {
 }
 
 impl AsyncStream {
-    /// Waits until the stream is ready for something of what is asked; for ever if that is nothing.
+    /// Waits until the stream is readable or writable, as asked; forever if neither is asked.
     ///
     /// # Errors
-    /// Whatever the system says if it can't watch the stream.
+    /// The error of the system if it can't watch the stream.
     ///
     /// # Cancel safety
-    /// Nothing is lost: what it was ready for it still is.
+    /// Nothing is lost: the stream stays ready.
     pub async fn ready(&mut self, plain: &RawStream, read: bool, write: bool) -> io::Result<()> {
         let interest = match (read, write) {
             (true, true) => Interest::READABLE | Interest::WRITABLE,

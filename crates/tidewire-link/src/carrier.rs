@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use crate::tcp::TcpIo;
 use crate::tls_stream::TlsIo;
 
-/// What carries a WebSocket.
+/// The byte stream below a WebSocket.
 pub enum Carrier {
     /// TCP.
     Direct(TcpIo),

@@ -1,3 +1,5 @@
+//! TLS configuration of both sides of a link: certificates, keys and trusted roots.
+
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +18,7 @@ use crate::tls::{Tls, TlsError};
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Tls {
-    /// What a node joins with.
+    /// The TLS configuration with which a node joins.
     pub(crate) fn client(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| TlsError(error.to_string()))?;
@@ -30,7 +32,7 @@ impl Tls {
         Ok(Arc::new(config))
     }
 
-    /// What a hub listens with.
+    /// The TLS configuration with which a hub listens.
     pub(crate) fn server(&self, protocol: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
         let Some((certs, key)) = self.own()? else {
             let text = "cert: None is not allowed where a hub listens with TLS: give the PEM files of a certificate and its key";
@@ -93,7 +95,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::clone(PROVIDER.get().get_or_init(|| Arc::new(ring::default_provider())))
 }
 
-/// Whom the system trusts, read once by each process: a fork may come while another thread reads.
+/// Root certificates of the system, read once by each process: a fork may happen during a read.
 fn roots_of_system() -> Result<Arc<RootCertStore>, TlsError> {
     static ROOTS: PerProcess<OnceLock<Arc<RootCertStore>>> = PerProcess::new();
     let roots = ROOTS.get().get_or_init(|| {

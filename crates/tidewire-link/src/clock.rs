@@ -1,3 +1,5 @@
+//! Monotonic clock of links: microseconds since its first use in the process.
+
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,6 @@ pub fn now_us() -> u64 {
 
 /// The instant of a time on this clock.
 pub fn instant(us: u64) -> Instant {
-    // What lies beyond the clock is as good as never: a day is long enough to look again.
+    // A time beyond the range of the clock becomes one day from now: the caller then looks again.
     start().checked_add(Duration::from_micros(us)).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400))
 }

@@ -1,16 +1,18 @@
+//! Read buffer of a link: bytes from the socket, split into frames and chunks.
+
 use std::io::{self, IoSliceMut};
 
 use tidewire_proto::wire::{self, BegunChunk, FRAME_HEAD, Frame, Kind, WireError};
 
 use crate::malloc_tuning::keep_freed;
 
-/// Room for four of the longest chunks that are usual, with what comes before each.
+/// Capacity for four chunks of the usual greatest length, each with its head.
 pub const READ_BYTES: usize = 272 * 1024;
 
-/// Room of a link that says little.
+/// Capacity of a link whose peer is not known yet.
 const SMALL_BYTES: usize = 4 * 1024;
 
-/// Room for what comes before the next chunk, and for short frames between chunks.
+/// Capacity for the head of the next chunk, and for short frames between chunks.
 const BETWEEN_BYTES: usize = 4 * 1024;
 
 /// Bytes that were read and are not yet frames.
@@ -19,17 +21,17 @@ pub struct FrameReader {
     from: usize,
     to: usize,
     frame_max: usize,
-    /// What its room is when nothing needs more.
+    /// Capacity of the buffer when nothing needs more.
     usual: usize,
-    /// It may have more once much comes at once.
+    /// True if the buffer may grow when many bytes arrive at once.
     widens: bool,
     /// Whole frames may be left that were not visited.
     left: bool,
-    /// What has come of it has been visited.
+    /// A chunk that has arrived in part; this part has been visited.
     begun: Option<BegunChunk>,
 }
 
-/// Whether what was visited is enough for now.
+/// True if the visitor wants no more frames for now.
 pub struct StopReading(pub bool);
 
 /// How much was read.
@@ -37,9 +39,9 @@ pub struct StopReading(pub bool);
 pub enum ReadProgress {
     /// Nothing: the other side has closed.
     Closed,
-    /// All that there was.
+    /// All available bytes.
     All,
-    /// As much as there was room for.
+    /// As many bytes as the capacity allows.
     Some,
 }
 
@@ -48,18 +50,17 @@ impl FrameReader {
         Self::with_room(READ_BYTES, frame_max)
     }
 
-    /// As [`new`](Self::new), with little room, for frames that are not long: whoever sends them is
-    /// not known yet.
+    /// A reader with a small capacity, for short frames: the sender is not known yet.
     pub fn small(frame_max: usize) -> Self {
         Self::with_room(SMALL_BYTES, frame_max)
     }
 
-    /// It is known who sends: longer frames may come, and much at once.
+    /// Allows longer frames and a greater capacity, once the sender is known.
     pub fn widen(&mut self, frame_max: usize) {
         (self.frame_max, self.widens) = (frame_max, true);
     }
 
-    /// Whether it is not known who sends.
+    /// True while the sender is not known.
     pub fn is_small(&self) -> bool {
         !self.widens
     }
@@ -171,8 +172,8 @@ impl FrameReader {
         Ok(true)
     }
 
-    /// Whether there was enough before the last frame: nothing is to be read before the others were
-    /// visited.
+    /// True if the visitor stopped before the last frame. The caller visits the other frames before
+    /// it reads again.
     pub fn is_left(&self) -> bool {
         self.left
     }

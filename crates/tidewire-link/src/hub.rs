@@ -76,16 +76,16 @@ struct Shared {
     /// Held by the one link, of those that bring more than is taken at one go, whose turn it is.
     seat: Semaphore,
     look: Notify,
-    /// Those who wait for the last call to end, and its answer to be written.
+    /// Waiters for the end of the last call and the flush of its answer.
     idle: Idle,
-    /// Who is told when a node has come or gone, and of how many it was told last.
+    /// Callback for nodes that join or leave; `nodes` is the last count that it was notified of.
     on_nodes: OnceLock<Box<dyn Fn() + Send + Sync>>,
     nodes: AtomicU64,
-    /// Who is told what has changed.
+    /// Callback for changes.
     on_changes: OnceLock<Box<dyn Fn(Change) + Send + Sync>>,
-    /// Who is told that nodes have subscribed to something, or no longer do.
+    /// Callbacks for changes of the subscriptions of nodes.
     on_interests: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
-    /// Whether there is a bridge.
+    /// True if there is a bridge.
     bridged: AtomicBool,
     sleeps_until_us: AtomicU64,
     runtime: Runtime,
@@ -125,7 +125,7 @@ impl HubHandle {
         Self { shared, _end: end }
     }
 
-    /// What the hub has counted.
+    /// The counters of the hub.
     pub fn counts(&self) -> HubCounts {
         self.shared.hub.lock().counts()
     }
@@ -157,7 +157,7 @@ impl HubHandle {
         self.shared.attached(at, feed)
     }
 
-    /// What nodes of this hub are subscribed to, without those that stand for others.
+    /// Subscriptions of the nodes of this hub, without nodes that stand for others.
     pub fn interests(&self) -> Vec<SubscriptionInterest> {
         self.shared.hub.lock().interests()
     }
@@ -179,12 +179,12 @@ impl HubHandle {
         self.shared.settle();
     }
 
-    /// Ends all links. What is under way fails.
+    /// Ends all links. Calls in flight fail.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Who may join, and do what.
+    /// The grants of the hub: tokens that may join, and their permissions.
     pub fn access(&self) -> Access {
         self.shared.hub.lock().access().clone()
     }

@@ -1,4 +1,4 @@
-//! Waiting until nothing is left to be done.
+//! Waiters for the idle state: no work is left.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::runtime::Runtime;
 
-/// What is as good as for ever, for a clock.
+/// A timeout that never ends in practice.
 const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
 
-/// Those who wait until nothing is left to be done.
+/// Tasks that wait until no work is left.
 pub struct Idle {
     changed: Notify,
     waiting: AtomicUsize,
@@ -22,8 +22,9 @@ impl Idle {
         Self { changed: Notify::new(), waiting: AtomicUsize::new(0) }
     }
 
-    /// Has those look again who wait. What they look at is behind locks that the caller has held
-    /// since it changed, and holds no more.
+    /// Wakes the waiters, so that they check their condition again.
+    ///
+    /// The caller has changed the state under its lock, and has released this lock since.
     pub fn tell(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.changed.notify_waiters();

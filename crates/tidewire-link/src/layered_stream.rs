@@ -1,3 +1,5 @@
+//! A TCP stream under TLS or WebSocket, read and written without blocking from any thread.
+
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
@@ -8,8 +10,7 @@ use crate::tcp::TcpIo;
 use crate::tls_stream::TlsIo;
 use crate::websocket::WebSocketIo;
 
-/// A TCP stream under TLS or WebSocket, for any thread, as the stream itself: what is possible at
-/// once is done at once.
+/// A TCP stream under TLS or WebSocket. Any thread may read and write; no operation blocks.
 pub struct LayeredStream {
     stream: Arc<TcpStream>,
     /// Short, and the last lock that is taken: reading and writing share the layer.
@@ -18,17 +19,17 @@ pub struct LayeredStream {
 
 struct State {
     layer: Layer,
-    /// Bytes that the layer has taken and not written; who wrote them was told `WouldBlock`.
+    /// Bytes that the layer has taken and not written; their writer received `WouldBlock`.
     accepted: usize,
     /// How reading ended, after what was read before that.
     over: Option<io::Result<usize>>,
     /// Bytes that are read at one go.
     most: usize,
-    /// What was read of the stream before the first frame.
+    /// Bytes that were read from the stream before the first frame.
     before: u64,
 }
 
-/// What lies on the stream.
+/// The protocol layer on top of the stream.
 pub enum Layer {
     /// TLS.
     Secured(Box<TlsIo>),
@@ -51,8 +52,7 @@ impl LayeredStream {
         }
     }
 
-    /// Whether something was left unread at the last go, and how many bytes were read since the
-    /// first frame.
+    /// True if the last read left bytes unread, and the number of bytes read since the first frame.
     pub fn left(&self) -> (bool, u64) {
         let state = &mut *self.state.lock();
         let is_held = matches!(&state.layer, Layer::Ws(ws) if ws.is_held());
@@ -64,8 +64,8 @@ impl LayeredStream {
         &self.stream
     }
 
-    /// As for a stream. What is left inside of the layer is read before `WouldBlock` is answered,
-    /// unless that is [more](Self::left) than is read at one go.
+    /// Reads like a plain stream. Bytes inside the layer are read before `WouldBlock` is returned,
+    /// unless they [exceed](Self::left) the limit of one read.
     pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if let Some(over) = state.over.take() {
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    /// Whoever was told that bytes are written need not come again; whoever was told to wait comes
-    /// with the same ones.
+    /// A writer does not repeat bytes that were reported as written. After `WouldBlock` it
+    /// repeats the same bytes.
     async fn what_is_written_arrives((from, to): (LayeredStream, LayeredStream)) {
         let (written, rest) = fill(&from).await;
         read(&to, written).await;

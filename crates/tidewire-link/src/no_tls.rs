@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::tcp::TcpIo;
 use crate::tls::{Tls, TlsError};
 
-/// What a side would join with, and what it would listen with.
+/// Stand-ins for the TLS configurations of both sides: no value of these types exists.
 pub type ClientSide = Infallible;
 pub type ServerSide = Infallible;
 

@@ -1,3 +1,5 @@
+//! A TCP or Unix stream without layers, with vectored reads and writes.
+
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,15 +10,14 @@ use tidewire_core::link::outbox::WriteBatch;
 
 /// Most slices of one write.
 const SLICES: usize = 16;
-/// A process that has not turned SIGPIPE off must outlive its links. Elsewhere each socket is told
-/// so when it is made.
+/// A process that has not turned SIGPIPE off must outlive its links. On Apple systems
+/// each socket gets this option at its creation.
 #[cfg(not(target_vendor = "apple"))]
 const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const QUIETLY: SendFlags = SendFlags::empty();
 
-/// A stream without layers that waits nowhere: whoever reads or writes it decides where to wait for
-/// it.
+/// A stream without layers that never waits: its reader or writer decides where to wait.
 pub enum RawStream {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -60,7 +61,7 @@ impl RawStream {
         }
     }
 
-    /// Whether the other side is on this host.
+    /// True if the other side is on this host.
     pub fn is_near(&self) -> bool {
         match self {
             Self::Tcp(stream) => is_near(stream.local_addr(), stream.peer_addr()),
@@ -68,7 +69,7 @@ impl RawStream {
         }
     }
 
-    /// Ends the stream for all its descriptors; whoever waits for it is woken.
+    /// Ends the stream for all its descriptors and wakes its waiters.
     pub fn shutdown(&self) {
         // It may have ended already.
         let _ = match self {
@@ -78,7 +79,7 @@ impl RawStream {
     }
 }
 
-/// Whether what these two addresses join lies within one host.
+/// True if both addresses belong to one host.
 pub fn is_near(local: io::Result<SocketAddr>, peer: io::Result<SocketAddr>) -> bool {
     let (Ok(local), Ok(peer)) = (local, peer) else { return false };
     let peer = peer.ip().to_canonical();
@@ -94,7 +95,7 @@ impl AsFd for RawStream {
     }
 }
 
-/// What `write` does with one slice; the standard library leaves the signal on with several.
+/// Writes several slices without SIGPIPE; that of the standard library allows it.
 fn send(stream: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), QUIETLY)?)
 }

@@ -1,11 +1,10 @@
-//! Who reads the socket of a link: the thread of the links, or an event loop or an async runtime
-//! that has taken it over.
+//! Read ownership of the socket of a link: the link thread, an event loop or an async runtime.
 //!
-//! An event loop that reads by itself saves two changes of threads for each answer. The thread of
-//! the links reads on whenever somebody waits elsewhere than on that loop, and it looks with every
-//! heartbeat, so that a loop which is busy for long is not taken for a lost link.
-//! `node/runtime_reader.rs` has what an async runtime does, `hub/single_peer.rs` what the hub of a
-//! node does whose loop it is.
+//! An event loop that reads by itself saves two thread switches for each answer. The link thread
+//! reads whenever a caller waits outside of that loop. The link thread also checks the socket with
+//! every heartbeat, so that a loop which is busy for long does not count as a lost link.
+//! `node/runtime_reader.rs` has the part of an async runtime, `hub/single_peer.rs` the part of the
+//! hub.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -31,33 +30,33 @@ pub(crate) fn here() -> usize {
     HERE.with(|here| *here)
 }
 
-/// A socket that is read in turns.
+/// A socket whose read ownership changes.
 pub(crate) trait SharedSocket: Send + Sync {
-    /// Whose turn it is.
+    /// The read ownership of the socket.
     fn turn(&self) -> &Arc<ReadOwner>;
-    /// Reads what there is, or a part of it, and hands on what came. `Closed`: nobody reads any
-    /// more.
+    /// Reads the available bytes, or a part of them, and delivers them. `Closed`: reading has
+    /// ended.
     fn read(&self) -> Result<ReadProgress, Fault>;
     /// It can't be read any further.
     fn ends(&self);
-    /// Whether nothing is taken in at present.
+    /// True if no bytes are accepted at present.
     fn is_paused(&self) -> bool;
 }
 
-/// Who reads a socket now.
+/// Read ownership of a socket.
 pub(crate) struct ReadOwner {
-    /// The number of the [`Reader`] whose turn it is, or 0: the thread of the links reads.
+    /// The number of the [`Reader`] that reads, or 0: the link thread reads.
     reader: AtomicUsize,
-    /// Somebody else reads now than before.
+    /// Notified when the owner changes.
     pub changed: Notify,
-    /// Who waits for this link elsewhere than on the loop that reads.
+    /// Number of waiters for this link outside of the loop that reads.
     off_loop_waiters: AtomicUsize,
-    /// Whether somebody has, since the last look.
+    /// True if there was such a waiter since the last offer.
     was_off_loop: AtomicBool,
-    /// Whether there is a [`Reader`].
+    /// True if there is a [`Reader`].
     offered: AtomicBool,
-    /// What was read and is no frame yet; None once the link has ended. Held while what was read is
-    /// handed on, which keeps the order.
+    /// The buffer of incomplete frames; None once the link has ended. The lock is held during
+    /// delivery, which preserves the order.
     reading: Mutex<Option<FrameReader>>,
     /// Why the loop could not read on.
     fault: Mutex<Option<Fault>>,
@@ -74,7 +73,7 @@ pub struct Reader {
 /// Called with a reader that an event loop may begin with.
 pub(crate) type ReaderCallback = Box<dyn Fn(Reader) + Send + Sync>;
 
-/// Held by whoever waits for something of a link on another thread than the one that reads.
+/// Guard of a waiter for a link on another thread than the reading one.
 pub struct OffLoopWaiter(Arc<ReadOwner>);
 
 impl ReadOwner {
@@ -90,12 +89,12 @@ impl ReadOwner {
         })
     }
 
-    /// Whether it is the thread of the links.
+    /// True if the link thread reads.
     pub fn is_of_links(&self) -> bool {
         self.reader.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the thread of the links reads, and could offer that to a loop.
+    /// True if the link thread reads, and could offer the ownership to a loop.
     pub fn is_to_offer(&self) -> bool {
         self.is_of_links() && !self.offered.load(Ordering::Acquire)
     }
@@ -111,7 +110,7 @@ impl ReadOwner {
         self.reading.lock()
     }
 
-    /// Reads, unless nobody reads any more. What was read is to be handed on by `read`.
+    /// Reads, unless reading has ended. The closure `read` also delivers the bytes.
     pub fn read(
         &self,
         read: impl FnOnce(&mut FrameReader) -> Result<ReadProgress, Fault>,
@@ -122,7 +121,7 @@ impl ReadOwner {
         }
     }
 
-    /// Nobody reads any more.
+    /// Ends reading.
     pub fn end(&self) {
         *self.reading.lock() = None;
     }
@@ -134,7 +133,7 @@ impl ReadOwner {
         }
     }
 
-    /// Somebody waits elsewhere from now on: the thread of the links reads.
+    /// Registers a waiter outside of the loop: the link thread reads.
     pub fn wait_off_loop(self: &Arc<Self>) -> OffLoopWaiter {
         self.off_loop_waiters.fetch_add(1, Ordering::SeqCst);
         self.was_off_loop.store(true, Ordering::Release);
@@ -160,11 +159,11 @@ impl ReadOwner {
 }
 
 impl Reader {
-    /// Takes the reading over. False: somebody waits elsewhere.
+    /// Takes the ownership. False: a caller waits outside of the loop.
     pub fn begin(&self) -> bool {
         let turn = self.of.turn();
         turn.reader.store(self.number, Ordering::SeqCst);
-        // Whoever comes to wait after this look takes the reading back.
+        // A waiter that registers after this check takes the ownership back.
         let mine = turn.off_loop_waiters.load(Ordering::SeqCst) == 0;
         if mine {
             turn.changed.notify_one()

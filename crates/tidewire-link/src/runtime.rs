@@ -1,3 +1,5 @@
+//! The link thread: an async runtime with one thread for sockets and deadlines.
+
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ impl Runtime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// Whatever the system says if it has no thread or no descriptor left.
+    /// The error of the system if it has no thread or no descriptor left.
     pub fn start(name: &str) -> io::Result<Self> {
         // Begun before there is a thread: a fork never finds the clock half begun.
         crate::clock::now_us();

@@ -1,3 +1,5 @@
+//! Connected sockets of links: TCP or Unix, plain or under TLS and WebSocket.
+
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,20 +18,20 @@ use crate::tls_stream::{ServerSide, TlsIo};
 use crate::websocket;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// What both sides agree on in TLS.
+/// The ALPN protocol of links over TLS.
 const ALPN: &[u8] = b"tidewire/1";
-/// What a WebSocket begins as.
+/// The ALPN protocol of a WebSocket, which begins as HTTP.
 const ALPN_HTTP: &[u8] = b"http/1.1";
 
-/// A connected stream of bytes. Any thread may read and write as much as is possible at once; the
-/// thread of the links waits.
+/// A connected stream of bytes. Any thread may read and write without blocking; only the link
+/// thread waits.
 pub enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     Layered(Box<LayeredStream>),
 }
 
-/// What lies on the TCP streams of one place where a hub listens.
+/// The protocol layers of one listener of a hub.
 #[derive(Clone)]
 pub struct Layers {
     tls: Option<ServerSide>,
@@ -42,11 +44,11 @@ impl Socket {
         Self::Tcp(without_delay(stream))
     }
 
-    /// Connects, and says on TLS and WebSocket what has to be said before the first frame.
+    /// Connects, and performs the handshakes of TLS and WebSocket.
     ///
     /// # Errors
     /// A [`TlsError`](crate::TlsError) inside if the own certificates can't be used, `InvalidData`
-    /// if what answers is no hub.
+    /// if the other side is no hub.
     pub async fn connect(address: &Address, frame_max: usize) -> io::Result<Self> {
         match tokio::time::timeout(CONNECT_TIMEOUT, connect(address, frame_max)).await {
             Ok(connected) => connected,
@@ -54,10 +56,10 @@ impl Socket {
         }
     }
 
-    /// The stream itself, if nothing lies on it.
+    /// The raw stream, or the layered one if it has layers.
     ///
     /// # Errors
-    /// Whatever the system says if the thread of the links can't let go of it.
+    /// The error of the system if the link thread can't release the stream.
     pub fn into_plain(self) -> io::Result<Result<RawStream, Box<LayeredStream>>> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(RawStream::Tcp).map(Ok),
@@ -66,7 +68,7 @@ impl Socket {
         }
     }
 
-    /// Whether the other side is on this host.
+    /// True if the other side is on this host.
     pub fn is_near(&self) -> bool {
         match self {
             Self::Tcp(stream) => is_near(stream.local_addr(), stream.peer_addr()),
@@ -117,8 +119,8 @@ impl Socket {
         }
     }
 
-    /// Whether a layer has left something unread at the last go, and how many bytes it has read
-    /// since it began.
+    /// True if the last read of a layer left bytes unread, and the number of bytes read since the
+    /// first frame.
     pub fn left(&self) -> (bool, u64) {
         match self {
             Self::Tcp(_) | Self::Unix(_) => (false, 0),
@@ -126,20 +128,21 @@ impl Socket {
         }
     }
 
-    /// Less was read than there was room for, so that nothing is left: [`readable`](Self::readable)
-    /// waits for more, without asking the system once more. Only for the thread of the links, which
-    /// alone hears of what comes.
+    /// Marks the socket as drained after a read that left capacity unused.
+    ///
+    /// [`readable`](Self::readable) then waits for more bytes without another system call. Only the
+    /// link thread may call this: it alone is notified of incoming bytes.
     pub fn drained(&self) {
         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, nothing),
             Self::Unix(stream) => stream.try_io(Interest::READABLE, nothing),
-            // Some of what came may be kept by the layer.
+            // The layer may still hold bytes.
             Self::Layered(_) => Ok(()),
         };
     }
 
-    /// Writes whole frames. Whoever is told `WouldBlock` comes again with the same bytes.
+    /// Writes whole frames. After `WouldBlock` the caller repeats the same bytes.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
@@ -150,7 +153,7 @@ impl Socket {
 }
 
 impl Layers {
-    /// What the URL of a place asks for. None: frames lie on TCP itself.
+    /// The layers that the URL of a listener asks for. None: frames travel on the plain stream.
     ///
     /// # Errors
     /// A [`TlsError`](crate::TlsError) inside if the certificates can't be used.
@@ -164,7 +167,7 @@ impl Layers {
         Ok(Some(Self { tls, ws, frame_max }))
     }
 
-    /// Hears and says what comes before the first frame, within `link_greeting_ms`.
+    /// Performs the handshakes before the first frame, within `time`.
     ///
     /// # Errors
     /// `InvalidData` if the other side speaks something else, `TimedOut` if it says too little.

@@ -25,7 +25,7 @@ pub struct TcpIo {
     came: u64,
 }
 
-/// What was read at once, from `at` to `end` not taken yet.
+/// Bytes of one read; those from `at` to `end` are not taken yet.
 struct PeekedBytes {
     bytes: Box<[u8]>,
     at: usize,
@@ -47,7 +47,7 @@ impl TcpIo {
         self.left = bytes;
     }
 
-    /// Whether more than was allowed may be there.
+    /// True if more bytes may be available than were allowed.
     pub fn is_spent(&self) -> bool {
         self.left == 0
     }

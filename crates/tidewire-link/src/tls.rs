@@ -1,26 +1,28 @@
+//! TLS settings of a link, and their errors.
+
 use std::fmt;
 use std::path::PathBuf;
 
-/// Certificates of one side of a link, and whom it trusts. All files are PEM.
+/// Certificates of one side of a link, and the CAs that it trusts. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates of those who are trusted. Without it a node trusts whom the system trusts; with
-    /// it a hub wants certificates of the nodes that join.
+    /// Certificates of the trusted CAs. Without `ca` a node trusts the roots of the system. With
+    /// `ca` a hub demands certificates from the nodes that join.
     pub ca: Option<PathBuf>,
     /// The certificate of this side, and those between it and its CA. A hub needs one.
     pub cert: Option<PathBuf>,
     /// The private key of that certificate.
     pub key: Option<PathBuf>,
-    /// Whether a node checks the certificate of the hub.
+    /// True if a node checks the certificate of the hub.
     pub verify: bool,
 }
 
-/// Certificates that can't be used; it names the setting, its value and the mend.
+/// Certificates that can't be used; the error names the setting, its value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(pub(crate) String);
 
-/// A side of a TLS connection that the other one does not trust; it names the setting that would
-/// mend it.
+/// A side of a TLS connection that its peer does not trust; the error names the setting that fixes
+/// this.
 #[derive(Debug)]
 pub(crate) struct Untrusted(pub String);
 

@@ -1,3 +1,5 @@
+//! TLS over a TCP stream, without blocking.
+
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -11,11 +13,12 @@ use tokio::net::TcpStream;
 use crate::tcp::TcpIo;
 use crate::tls::Untrusted;
 
-/// What a side joins with, and what it listens with.
+/// TLS configuration of the side that joins.
 pub type ClientSide = Arc<ClientConfig>;
+/// TLS configuration of the side that listens.
 pub type ServerSide = Arc<ServerConfig>;
 
-/// TLS over a TCP stream. It waits for nothing; whoever was told `WouldBlock` waits for the stream.
+/// TLS over a TCP stream. No operation blocks; after `WouldBlock` the caller waits for the stream.
 pub struct TlsIo {
     stream: Arc<TcpStream>,
     incoming: TcpIo,
@@ -58,7 +61,7 @@ impl TlsIo {
     /// Says that nothing follows, as far as is possible at once.
     pub fn close(&mut self) {
         self.connection.send_close_notify();
-        // Whoever closes does not wait for the other side.
+        // The closing side does not wait for the other one.
         let _ = self.push();
     }
 
@@ -161,7 +164,7 @@ fn refusal(error: &Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// What an alert says of the certificate of this side, if it does.
+/// The complaint of an alert about the certificate of this side, if the alert has one.
 fn distrusted(alert: AlertDescription) -> Option<Untrusted> {
     use AlertDescription::{
         BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked, CertificateUnknown, UnknownCA,

@@ -1,3 +1,5 @@
+//! HTTP upgrade to a WebSocket, on both sides of a link.
+
 use std::io::{self, Read as _, Write as _};
 
 use tungstenite::handshake::client::{Response, generate_key};
@@ -10,17 +12,16 @@ use tungstenite::protocol::Role;
 use crate::carrier::Carrier;
 use crate::websocket::WebSocketIo;
 
-/// What both sides speak inside of the WebSocket.
+/// The WebSocket sub-protocol of links.
 const PROTOCOL: &str = "tidewire.v1";
 const PROTOCOL_HEADER: &str = "Sec-WebSocket-Protocol";
 const JOIN: &str = "this is a Tidewire hub, join it with a WebSocket that has the sub-protocol tidewire.v1";
 /// The most bytes of an HTTP request or response.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// Turns an HTTP request into a WebSocket, or says no in HTTP.
+/// Turns an HTTP request into a WebSocket, or refuses the request with an HTTP error.
 ///
-/// Any path and any Origin will do: what keeps the pages of a browser out, of this machine or
-/// another one, is a token.
+/// Any path and any Origin are accepted: a token keeps the pages of a browser out.
 ///
 /// # Errors
 /// `InvalidData` if the request does not ask for a WebSocket with our protocol.

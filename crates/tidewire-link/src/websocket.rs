@@ -1,3 +1,5 @@
+//! Frames of a link in the binary messages of a WebSocket.
+
 use std::io;
 
 use tidewire_proto::wire;
@@ -11,13 +13,12 @@ pub use crate::upgrade::{accept, join};
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.
 const MESSAGE_BYTES: usize = 64 * 1024;
-/// What is read of the carrier at one go, and kept for each socket; the carrier asks the system for
-/// more.
+/// Read buffer of each socket. The carrier reads more than this from the system at once.
 const READ_BYTES: usize = 4 * 1024;
 /// Messages without frames that are read at one go.
 const EMPTY_MESSAGES: usize = 64;
 
-/// Frames in the messages of a WebSocket. It waits for nothing; whoever was told `WouldBlock` waits
+/// Frames in the messages of a WebSocket. No operation blocks; after `WouldBlock` the caller waits
 /// for the stream.
 pub struct WebSocketIo {
     socket: WebSocket<Carrier>,
@@ -28,13 +29,13 @@ pub struct WebSocketIo {
 }
 
 impl WebSocketIo {
-    /// After the handshake, of which `came` is what followed it.
+    /// A WebSocket after its handshake; `came` are the bytes that followed the handshake.
     pub fn new(carrier: Carrier, came: Vec<u8>, role: Role, frame_max: usize) -> Self {
         let message_max = message_max(frame_max);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(MESSAGE_BYTES)
-            // What answers pings must not grow, either.
+            // Answers to pings must not grow without limit, either.
             .max_write_buffer_size(message_max + MESSAGE_BYTES)
             .max_frame_size(Some(message_max))
             .max_message_size(Some(message_max));
@@ -59,7 +60,7 @@ impl WebSocketIo {
         }
     }
 
-    /// Whether it was told `WouldBlock` although something may be left inside.
+    /// True if the last read returned `WouldBlock` although frames may be left inside.
     pub fn is_held(&self) -> bool {
         self.held
     }
@@ -101,7 +102,7 @@ impl WebSocketIo {
         let count = message_length(frames);
         match self.socket.write(Message::Binary(Bytes::copy_from_slice(&frames[..count]))) {
             Ok(()) => Ok(count),
-            // It is kept, and is written by the next flush.
+            // The message is stored; the next flush writes it.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(count),
             Err(error) => Err(as_io(error)),
         }
@@ -114,7 +115,7 @@ impl WebSocketIo {
 
     /// Says that nothing follows, as far as is possible at once.
     pub fn close(&mut self) {
-        // Whoever closes does not wait for the other side.
+        // The closing side does not wait for the other one.
         let _ = self.socket.close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }));
         if let Carrier::Secured(secured) = self.socket.get_mut() {
             secured.close();

@@ -1,3 +1,5 @@
+//! Shared writer of a link: moves frames from the outbox to the socket, one thread at a time.
+
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -5,13 +7,13 @@ use tidewire_core::link::outbox::WriteBatch;
 use tidewire_sync::Mutex;
 use tokio::sync::Notify;
 
-/// Bytes that are written at one go where there are turns.
+/// Most bytes of one turn.
 const TURN_BYTES: usize = 1 << 20;
 
-/// The way from an outbox to a socket, for all threads that send.
+/// The route from an outbox to a socket, shared by all sending threads.
 ///
-/// One thread writes at a time. Another one that has something leaves a note, and the one that
-/// writes looks again.
+/// One thread writes at a time. Another thread with frames to send sets a flag, and the writing
+/// thread checks the outbox again.
 pub struct SharedWriter {
     state: Mutex<State>,
     again: AtomicBool,
@@ -33,8 +35,8 @@ impl SharedWriter {
         Self { state: Mutex::default(), again: AtomicBool::new(false), full: Notify::new(), most: usize::MAX }
     }
 
-    /// As [`new`](Self::new), in turns: a socket that takes much at one go counts as full, so that
-    /// whoever reads fast does not keep the thread that writes.
+    /// A writer that writes in turns. A socket that takes many bytes at once counts as full, so
+    /// that a fast reader does not hold the writing thread.
     pub fn in_turns() -> Self {
         Self { most: TURN_BYTES, ..Self::new() }
     }
@@ -67,8 +69,8 @@ impl SharedWriter {
         self.flush(take, write)
     }
 
-    /// Does something while nobody writes. Who wants to meanwhile leaves a note, as ever:
-    /// [`flush`](Self::flush) is to follow.
+    /// Runs `act` while no thread writes. Threads that want to write meanwhile set the flag:
+    /// the caller must [`flush`](Self::flush) afterwards.
     pub fn alone(&self, act: impl FnOnce()) {
         let _state = self.state.lock();
         act();

@@ -87,8 +87,8 @@ impl Shared {
         }
     }
 
-    /// Whether what waits for a link is to wait for more. The thread that watches the time writes
-    /// it.
+    /// True if the frames of a link wait for more frames. The thread that watches the deadlines
+    /// writes them.
     fn holds(&self, at: LinkId) -> bool {
         if self.batch.linger_us == 0 {
             return false;

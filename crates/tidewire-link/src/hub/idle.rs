@@ -1,4 +1,4 @@
-//! Waits until a hub passes on no calls any more.
+//! Idle wait of a hub: all calls have ended and their answers are flushed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::{HubHandle, Peer, Shared};
 use crate::clock::now_us;
 use crate::idle::within;
 
-/// What a node has to read: all that waited for it when the last call had ended. What comes later
-/// is not waited for, as it may have no end.
+/// Bytes that a node has yet to read: those that waited for it when the last call ended. Later
+/// bytes are not waited for, as they may have no end.
 struct UnflushedBytes {
     at: LinkId,
     peer: Arc<Peer>,

@@ -13,11 +13,11 @@ use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader};
 use crate::runtime::Runtime;
 use crate::writer::SharedWriter;
 
-/// Where the frames of a link go inside of this process.
+/// Receiver of the frames of a link inside this process.
 pub trait LocalFrameSink: Send + Sync {
     /// Takes whole frames.
     fn feed(&self, frames: &[u8]);
-    /// Whether it takes none at present.
+    /// True if the receiver takes no frames at present.
     fn is_paused(&self) -> bool;
     /// Does what time asks for.
     fn tick(&self) {}
@@ -57,7 +57,7 @@ impl HubHandle {
 }
 
 impl InProcessHub {
-    /// Whether it is that of the hub's gateway.
+    /// True if this is the link of the hub's gateway.
     pub fn is_gateway(&self) -> bool {
         self.is_gateway
     }
@@ -66,7 +66,7 @@ impl InProcessHub {
         self.hub.upgrade()?.attach(feed, self.is_gateway)
     }
 
-    /// Does something on the thread of the links.
+    /// Runs a task on the link thread.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
@@ -80,7 +80,7 @@ impl LocalEnd {
         frames.len()
     }
 
-    /// Whose turn it is to read the socket of the guest, if there is one.
+    /// The read ownership of the socket of the guest, if there is one.
     pub(crate) fn turn(&self) -> Option<Arc<ReadOwner>> {
         self.shared.guest_turn()
     }

@@ -119,7 +119,7 @@ impl ListenError {
         }
     }
 
-    /// Whether it is the certificates that can't be used.
+    /// True if the certificates can't be used.
     pub fn is_tls(&self) -> bool {
         self.error.get_ref().is_some_and(|inner| inner.is::<TlsError>())
     }
@@ -229,8 +229,8 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     socket.listen(BACKLOG)
 }
 
-/// Whether a file is a socket that no process listens at. A connection to any other file would be
-/// refused as well.
+/// True if a file is a socket on which no process listens. A connection to any other file would
+/// be refused as well.
 async fn is_left_behind(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
 

@@ -66,7 +66,7 @@ impl LogPace {
         Self { left: LINES, grown_us: now_us, left_out: 0, since_us: 0 }
     }
 
-    /// Whether another line is said, and how many are summed up before.
+    /// True if another line may be logged, and the number of omitted lines to report before it.
     fn one_more(&mut self, now_us: u64) -> (bool, u64) {
         let (left_out, _) = self.tick(now_us);
         if self.left > 0 {

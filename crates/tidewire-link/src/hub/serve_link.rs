@@ -110,18 +110,18 @@ impl Shared {
     }
 }
 
-/// What came of frames that were read.
+/// Result of processing the frames that were read.
 pub(super) struct ServeOutcome {
-    /// None is left.
+    /// True if no frame is left.
     pub(super) all: bool,
-    /// No more of them are to be handed on before.
+    /// No more frames may be forwarded before this time.
     pub(super) rests_until_us: Option<u64>,
 }
 
-/// What is read of one link.
+/// Incoming bytes of one link.
 struct Incoming {
     reading: FrameReader,
-    /// More has come than was taken at one go.
+    /// True if more bytes have arrived than one turn takes.
     more: bool,
     /// Nothing is taken before.
     rests_until_us: Option<u64>,
@@ -157,7 +157,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whoever has not joined says little.
+    /// Widens the limits of a link once its node has joined.
     fn greet(&mut self, shared: &Shared, at: LinkId, socket: &Socket, came: u64) {
         if let Some(frame_max) = shared.has_joined(at) {
             socket.limit(LAYER_BYTES, frame_max);
@@ -198,7 +198,7 @@ async fn serve(
                     break;
                 }
                 shared.idle.tell();
-                // Whoever reads as fast as is written to it lets others have their turn.
+                // A peer that reads as fast as this task writes must not starve the other links.
                 tokio::task::yield_now().await;
             }
             turn = shared.turn(!incoming.more, incoming.rests_until_us, socket.readable()) => {

@@ -53,13 +53,13 @@ impl SharedSocket for SinglePeer {
     }
 
     fn is_paused(&self) -> bool {
-        // What waits for the node is bounded by the hub.
+        // The hub bounds the frames that wait for the node.
         false
     }
 }
 
 impl Shared {
-    /// What a connection becomes: a guest, if nobody else is there but one node of this process.
+    /// The peer of a connection: a guest, if the only other peer is one node of this process.
     pub(super) fn peer_of(&self, socket: Socket) -> io::Result<Peer> {
         let (writing, end) = (SharedWriter::in_turns(), Notify::new());
         let is_alone = self.peers.read().iter().flatten().all(|peer| matches!(**peer, Peer::Local { .. }));
@@ -77,7 +77,7 @@ impl Shared {
         })
     }
 
-    /// Whose turn it is to read the socket of the guest, if there is one.
+    /// The read ownership of the socket of the guest, if there is one.
     pub(super) fn guest_turn(&self) -> Option<Arc<ReadOwner>> {
         let peers = self.peers.read();
         peers
@@ -147,7 +147,7 @@ impl Shared {
 pub(super) async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: PendingJoin) {
     if let Peer::Guest { plain, turn, .. } = &*peer {
         shared.offer();
-        // Whatever ended it, the node is told what it is to be told as of any link.
+        // The node is notified as for any other link, for every cause of the end.
         let _ = keep(&shared, at, &peer, greeting).await;
         turn.end();
         plain.shutdown();

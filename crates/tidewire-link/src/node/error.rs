@@ -16,7 +16,7 @@ pub enum JoinError {
     Untrusted(Address, String),
     /// The hub said no.
     Told(Address, u16, String),
-    /// What is there is no hub.
+    /// The other side is no hub.
     Fault(Address, String),
 }
 

@@ -92,7 +92,7 @@ impl Shared {
         self.idle.tell();
     }
 
-    /// Whether what waits is to wait for more. The thread of the links writes it in time.
+    /// True if the queued frames wait for more frames. The link thread writes them in time.
     fn holds(&self, way: &Connection) -> bool {
         if self.greeting.batch.linger_us == 0 || matches!(way.kind, Transport::Local(_)) {
             return false;
