@@ -59,7 +59,7 @@ test-all: test test-loom fuzz attack demo wheel-check histories random ## All of
 	$(call say,all suites passed)
 
 .PHONY: lint
-lint: .make/venv .make/extension .make/js ## Check format, lints, types, generated files and the import table
+lint: .make/dev .make/extension .make/js ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
 	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
@@ -83,25 +83,27 @@ lint: .make/venv .make/extension .make/js ## Check format, lints, types, generat
 	$(call say,generated files and the import table)
 	@$(BIN)/python tools/generate.py --check
 	@$(BIN)/python tools/check_imports.py
+	$(call say,names and prose)
+	@$(BIN)/python tools/check_prose.py
 
 .PHONY: bench
-bench: .make/release ## Measure beside peers, short (under 5 minutes once built and installed)
+bench: .make/dev .make/release ## Measure beside peers, short (under 5 minutes once built and installed)
 	$(call say,measuring beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --out out
 	@$(BIN)/python -m tidewire bench agents --out out
 
 .PHONY: bench-rpc
-bench-rpc: .make/release ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
+bench-rpc: .make/dev .make/release ## Measure calls between processes beside peers (a quarter of an hour, and their installation)
 	$(call say,measuring calls between processes beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench rpc --out out
 
 .PHONY: bench-campaigns
-bench-campaigns: .make/release ## Measure campaigns beside peers (half an hour, and the installation of peers and servers)
+bench-campaigns: .make/dev .make/release ## Measure campaigns beside peers (half an hour, and the installation of peers and servers)
 	$(call say,measuring campaigns beside peers; the report goes to out/)
 	@$(BIN)/python -m tidewire bench campaigns --out out
 
 .PHONY: bench-full
-bench-full: .make/release ## Measure beside peers, at the sizes of the workloads page
+bench-full: .make/dev .make/release ## Measure beside peers, at the sizes of the workloads page
 	$(call say,measuring beside peers at full size; the report goes to out/)
 	@$(BIN)/python -m tidewire bench engine --full --out out
 	@$(BIN)/python -m tidewire bench agents --full --out out
@@ -109,7 +111,7 @@ bench-full: .make/release ## Measure beside peers, at the sizes of the workloads
 	@$(BIN)/python -m tidewire bench campaigns --full --out out
 
 .PHONY: test-rust
-test-rust: .make/venv .make/extension ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
+test-rust: .make/dev .make/extension ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
 	$(call say,Rust tests)
 	@$(BIN)/python tools/rust_tests.py $(if $(CRATE),--package $(CRATE)) $(K)
 
@@ -125,28 +127,28 @@ WORKERS ?= 4
 RANDOM_PROGRAMS ?= 1-300
 
 .PHONY: random
-random: .make/extension ## Random programs of one node beside an oracle: RANDOM_PROGRAMS=1-300, on all loops, in dev mode
+random: .make/dev .make/extension ## Random programs of one node beside an oracle: RANDOM_PROGRAMS=1-300, on all loops, in dev mode
 	$(call say,random programs $(RANDOM_PROGRAMS))
 	@$(BIN)/python python/tests/random_programs.py $(RANDOM_PROGRAMS) --dev
 
 .PHONY: test-python
-test-python: .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/test_x.py for a part of them
+test-python: .make/dev .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/test_x.py for a part of them
 	$(call say,Python tests)
 	@cd python && ../$(BIN)/python -m pytest -n $(WORKERS) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: flaky
-flaky: .make/extension ## Repeat a selection of Python tests N times (20) beside a busy processor: K=expression, FILES=...
+flaky: .make/dev .make/extension ## Repeat a selection of Python tests N times (20) beside a busy processor: K=expression, FILES=...
 	$(call say,$(or $(N),20) runs beside a busy processor)
 	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: test-js
-test-js: .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
+test-js: .make/dev .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
 	$(call say,tests of the TypeScript client)
 	@cd js && npm run --silent build
 	@cd js && npm run --silent test
 
 .PHONY: test-demo
-test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights and 200 races, and the benchmarks' smoke run
+test-demo: .make/dev .make/extension .make/flights ## The demonstrations on 20,000 flights and 200 races, and the benchmarks' smoke run
 	$(call say,the demonstration on the first 20 000 flights)
 	@$(BIN)/python examples/flights/main.py --flights 20000 --out out/flights-small.html
 	$(call say,the demonstration on 200 races)
@@ -159,12 +161,12 @@ test-demo: .make/extension .make/flights ## The demonstrations on 20,000 flights
 	@$(BIN)/python -m tidewire bench campaigns --smoke --peers 'tidewire,bare loop' --out out/smoke
 
 .PHONY: attack
-attack: .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)
+attack: .make/dev .make/extension ## Attack a hub in all the ways that are known, while a good client measures (python/tests/attacks)
 	$(call say,attacking a hub)
 	@cd python/tests && ../../$(BIN)/python -m attacks $(NAMES)
 
 .PHONY: attack-memory
-attack-memory: .make/extension ## The memory of a hub that clients fill, beside the formula of its bound (docs/guides/security.md)
+attack-memory: .make/dev .make/extension ## The memory of a hub that clients fill, beside the formula of its bound (docs/guides/security.md)
 	$(call say,filling the memory of a hub)
 	@cd python/tests && ../../$(BIN)/python -m attacks --memory
 
@@ -172,7 +174,7 @@ attack-memory: .make/extension ## The memory of a hub that clients fill, beside 
 release: .make/release ## Build the extension for measurements (profile release)
 
 .PHONY: test-attack
-test-attack: .make/extension ## The same, less than half a second for each attack
+test-attack: .make/dev .make/extension ## The same, less than half a second for each attack
 	$(call say,attacking a hub, half a second each)
 	@cd python/tests && ../../$(BIN)/python -m attacks --short
 
@@ -199,7 +201,7 @@ soak-js: .make/extension .make/js ## A million messages of the TypeScript client
 	@cd js && npm run --silent build && npm run --silent soak
 
 .PHONY: test-wheel
-test-wheel: .make/extension ## Build a wheel of this interpreter from the build of the tests, and try it in an empty environment
+test-wheel: .make/dev .make/extension ## Build a wheel of this interpreter from the build of the tests, and try it in an empty environment
 	$(call say,a wheel in an empty environment)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/wheel_check.py --short
 
@@ -226,12 +228,12 @@ api: .make/cargo-public-api ## The public API of the crates for Rust users, besi
 	@$(PYTHON) tools/public_api.py
 
 .PHONY: histories
-histories: .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
+histories: .make/dev .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
 	$(call say,$(or $(HISTORIES),200) random histories over links)
 	@cd python && HISTORIES=$(or $(HISTORIES),200) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q tests/test_link_histories.py
 
 .PHONY: random-suites
-random-suites: .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_PROGRAMS, HISTORIES)
+random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_PROGRAMS, HISTORIES)
 	$(call say,random programs and histories with each interpreter)
 	@$(BIN)/python tools/random_suites.py --programs $(RANDOM_PROGRAMS) --histories $(or $(HISTORIES),60) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
 
@@ -253,12 +255,18 @@ clean: ## Remove what was built
 .make:
 	@mkdir -p .make
 
-.make/venv: tools/requirements-dev.txt | .make
+.make/venv: tools/requirements-build.txt | .make
 	$(call say,virtual environment in $(VENV))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "$(PYTHON) is older than 3.10: call make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "$(PYTHON) can't make a virtual environment: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-build.txt
+	@touch $@
+
+# Needed by tests and lints, not by the demonstrations.
+.make/dev: tools/requirements-dev.txt .make/venv
+	$(call say,packages for tests and lints)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-dev.txt
 	@touch $@
 

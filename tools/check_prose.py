@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+MAXIMA, ROWS = ROOT / "tools/prose-maxima.toml", 20
 DECLARATIONS = {
     ".rs": re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)", re.MULTILINE),
     ".py": re.compile(r"^\s*class (\w+)", re.MULTILINE),
@@ -52,19 +53,48 @@ class Line:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Checks names and prose against tools/prose.toml.")
     parser.add_argument("paths", nargs="*", help="files or folders (default: all tracked files)")
-    parser.add_argument("--counts", action="store_true", help="print breaches by folder and rule only")
+    parser.add_argument("--lower", action="store_true", help="write lower maxima where breaches were removed")
     options = parser.parse_args()
     rules = tomllib.loads((ROOT / "tools/prose.toml").read_text(encoding="utf-8"))
     breaches = [(path, *breach) for path in tracked(options.paths, rules["exempt"]) for breach in check(path, rules)]
-    if options.counts:
-        counts = Counter(("/".join(path.split("/")[:2]), rule) for path, _, rule, _ in breaches)
-        for (folder, rule), count in sorted(counts.items()):
-            print(f"{count:6} {folder}: {rule}")
-    else:
+    if options.paths:
         for path, number, rule, text in breaches:
             print(f"{path}:{number}: {rule}: {text}")
-    print(f"prose: {len(breaches)} breaches")
-    return 1 if breaches else 0
+        print(f"prose: {len(breaches)} breaches")
+        return 1 if breaches else 0
+    return beside_maxima(breaches, lower=options.lower)
+
+
+def beside_maxima(breaches: list[tuple[str, int, str, str]], *, lower: bool) -> int:
+    """Prints the breaches of each folder that is above its maximum, or below it."""
+    maxima: dict[str, dict[str, int]] = tomllib.loads(MAXIMA.read_text(encoding="utf-8"))
+    counts = Counter((rule, folder_of(path)) for path, _, rule, _ in breaches)
+    allowed = {(rule, folder): most for rule, folders in maxima.items() for folder, most in folders.items()}
+    over = [key for key in counts if counts[key] > allowed.get(key, 0)]
+    for rule, folder in sorted(over):
+        print(f"{folder}: {rule}: {counts[rule, folder]}, at most {allowed.get((rule, folder), 0)} allowed:")
+        found = [breach for breach in breaches if breach[2] == rule and folder_of(breach[0]) == folder]
+        for path, number, _, text in found[:ROWS]:
+            print(f"  {path}:{number}: {text}")
+    under = [key for key in allowed if counts[key] < allowed[key]]
+    if lower and not over:
+        write_maxima({key: count for key, count in counts.items() if count})
+        under = []
+    for rule, folder in under:
+        print(f"{folder}: {rule}: {counts[rule, folder]} are left of {allowed[rule, folder]}: call with --lower")
+    print(f"prose: {sum(counts.values())} breaches, {len(over)} maxima exceeded")
+    return 1 if over or under else 0
+
+
+def folder_of(path: str) -> str:
+    return "/".join(path.split("/")[:2])
+
+
+def write_maxima(counts: dict[tuple[str, str], int]) -> None:
+    lines = ["# Breaches of tools/check_prose.py that each folder may still have. --lower writes this file."]
+    for rule in sorted({rule for rule, _ in counts}):
+        lines += ["", f'["{rule}"]', *(f'"{at}" = {counts[rule, at]}' for one, at in sorted(counts) if one == rule)]
+    MAXIMA.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def tracked(paths: list[str], exempt: list[str]) -> Iterator[str]:

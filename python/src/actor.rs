@@ -228,8 +228,8 @@ impl ActorRef {
     ///
     /// Args:
     ///     drain: Handle what was accepted; otherwise what waits is returned in the ledger.
-    ///     timeout: Seconds after which it is abandoned, and named in the ledger; the default is the
-    ///         configuration's `stop_timeout_ms`.
+    ///     timeout: Seconds after which the actor is abandoned and named in the ledger. The default
+    ///         is the configuration's `stop_timeout_ms`.
     #[pyo3(
         signature = (drain = Drain(true), timeout = TimeoutArgument::Usual),
         text_signature = "($self, drain=True, timeout=30.0)"
