@@ -111,7 +111,7 @@ bench-full: .make/dev .make/release ## Measure beside peers, at the sizes of the
 	@$(BIN)/python -m tidewire bench campaigns --full --out out
 
 .PHONY: test-rust
-test-rust: .make/dev .make/extension ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
+test-rust: .make/dev $(if $(filter-out tidewire-node,$(CRATE)),,.make/extension) ## Rust tests: CRATE=tidewire-core for one crate, K=text for the tests whose path contains it
 	$(call say,Rust tests)
 	@$(BIN)/python tools/rust_tests.py $(if $(CRATE),--package $(CRATE)) $(K)
 
@@ -137,9 +137,9 @@ test-python: .make/dev .make/extension .make/flights ## Python tests in WORKERS 
 	@cd python && ../$(BIN)/python -m pytest -n $(WORKERS) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: flaky
-flaky: .make/dev .make/extension ## Repeat a selection of Python tests N times (20) beside a busy processor: K=expression, FILES=...
+flaky: .make/dev .make/extension ## Repeat tests N times (20) beside a busy processor: K=expression, FILES=tests/test_x.py, or CRATE and K for Rust
 	$(call say,$(or $(N),20) runs beside a busy processor)
-	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(K),-k '$(K)') $(FILES)
+	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(CRATE),--package $(CRATE)) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: test-js
 test-js: .make/dev .make/extension .make/js .make/chromium .make/flights ## The TypeScript client: vectors, stories in virtual time, and with hubs and nodes of Python
@@ -243,7 +243,7 @@ power: ## Losses of power on a simulated disk: POWER_CUTS histories (10,000); TI
 	@TIDEWIRE_HISTORIES=$(or $(POWER_CUTS),10000) cargo test --release -p tidewire-embedded --test stories power
 
 .PHONY: crashtest
-crashtest: .make/extension ## SIGKILL of a process that publishes, in KILLS rounds (1,000)
+crashtest: .make/dev .make/extension ## SIGKILL of a process that publishes, in KILLS rounds (1,000)
 	$(call say,$(or $(KILLS),1000) kills of a writer)
 	@data=$$(mktemp -d) && $(BIN)/tidewire crashtest --data $$data/new --kills $(or $(KILLS),1000); status=$$?; rm -rf $$data; exit $$status
 
