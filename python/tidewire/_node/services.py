@@ -155,7 +155,7 @@ class Services(Base):
         from tidewire.services import instance_watch
 
         instance_watch.check(name)
-        return instance_watch.watch(self._whole, name)
+        return instance_watch.InstanceWatch(self._whole, name)
 
     async def nodes(self) -> list[NodeInfo]:
         """Return the nodes that have joined the hub of this one, the hub included, by name; none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,13 +36,25 @@ class InstanceChange:
         return asdict(self)
 
 
-async def watch(node: Node, name: str | None) -> AsyncIterator[InstanceChange]:
-    """Yield the instances that there are, and then whichever come and go, until the node stops."""
-    for step in _steps(node, name):
-        if isinstance(step, InstanceChange):
-            yield step
-        else:
+class InstanceWatch(AsyncIterator[InstanceChange]):
+    """The present instances and then each change, until the node stops.
+
+    A cancelled read takes nothing and ends nothing: the next read continues.
+    """
+
+    def __init__(self, node: Node, name: str | None) -> None:
+        self._steps = _steps(node, name)
+
+    async def __anext__(self) -> InstanceChange:
+        for step in self._steps:
+            if isinstance(step, InstanceChange):
+                return step
             await step
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        self._steps.close()
 
 
 def watch_blocking(node: Node, name: str | None) -> Iterator[InstanceChange]:
@@ -65,9 +77,9 @@ def check(name: str | None) -> None:
         raise InvalidArgument(problem)
 
 
-def _steps(node: Node, name: str | None) -> Iterator[InstanceChange | Pending]:
-    """Give changes, and what to wait for before the next ones. Whoever is slow gets the difference:
-    nothing queues up.
+def _steps(node: Node, name: str | None) -> Generator[InstanceChange | Pending]:
+    """Yield changes, and the pending wait before further ones. A slow reader gets the difference
+    to its last read: nothing queues up.
     """
     registry, engine = registry_of(node), node._engine
     known: dict[tuple[str, str], InstanceInfo] = {}
@@ -87,4 +99,4 @@ def _steps(node: Node, name: str | None) -> Iterator[InstanceChange | Pending]:
         yield engine.changed(news, seen, None)
 
 
-__all__ = ["InstanceChange", "check", "watch", "watch_blocking"]
+__all__ = ["InstanceChange", "InstanceWatch", "check", "watch_blocking"]

@@ -5,7 +5,7 @@ thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class NotData:
-    """What a call gives refuses to be used as its result, and says what was forgotten: ``await``,
+    """A call refuses to be used as its result; the error names the missing word: ``await``,
     ``async for`` or ``.sync``.
     """
 
@@ -124,10 +124,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
     def __aiter__(self) -> AsyncIterator[_T]:
         return _Loop(self)
 
-    def __anext__(self) -> Coroutine[Any, Any, _T]:
-        return self._next(False)
-
-    async def _next(self, in_loop: bool) -> _T:
+    async def __anext__(self) -> _T:
         if self._done:
             raise StopAsyncIteration
         try:
@@ -135,8 +132,6 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
                 await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
-            if in_loop:
-                self._end()
             raise
         except BaseException:
             self._end()
@@ -173,17 +168,27 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
 
 
 class _Loop(AsyncIterator[_T]):
-    """The reading of an ``async for``, which ends the stream if it is cancelled: nobody could go on
-    with it.
+    """The iterator of one ``async for``.
+
+    A cancelled read ends the stream once nobody holds the iterator: the loop is over then. A
+    program that made the iterator by ``aiter(stream)`` still holds it, and may read on.
     """
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_is_cancelled", "_stream")
 
     def __init__(self, stream: Stream[_T]) -> None:
         self._stream = stream
+        self._is_cancelled = False
 
-    def __anext__(self) -> Coroutine[Any, Any, _T]:
-        return self._stream._next(True)
+    async def __anext__(self) -> _T:
+        self._is_cancelled = True
+        item = await self._stream.__anext__()
+        self._is_cancelled = False
+        return item
+
+    def __del__(self) -> None:
+        if self._is_cancelled:
+            self._stream._end()
 
 
 class BlockingStream(_Reading, Iterator[Any]):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tidewire.streams.home import span_us
+from tidewire.streams.pages import Pages
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
@@ -112,17 +113,23 @@ class Bucket:
         """Return what is kept of a key, oldest first, deletions included."""
         return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
 
-    async def watch(self, filter: str = ">", *, after: int = 0) -> AsyncIterator[Entry]:
-        """Yield what is there and then every change, of each key at least the newest.
+    def watch(self, filter: str = ">", *, after: int = 0) -> Pages[Entry]:
+        """Return the present entries and then every change, of each key at least the newest one.
+
+        A read of it that is cancelled takes nothing: the next one continues.
 
         Args:
-            filter: Which keys.
+            filter: A pattern of keys.
             after: Changes after this revision only.
         """
-        while True:
-            raw, after, _ = await self._home.call("watch", self.name, filter, after, 1_000, self._home.wait_us)
-            for fields in raw:
-                yield Entry(fields)
+        position = after
+
+        async def page() -> Iterable[Entry]:
+            nonlocal position
+            raw, position, _ = await self._home.call("watch", self.name, filter, position, 1_000, self._home.wait_us)
+            return map(Entry, raw)
+
+        return Pages(page)
 
     async def info(self) -> dict[str, Any]:
         """Return its settings, and how many keys and bytes it has."""

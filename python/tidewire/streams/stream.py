@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +14,7 @@ from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
 from tidewire.streams.home import span_us, time_of
+from tidewire.streams.pages import Pages
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
 from tidewire.streams.value_type import shape_of
@@ -301,21 +302,23 @@ class Stream:
         )
         return Consumer(self._home, self.name, raw["name"], max_in_flight, shape)
 
-    async def read(
+    def read(
         self,
         start: Start = "all",
         stop: int | None = None,
         filter: str | Sequence[str] = (),
         follow: bool = False,
         type: Any = None,
-    ) -> AsyncIterator[Event]:
-        """Yield events without keeping any state: a replay.
+    ) -> Pages[Event]:
+        """Return a replay: events in order, without any stored state.
+
+        A read of it that is cancelled takes nothing: the next one continues.
 
         Args:
             start: Where to begin: ``"all"``, ``"new"``, a sequence or a datetime.
             stop: The last sequence.
             filter: Which subjects: a pattern or several.
-            follow: Whether to wait for more at the end.
+            follow: True to wait at the end for further events.
             type: What ``event.value`` is made to, as of ``consumer``.
 
         Raises:
@@ -323,16 +326,21 @@ class Stream:
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        at, wait_us, shape = start_of(start), self._home.wait_us if follow else 0, shape_of(self.name, type)
-        while True:
+        position, wait_us, shape = start_of(start), self._home.wait_us if follow else 0, shape_of(self.name, type)
+        is_over = False
+
+        async def page() -> Iterable[Event] | None:
+            nonlocal position, is_over
+            if is_over:
+                return None
             events, following, last = await self._home.call(
-                "read", self.name, at, stop, patterns, 1_000, 4 << 20, wait_us
+                "read", self.name, position, stop, patterns, 1_000, 4 << 20, wait_us
             )
-            for fields in events:
-                yield Event(fields, None, shape)
-            at = ("sequence", following)
-            if (stop is not None and following > stop) or (not follow and following > last):
-                return
+            position = ("sequence", following)
+            is_over = (stop is not None and following > stop) or (not follow and following > last)
+            return (Event(fields, None, shape) for fields in events)
+
+        return Pages(page)
 
     async def info(self) -> StreamInfo:
         """Return what there is of it.
