@@ -32,7 +32,7 @@ impl Lease {
     }
 }
 
-/// What a worker gets that asks for a range.
+/// The reply to a worker that asks for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Run this range.
@@ -49,8 +49,7 @@ pub enum Claim {
     Ended(State),
 }
 
-/// What has become of a campaign and a lease when results of it were stored, or when it was
-/// renewed.
+/// The state of a campaign and of one lease after results were stored or the lease was renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimState {
     /// The state of the campaign.

@@ -21,7 +21,7 @@ pub struct PrecisionTarget {
     pub confidence: f64,
 }
 
-/// What a look has found: the mean of the parameter set that is known least well.
+/// The verdict of a look: the mean of the parameter set that is known least precisely.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Runs before this one were looked at.
@@ -72,7 +72,7 @@ impl Checkpoints {
         self.last.map_or(0, |last| last.runs)
     }
 
-    /// What was found last.
+    /// The latest verdict.
     pub const fn last(&self) -> Option<&Verdict> {
         self.last.as_ref()
     }

@@ -57,7 +57,7 @@ impl FromStr for ColumnType {
 pub struct Column {
     /// Its name, as the function of the user gives it.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: ColumnType,
 }
 
@@ -182,7 +182,7 @@ impl Values {
         Self { data, valid: None }
     }
 
-    /// What it holds.
+    /// The type of its values.
     pub const fn kind(&self) -> ColumnType {
         match &self.data {
             Data::Integer(_) => ColumnType::Integer,

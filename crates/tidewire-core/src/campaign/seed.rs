@@ -12,7 +12,7 @@ const DIGITS_MAX: usize = 1_234;
 /// Bytes of a text seed, at most.
 const TEXT_BYTES_MAX: usize = 4_096;
 
-/// What a person seeds a campaign with: an integer of any sign, or text.
+/// The seed of a campaign as a person writes it: an integer of any sign, or text.
 ///
 /// Its written form, `int:-7` or `text:monday`, is what is hashed and stored.
 ///

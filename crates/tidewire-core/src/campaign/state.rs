@@ -22,10 +22,10 @@ pub enum State {
     Running,
     /// No range is leased; what is out is still stored.
     Paused,
-    /// Ended by a person. What was out is not stored; what was stored stays.
+    /// Cancelled by a person. Results of leased runs are not stored; stored results stay.
     Cancelled,
-    /// Ended because too many runs failed, or by whoever ran it. What was out is not stored; what
-    /// was stored stays.
+    /// Ended because too many runs failed, or by the program that ran the campaign. Results of
+    /// leased runs are not stored; stored results stay.
     Failed,
     /// Every run is stored, failed or quarantined, or the mean is known as precisely as asked for.
     Done,

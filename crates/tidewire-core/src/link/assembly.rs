@@ -19,7 +19,7 @@ const PACKED_BYTES: usize = 65_536;
 /// A message: the head and the payload of a frame, and of what followed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is for.
+    /// The kind of its frame.
     pub kind: Kind,
     /// The flags of its first frame.
     pub flags: Flags,
@@ -78,7 +78,7 @@ type Key = (u64, bool);
 
 struct Part {
     message: Message,
-    /// What inflates it, if it is compressed.
+    /// The inflater, if the payload is compressed.
     inflater: Option<Inflater>,
     /// Bytes that come.
     total: usize,
@@ -88,7 +88,7 @@ struct Part {
     counted: usize,
     /// Received since the sender was last asked for more.
     unasked: usize,
-    /// What the sender may have sent by now.
+    /// Bytes that the sender may have sent by now.
     allowed: usize,
     /// It lies in shared memory, and is not sent.
     placed: bool,
@@ -131,7 +131,7 @@ impl Part {
     }
 }
 
-/// What a frame made of a payload.
+/// The effect of a frame on a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The payload is complete.
@@ -142,14 +142,14 @@ pub enum Progress {
     Ask(u32),
     /// It is to be read there: [`Assemblies::lend`] gives room.
     Placed(MemoryLocation, usize),
-    /// It is longer than this side takes. What still comes of it is skipped.
+    /// The payload is longer than this side takes. Its further chunks are skipped.
     TooLong {
-        /// What its sender stated.
+        /// The length that the sender stated.
         bytes: u64,
     },
-    /// This side would take it if fewer others were under way. What still comes of it is skipped.
+    /// Too many other payloads are under way to take this one. Its further chunks are skipped.
     TooMany {
-        /// What its sender stated.
+        /// The length that the sender stated.
         bytes: u64,
     },
     /// It belongs to something that has ended.
@@ -163,7 +163,7 @@ pub struct Assemblies {
     bytes: usize,
     /// Those of `bytes` that compressed payloads have: they cost their sender next to nothing.
     inflated_bytes: usize,
-    /// What is to be inflated before anything else is taken.
+    /// Compressed data that must be inflated before another frame is taken.
     packed: Option<Inflating>,
     /// The long payload that is none of the parts while it is inflated, and what it counts.
     away: Option<(Key, usize)>,
@@ -224,7 +224,7 @@ impl Assemblies {
         self.bytes
     }
 
-    /// Whether chunks of some payload are awaited.
+    /// True if chunks of some payload are awaited.
     pub fn awaits_chunks(&self) -> bool {
         self.parts.values().any(|part| !part.placed)
     }

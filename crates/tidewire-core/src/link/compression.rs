@@ -16,7 +16,8 @@ pub const FEATURE: &str = "lz4";
 const BLOCK_BYTES: usize = 65_536;
 const STATED_BYTES: usize = 8;
 const PREFIX_BYTES: usize = 4;
-/// What has been compressed so far must be shorter by this part of it, or the rest is not tried.
+/// The least saving, as a fraction of the bytes compressed so far. Below it, the rest of the
+/// payload stays uncompressed.
 const SAVED_PART: usize = 8;
 const COMPRESSED_MAX: usize = limits::LINK_COMPRESSED_BYTES.default as usize;
 
@@ -133,7 +134,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// What the sender of a payload hears that this side does not take.
+/// The error text for the sender of a payload that is too long for this side.
 pub(super) fn too_long(bytes: u64, max: usize) -> String {
     format!("{bytes} bytes are more than payload_bytes={max} of the receiver: send less, or raise the limit there")
 }
@@ -148,7 +149,7 @@ pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unre
     is_whole(left, &packed[used..])
 }
 
-/// What a payload may have when it is inflated.
+/// Bounds of the inflated length of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Bytes that this side takes.
@@ -170,12 +171,12 @@ impl Inflater {
         &mut self.packed
     }
 
-    /// What is missing of the payload. None: its length has not been stated.
+    /// Bytes of the payload that are missing. None: its length has not been stated.
     pub fn left(&self) -> Option<usize> {
         self.left
     }
 
-    /// Whether [`inflate`](Self::inflate) would find something to do, or a fault.
+    /// True if [`inflate`](Self::inflate) would make progress or report a fault.
     pub fn is_ready(&self) -> bool {
         match self.left {
             None => self.packed.len() >= STATED_BYTES,

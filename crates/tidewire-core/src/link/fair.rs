@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What one entry takes beside its bytes.
+/// Bookkeeping bytes that each entry counts in addition to its own.
 const ENTRY_BYTES: usize = 256;
 
-/// What waits, by who sent it.
+/// A fair queue: entries by sender, taken in turns.
 pub struct FairQueue<T> {
     senders: BTreeMap<u32, Sender<T>>,
     /// Those with something that waits, in the order of their turns.
@@ -50,7 +50,7 @@ impl<T> FairQueue<T> {
         Ok(())
     }
 
-    /// What is next: the first of the sender whose turn it is.
+    /// Takes the next entry: the first of the sender whose turn it is.
     pub fn take(&mut self) -> Option<T> {
         let number = self.turns.pop_front()?;
         let sender = self.senders.get_mut(&number)?;
@@ -65,7 +65,7 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Whether nothing waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

@@ -6,15 +6,15 @@
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Frame, Kind, WireError};
 
-/// What one side of an exchange has sent of a long payload, and may send of items.
+/// Flow control of one side of an exchange: sent bytes of a long payload, and credit for items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowWindow {
     /// Bytes that are still to come. None: no payload is under way.
     left: Option<u64>,
     /// Bytes of the first window of this payload that may still come.
     window: u64,
-    /// Bytes that the receiver asked for and that have not come. What it asked for one payload may
-    /// reach the sender in the next.
+    /// Bytes that the receiver asked for and that have not come. A request for one payload may
+    /// reach the sender only during the next.
     asked: u64,
     items: Credit,
     /// The payload lies in shared memory, and nobody has asked for it in chunks.
@@ -60,7 +60,7 @@ impl Credit {
 }
 
 impl FlowWindow {
-    /// That of a side which may send so many items.
+    /// A window of a side that may send so many items.
     pub fn with_credit(items: u32) -> Self {
         Self { items: Credit::new(items), ..Self::default() }
     }

@@ -34,9 +34,9 @@ impl LeaseRecord {
 }
 
 impl Ledger {
-    /// Leases a range to a worker. Of its other leases, those that it holds by its own account are
-    /// renewed, and the rest is given back; those of others that have expired are lost. What came
-    /// back is leased before what is new.
+    /// Leases a range to a worker. `holding` names the leases that the worker still has: these are
+    /// renewed, and its other leases are given back. Expired leases of other workers are lost.
+    /// Returned runs are leased before new ones.
     pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
         self.tick(now);
         self.forget(worker, holding);

@@ -105,7 +105,7 @@ impl Ledger {
         &self.reason
     }
 
-    /// What it was planned with.
+    /// The terms that the campaign was planned with.
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -120,7 +120,7 @@ impl Ledger {
         self.stored.done
     }
 
-    /// What is stored, in numbers.
+    /// Counts of the stored results.
     pub const fn stored(&self) -> &Stored {
         &self.stored
     }
@@ -156,7 +156,7 @@ impl Ledger {
         self.columns
     }
 
-    /// What is leased: worker, first run, count.
+    /// The current leases: worker, first run, count.
     pub fn leased(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
         self.leases.iter().map(|held| (held.worker, held.first, held.count))
     }
@@ -219,9 +219,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// The runs whose results must be looked at now, from the first to the one after the last: all
-    /// before it have ended. Whoever keeps the ledger answers with [`Ledger::looked`] in the same
-    /// transaction.
+    /// The runs whose results must be examined now, from the first to one past the last. All runs
+    /// before that end have finished. The caller reports the verdict with [`Ledger::looked`] in the
+    /// same transaction.
     pub fn look_due(&self) -> Option<(u64, u64)> {
         let checkpoints = self.checkpoints.as_ref()?;
         let open = matches!(self.state, State::Running | State::Paused);
@@ -229,7 +229,7 @@ impl Ledger {
         due.then(|| (checkpoints.seen(), self.next))
     }
 
-    /// What a look has found. The campaign ends if its means are known well enough.
+    /// Records the verdict of a look. The campaign ends if its means are known precisely enough.
     pub fn looked(&mut self, verdict: Verdict) {
         let reached = verdict.reached;
         let next = self.next;

@@ -17,14 +17,14 @@ use super::routes::Subscriber;
 use super::{Hub, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
 
-/// What subjects begin with on which services are called, and agents.
+/// Prefixes of the subjects on which services and agents are called.
 pub(super) const OF_SERVICES: &str = "svc.";
 pub(super) const OF_AGENTS: &str = "agent.";
 
 /// Why a subscription is refused.
 type Refusal = (ErrorCode, String);
 
-/// What a node has said of itself.
+/// Announcements of one node.
 #[derive(Default)]
 pub(super) struct Announcements {
     subscriptions: BTreeSet<SubscriptionId>,
@@ -34,7 +34,7 @@ pub(super) struct Announcements {
     pub(super) pace: AnnounceRateLimit,
 }
 
-/// What a subscription is, as its pattern and its queue group tell.
+/// The role of a subscription, derived from its pattern and queue group.
 enum Role<'a> {
     /// One instance of a service.
     Instance(&'a str),
@@ -76,7 +76,7 @@ impl<'a> Role<'a> {
 }
 
 impl Hub {
-    /// Whether a subscription only listens, or why it is refused.
+    /// Checks a new subscription. Returns true if it only listens, or the reason for a refusal.
     pub(super) fn admit_subscriber(
         &self,
         at: LinkId,
@@ -163,7 +163,7 @@ impl Hub {
             );
             return Err((ErrorCode::InvalidArgument, text));
         }
-        // What a hub lists is what its readers understand, whoever announced it.
+        // A hub lists only announcements that every reader understands.
         if let Err(problem) = announcement::told(head.pattern, head.queue, says) {
             let text = format!("fields: {problem}: see section 10 of spec/wire.md");
             return Err((ErrorCode::InvalidArgument, text));
@@ -219,8 +219,8 @@ impl Hub {
         self.announce(REMOVED, &node, subscriber);
     }
 
-    /// Everything that nodes say of themselves. What has not changed is not written again, and is
-    /// there once, whoever asks.
+    /// All announcements of nodes. An unchanged announcement is not encoded again: all lists share
+    /// one copy.
     pub(super) fn list_services(&mut self) -> Listed {
         let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
         for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {

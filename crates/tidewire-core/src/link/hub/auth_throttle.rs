@@ -1,5 +1,5 @@
-//! Those who try tokens: whoever has had many refused waits for each further answer, and nobody
-//! else does.
+//! Throttle of join attempts: a place with many refused tokens waits for each further answer, and
+//! no other place waits.
 
 use std::collections::BTreeMap;
 

@@ -1,3 +1,6 @@
+//! Limits of one node: the stricter of the hub's limit and the limit of its token, with the name
+//! for error texts.
+
 use std::fmt;
 
 use super::super::access::TokenLimits;
@@ -38,7 +41,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What the node of one link may have.
+/// Limits of the node of one link.
 pub(super) struct Bounds {
     pub(super) subscriptions: Bound,
     pub(super) in_flight: Bound,

@@ -1,3 +1,6 @@
+//! Compression support of nodes: the hub counts nodes that can't inflate, and tells the others if
+//! they may compress.
+
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
 use super::super::compression::FEATURE;
@@ -55,7 +58,7 @@ impl Hub {
 }
 
 impl Link {
-    /// Whether its node can read a payload as it is.
+    /// True if its node can read a payload in its present form, compressed or not.
     pub(super) fn reads(&self, frame: &Frame<'_>) -> bool {
         self.inflates || !is_compressed(frame)
     }

@@ -1,3 +1,6 @@
+//! Directory updates: changes of services are published on the subjects of the hub, and a node that
+//! missed some is notified.
+
 use tidewire_proto::wire::{Flags, Kind, PublishHead};
 
 use super::calls::put_service;
@@ -7,7 +10,7 @@ use super::{Change, Hub, LinkId};
 /// On what it is published that something is served, or no longer.
 pub(super) const ADDED: &str = "$hub.services.added";
 pub(super) const REMOVED: &str = "$hub.services.removed";
-/// What a node is told once it has missed something.
+/// Subject of the notification that a node has missed directory updates.
 const MISSED: &str = "$hub.services.missed";
 
 impl Hub {
@@ -64,7 +67,7 @@ impl Hub {
 /// Bytes before others that make them a value.
 pub(super) const VALUE_HEAD: usize = 5;
 
-/// What makes so many bytes a value that the ends can read: MessagePack `bin 32`.
+/// The header that turns so many bytes into a MessagePack `bin 32` value, which nodes can decode.
 pub(super) fn value_head(bytes: usize) -> [u8; VALUE_HEAD] {
     let [a, b, c, d] = (bytes as u32).to_be_bytes();
     [0xc6, a, b, c, d]

@@ -20,7 +20,8 @@ impl Hub {
         true
     }
 
-    /// Whether a node has answered what it was [asked](Self::ask); true if its link has gone.
+    /// True if a node has answered the [question](Self::ask) if it has read everything, or if its
+    /// link has gone.
     pub fn has_read(&mut self, at: LinkId) -> bool {
         self.link(at).is_none_or(|link| link.has_read || link.closing)
     }

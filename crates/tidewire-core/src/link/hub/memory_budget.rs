@@ -6,7 +6,7 @@
 
 use super::{Hub, Link, LinkId};
 
-/// What each link may fill, whatever the others do.
+/// Bytes that each link may always queue, however much the other links use.
 const LEAST_BYTES: usize = 16_384;
 /// With more than this waiting, a link may be closed for what has to be sent to it while all links
 /// together have no room.
@@ -30,7 +30,7 @@ impl Hub {
         link.queued = bytes;
     }
 
-    /// Whether a link asks for more than there is room for, and does not read it.
+    /// True if a link has queued more than its share of the memory budget and does not read.
     pub(super) fn is_choked(&mut self, at: LinkId) -> bool {
         let is_full = self.queued > self.options.hub_queue_bytes;
         self.link(at).is_some_and(|link| link.out.is_choked() || is_full && link.out.bytes() > MUCH_BYTES)

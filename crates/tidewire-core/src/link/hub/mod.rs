@@ -112,7 +112,7 @@ struct Link {
 }
 
 impl Link {
-    /// Whether its node has said all, and has nothing open but subscriptions, which went with its
+    /// True if its node has said all, and has nothing open but subscriptions, which ended with its
     /// goodbye.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
@@ -136,7 +136,7 @@ pub struct Hub {
     kept: NameReservations,
     /// Bytes that wait for all links.
     queued: usize,
-    /// What it has done.
+    /// Units of work done so far; see [`work`](Hub::work).
     work: u64,
     strangers: AuthThrottle,
     /// The latest time that it was told.
@@ -158,7 +158,7 @@ pub struct Hub {
     due: BinaryHeap<Reverse<(u64, LinkId)>>,
     /// Nodes that are joined and can't read what is compressed.
     plain_nodes: usize,
-    /// What has changed, if anybody asks.
+    /// Recorded changes; none if nobody asks for them.
     changes: Option<Vec<Change>>,
     /// Nodes of this hub itself have subscribed to something, or no longer do.
     interests_changed: bool,
@@ -207,7 +207,7 @@ impl Hub {
         self.options.links
     }
 
-    /// What it has counted.
+    /// Counters of the hub.
     pub fn counts(&self) -> HubCounts {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
     }
@@ -301,7 +301,7 @@ impl Hub {
         at
     }
 
-    /// Who may join, and do what.
+    /// Permissions of the tokens.
     pub fn access(&self) -> &Access {
         &self.options.access
     }
@@ -320,14 +320,14 @@ impl Hub {
         }
     }
 
-    /// Whoever connects is on this machine, and may share memory.
+    /// Marks the peer of a link as local to this machine, so that it may share memory.
     pub fn is_near(&mut self, at: LinkId) {
         if let Some(link) = self.link(at) {
             link.near = true;
         }
     }
 
-    /// What waits to be written to a link.
+    /// The send queue of a link.
     pub fn outbox(&mut self, link: LinkId) -> Option<&mut Outbox> {
         self.link(link).map(|link| &mut link.out)
     }
@@ -354,7 +354,7 @@ impl Hub {
         self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
     }
 
-    /// Whether the node of a link has joined.
+    /// True if the node of a link has joined.
     pub fn has_joined(&self, at: LinkId) -> bool {
         self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_none())
     }
@@ -399,7 +399,7 @@ impl Hub {
         self.close_choked();
     }
 
-    /// A link is gone. What its node had open ends for the others.
+    /// Handles the loss of a link: the open exchanges of its node end for the other nodes.
     pub fn closed(&mut self, at: LinkId) {
         self.release(at);
         if let Some(link) = self.links.get_mut(at).and_then(Option::take) {
@@ -434,7 +434,7 @@ impl Hub {
         self.links.iter().flatten().flat_map(|link| link.ours.values()).filter(|back| !is_stream(back)).count()
     }
 
-    /// What nodes have open: calls, subscriptions and long messages.
+    /// The number of open exchanges of all nodes: calls, subscriptions and long messages.
     pub fn open_routes(&self) -> usize {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
     }
@@ -454,7 +454,7 @@ impl Hub {
         if frame.kind == Kind::Publish && self.publish_again(at, frame) {
             return Ok(());
         }
-        // Whoever gets it next would close the link of the hub.
+        // An invalid frame must not be forwarded: its receiver would close the link to the hub.
         frame.check()?;
         let (inflates, memory) = self.link(at).map_or((false, false), |link| (link.inflates, link.memory));
         super::session::check_compressed(frame, inflates)?;
@@ -491,7 +491,7 @@ impl Hub {
         Ok(())
     }
 
-    /// What a node is told of a rule that it broke.
+    /// The error text for a node that broke a rule of the protocol.
     fn told_of(&mut self, at: LinkId, error: &WireError) -> String {
         match (error, self.link(at)) {
             (WireError::Limit { name: "link_in_flight", .. }, Some(link)) => {

@@ -1,5 +1,5 @@
-//! Whose a name is: that of the token with which its node joined, for a while after its link was
-//! lost, too; and first of all that of the node which knows the secret of that link.
+//! Reservation of node names: a name belongs to the token of its node for some time after a lost
+//! link. A node that knows the secret of that link comes first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,7 +51,7 @@ impl Hub {
     ) -> Result<(), String> {
         let knows = |secret: &str| resume.is_some_and(|resume| same(resume.as_bytes(), secret.as_bytes()));
         let kept = self.kept.names.get(name).filter(|owner| owner.until_us > self.now_us);
-        // Whoever has taken the name meanwhile gives it back.
+        // A node that has taken the name meanwhile gives it back to the node with the secret.
         let returns = kept.is_some_and(|owner| knows(&owner.resume));
         let is_anothers = kept.is_some_and(|owner| owner.grant != grant);
         let Some(&other) = self.names.get(name) else {
@@ -78,7 +78,7 @@ impl Hub {
         } else if other != at {
             self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
         }
-        // Whose place was taken has not lost it.
+        // A node whose link was replaced has not lost its name.
         self.kept.names.remove(name);
         Ok(())
     }

@@ -1,3 +1,5 @@
+//! Options and counters of a hub.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use tidewire_proto::generated::limits;
 use super::super::access::Access;
 use super::super::flush_policy::Batch;
 
-/// What a hub is told.
+/// Options of a hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
     /// Its name.
@@ -14,7 +16,7 @@ pub struct HubOptions {
     /// The number of the node that is this hub, where bridges tell other hubs of it; 0: the hub
     /// chooses.
     pub number: u32,
-    /// Who may do what.
+    /// Permissions of the tokens.
     pub access: Access,
     /// The most links.
     pub links: usize,
@@ -48,16 +50,16 @@ pub struct HubOptions {
     pub chunk_bytes: usize,
     /// How much it writes at once to a link.
     pub batch: Batch,
-    /// Whether it passes on what is compressed, and says so.
+    /// True if the hub forwards compressed payloads, and announces this.
     pub compressed: bool,
-    /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on
-    /// in chunks.
+    /// The check if a node shares the memory of this machine. None: payloads are passed on in
+    /// chunks.
     pub memory: Option<Arc<dyn MachineMemory>>,
 }
 
 /// Tells who shares the memory of this machine.
 pub trait MachineMemory: Send + Sync + fmt::Debug {
-    /// Whether what a node said of its place is true here.
+    /// True if the place that a node stated in its HELLO is on this machine.
     fn shares(&self, place: &str) -> bool;
 }
 
@@ -90,7 +92,7 @@ impl HubOptions {
     }
 }
 
-/// What a hub has counted.
+/// Counters of a hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubCounts {
     /// Nodes that are joined now.

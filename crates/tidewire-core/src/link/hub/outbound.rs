@@ -1,3 +1,6 @@
+//! Frames that the hub sends: names of nodes, errors, and forwarded frames in the send queue of a
+//! link.
+
 use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -101,7 +104,7 @@ impl Hub {
 }
 
 impl Link {
-    /// Whether its node takes a payload, and a frame, of this length.
+    /// True if its node takes a payload, and a frame, of this length.
     pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
     }

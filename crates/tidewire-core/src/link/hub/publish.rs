@@ -1,3 +1,6 @@
+//! Publishing: the hub finds the receivers of a message and passes short messages and long payloads
+//! on to them.
+
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;

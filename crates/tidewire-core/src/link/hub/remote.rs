@@ -36,8 +36,8 @@ impl Hub {
         at
     }
 
-    /// What nodes of this hub are subscribed to, in the order in which they were; without what its
-    /// gateway and bridges are.
+    /// The subscriptions of this hub's nodes, in the order of subscription, without those of its
+    /// gateway and bridges.
     pub fn interests(&self) -> Vec<SubscriptionInterest> {
         let own = self.links.iter().flatten().filter(|link| !link.remote && !link.gateway);
         let keys = own.flat_map(|link| link.theirs.iter()).filter_map(|(_, route)| match route {
@@ -55,7 +55,7 @@ impl Hub {
         found
     }
 
-    /// Whether [`interests`](Self::interests) may have changed since this was asked before.
+    /// True if [`interests`](Self::interests) may have changed since the last call of this method.
     pub fn interests_changed(&mut self) -> bool {
         std::mem::take(&mut self.interests_changed)
     }

@@ -1,3 +1,6 @@
+//! Routing entries of open exchanges, seen from the node that opened one and from the node that
+//! answers.
+
 use super::super::flow_control::FlowWindow;
 use super::LinkId;
 use crate::tree::SubscriptionId;
@@ -68,7 +71,7 @@ impl Fanout {
     }
 }
 
-/// Who wants what is published or called on a pattern.
+/// One subscription to the messages or calls of a pattern.
 #[derive(Clone)]
 pub(super) struct Subscriber {
     pub(super) link: LinkId,

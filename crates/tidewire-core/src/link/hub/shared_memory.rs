@@ -7,7 +7,8 @@ use super::routes::{ReverseRoute, Route};
 use super::{Hub, Link, LinkId};
 
 impl Hub {
-    /// A payload was read in its place. That of an answer ends its exchange.
+    /// Handles the acknowledgement of a payload in shared memory. For the payload of an answer, the
+    /// exchange ends.
     pub(super) fn taken(&mut self, at: LinkId, frame: &Frame<'_>) {
         if frame.flags.answer() { self.call_taken(at, frame.id) } else { self.answer_taken(at, frame.id) }
     }

@@ -1,3 +1,5 @@
+//! Timers of a hub: handshake timeouts, heartbeats and delayed flushes of its links.
+
 use std::cmp::Reverse;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -74,14 +76,14 @@ impl Hub {
         self.due.extend(sooner.into_iter().flatten());
     }
 
-    /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a
-    /// node has stated its heartbeat.
+    /// True if [`next_us`](Self::next_us) may be earlier than before the last call of this method,
+    /// because a node has stated its heartbeat.
     pub fn retimed(&mut self) -> bool {
         std::mem::take(&mut self.retimed)
     }
 
-    /// Whether what waits for a link is to wait for more, so that it makes one write.
-    /// [`next_us`](Self::next_us) knows until when.
+    /// True if the queued frames of a link shall wait for more, to make one write.
+    /// [`next_us`](Self::next_us) returns the end of that wait.
     pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
         let batch = self.options.batch;
         let held = self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us));
@@ -107,7 +109,7 @@ impl Link {
         (self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX)), self.gathering.until_us())
     }
 
-    /// Whether a time that was noted is one at which to look at it; it is forgotten then.
+    /// Removes a noted timer, and returns true if the link is to be examined at this time.
     fn is_due(&mut self, due_us: u64) -> bool {
         let mut is_due = false;
         for noted_us in [&mut self.beat_at_us, &mut self.gathered_at_us] {
