@@ -12,7 +12,7 @@ pub struct Keepalive {
     heard_us: u64,
 }
 
-/// What a link has to do now.
+/// The action that a link has to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepaliveAction {
     /// Nothing.
@@ -45,7 +45,7 @@ impl Keepalive {
         self.heard_us = self.heard_us.max(now_us);
     }
 
-    /// What is due. A ping counts as sent once it has been answered with [`KeepaliveAction::Ping`].
+    /// Returns the action that is due. [`KeepaliveAction::Ping`] counts as a ping that was sent.
     pub fn beat(&mut self, now_us: u64) -> KeepaliveAction {
         if now_us >= self.heard_us.saturating_add(self.dead_after_us) {
             return KeepaliveAction::Dead;
@@ -57,8 +57,8 @@ impl Keepalive {
         KeepaliveAction::Rest
     }
 
-    /// Whether nothing was heard for as long as the other side should not be silent: it pings after
-    /// half of that.
+    /// True if the other side has been silent for half of the dead time. A peer that is alive pings
+    /// within that time.
     pub fn is_silent(&self, now_us: u64) -> bool {
         now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
     }

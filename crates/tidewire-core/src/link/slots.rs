@@ -96,12 +96,12 @@ impl<T> Slots<T> {
         self.entries.len() - self.free.len() - self.retired
     }
 
-    /// Whether none is open.
+    /// True if none is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is open.
+    /// The values of all open slots.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| if let State::Open(value) = &entry.state { Some(value) } else { None })
     }
@@ -152,7 +152,7 @@ type Page<T> = [Option<(u32, T)>; PAGE];
 pub enum SlotConflict {
     /// Its slot is beyond the limit that was stated.
     Beyond {
-        /// That limit.
+        /// The limit.
         max: usize,
     },
     /// Its slot is in use, or its generation is 0.
@@ -233,7 +233,7 @@ impl<T> Mirror<T> {
         self.open
     }
 
-    /// Whether none is open.
+    /// True if none is open.
     pub fn is_empty(&self) -> bool {
         self.open == 0
     }

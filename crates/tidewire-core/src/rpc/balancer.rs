@@ -31,7 +31,8 @@ pub enum Ended {
     Answered(u64),
     /// It failed.
     Failed(u64),
-    /// That says nothing of the instance: the call was cancelled or not taken, or was a stream.
+    /// An end that does not rate the instance: the call was cancelled or not taken, or was a
+    /// stream.
     Untold,
 }
 
@@ -118,7 +119,7 @@ impl<T> Balancer<T> {
         self.instances.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no instances.
     pub fn is_empty(&self) -> bool {
         self.instances.is_empty()
     }

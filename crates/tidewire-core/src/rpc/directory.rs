@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has become of an entry. One that is another one than before has left, and then come.
+/// A change of an entry. A replaced entry has left, and its successor has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K, V> {
     /// It is there.
@@ -15,7 +15,7 @@ pub enum Change<K, V> {
 /// A list that was asked for.
 #[derive(Debug)]
 struct ListRequest<K> {
-    /// What was told of these meanwhile is newer than the list.
+    /// Keys with updates newer than the list.
     told: BTreeSet<K>,
     /// Changes were lost meanwhile: after the list was written, perhaps.
     has_missed: bool,
@@ -92,7 +92,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         self.asked.values_mut().for_each(|asked| asked.has_missed = true);
     }
 
-    /// Whether all is known that the hub has told since the last list.
+    /// True if all updates of the hub since the last list are known.
     pub fn is_current(&self) -> bool {
         self.is_current
     }
@@ -102,7 +102,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         self.known.remove(key);
     }
 
-    /// What is known of a key.
+    /// The entry of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.known.get(key)
     }

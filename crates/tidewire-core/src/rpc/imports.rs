@@ -15,12 +15,12 @@ struct Entry<T> {
     node: u32,
     /// References to it that came and were not let go.
     count: u64,
-    /// Whether its owner has let it go, or is not there any more.
+    /// True if its owner has released it, or has left.
     is_lost: bool,
 }
 
-/// What one owner is to be told: first the keys that have come, then those that were let go, with
-/// the number of references.
+/// Updates for one owner: first the claimed keys, then the released ones with their numbers of
+/// references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportUpdates {
     /// Keys that were claimed.
@@ -35,9 +35,10 @@ pub struct Full {
     most: usize,
 }
 
-/// All that a node holds of others, by key. `T` finds what stands for it here, which may be gone
-/// already: then the key is taken over with its references, and the one before says nothing when it
-/// lets go. What leaves the table is handed out, to be dropped under no lock.
+/// The objects of other nodes that a node holds, by key. `T` finds the local proxy, which may have
+/// been dropped already. Then a new proxy takes the key over with its references, and the release
+/// of the old proxy has no effect. Removed values are returned, so that the caller drops them
+/// without a lock.
 ///
 /// ```
 /// use tidewire_core::rpc::imports::Imports;
@@ -67,12 +68,12 @@ impl<T> Imports<T> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What is held under a key.
+    /// The value under a key.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.entries.get(key).map(|entry| &entry.value)
     }
@@ -82,7 +83,7 @@ impl<T> Imports<T> {
         self.entries.keys().map(|key| &**key)
     }
 
-    /// Whether a key is held by this one, and not lost.
+    /// True if this proxy holds the key, and the key is not lost.
     pub fn holds(&self, key: &str, identity: usize) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.identity == identity && !entry.is_lost)
     }
@@ -117,7 +118,7 @@ impl<T> Imports<T> {
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;
         if !is_lost {
             let news = self.news.entry(node).or_default();
-            // What was not told of needs no claim.
+            // A key whose claim was not sent yet needs none.
             news.claims.retain(|claimed| *claimed != key);
             news.releases.push((key, count));
         }
@@ -143,7 +144,7 @@ impl<T> Imports<T> {
         std::mem::take(&mut self.entries).into_values().map(|entry| entry.value).collect()
     }
 
-    /// What owners are to be told since the last time, by the numbers of their links.
+    /// Takes the updates for the owners since the last call, by the numbers of their links.
     pub fn news(&mut self) -> BTreeMap<u32, ImportUpdates> {
         std::mem::take(&mut self.news)
     }

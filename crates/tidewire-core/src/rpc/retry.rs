@@ -47,7 +47,7 @@ impl<I> Retry<I> {
         &self.tried
     }
 
-    /// Whether its link was lost after it was sent.
+    /// True if its link was lost after it was sent.
     pub fn was_lost(&self) -> bool {
         self.was_lost
     }

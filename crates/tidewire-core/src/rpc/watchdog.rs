@@ -26,12 +26,12 @@ pub struct Watchdog {
     is_told: AtomicBool,
 }
 
-/// What is ready has not begun for too long.
+/// A report of blocked handlers: ready work has not begun for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// For how many milliseconds.
     pub ms: u32,
-    /// Whether this is the first time that it is said of these.
+    /// True in the first report of this blockage.
     pub is_new: bool,
 }
 
@@ -51,7 +51,7 @@ impl Watchdog {
         }
     }
 
-    /// Whether handlers are blocked.
+    /// Reports blocked handlers, if there are any.
     pub fn blocked(&self, now_us: u64) -> Option<Blocked> {
         let ready_at = self.ready_at.load(Ordering::Acquire);
         let since_us = now_us.saturating_add(1).saturating_sub(ready_at);

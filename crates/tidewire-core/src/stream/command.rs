@@ -1,10 +1,10 @@
-//! The life of a command: queued, run by one worker at a time, tried again if it fails, cancelled,
-//! and over once.
+//! The state machine of a command: queued, run by one worker at a time, retried after a failure,
+//! cancelled, and ended once.
 //!
-//! The record of a command is kept where all can read it, and changed by compare-and-set. Whoever
-//! changes it reads it, asks this machine, and writes what the machine says; if somebody else was
-//! faster, it reads anew. Beside the record there is a token, an event of a queue, that one worker
-//! has at a time: who gets it runs the command.
+//! The record of a command is stored where every node can read it, and changed by compare-and-set.
+//! A writer reads the record, asks this state machine, and writes the result; after a conflict it
+//! reads the record anew. Beside the record there is a token, an event of a queue that one worker
+//! has at a time. The worker with the token runs the command.
 
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ impl Stage {
         }
     }
 
-    /// Whether nothing more becomes of it.
+    /// True if the command has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What a worker does that was given a command.
+/// The decision of a worker that has received a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// It runs the command; this is the attempt, from 1.
@@ -73,7 +73,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// What becomes of a command whose attempt has ended.
+/// The next step of a command whose attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It is over.
@@ -93,7 +93,7 @@ pub struct Command {
     pub attempt: u32,
     /// How often it is tried again after an attempt that failed or was lost.
     pub retries: u32,
-    /// Whether its worker was asked to end it.
+    /// True if its worker was asked to end it.
     pub is_cancelling: bool,
     /// The sequence of the token that stands for it, once a worker has got one.
     pub token: Option<u64>,
@@ -131,7 +131,7 @@ impl Command {
         }
     }
 
-    /// Whether an attempt is the one that runs, so that its progress counts.
+    /// True if this attempt is the current one, so that its progress counts.
     pub fn is_current(&self, attempt: u32) -> bool {
         self.stage == Stage::Running && self.attempt == attempt
     }

@@ -1,7 +1,7 @@
-//! The pace of a reader: how many events it fetches at once.
+//! The fetch size of a reader: how many events it fetches at once.
 //!
-//! What was fetched and waits to be handled has an ack wait that runs. So batches grow while they
-//! are handled quickly, and are of one event while they are not. Times are microseconds of any
+//! The ack wait of fetched events runs while they wait for their handler. So batches grow while
+//! they are handled quickly, and are of one event while they are not. Times are microseconds of any
 //! clock that does not jump.
 
 /// A batch that was handled within this time was too small.

@@ -1,12 +1,12 @@
-//! The inbox of a durable agent: which messages of its stream are over, which wait for another
-//! attempt, and how many its handlers have sent. All of it is one record, which its holder writes
-//! by compare-and-set together with the agent's state.
+//! State machine of a durable agent's inbox: messages that are done, messages that wait for a
+//! retry, and the count of sent messages. All of it is one record, which its holder writes by
+//! compare-and-set together with the agent's state.
 //!
-//! Messages are begun in the order of the stream. The record says up to where that has come (the
-//! cursor), and which of those before are not over: so a holder that reads it begins exactly what
-//! is not over, and nothing else. What another agent's handlers sent has a number of its sender: a
-//! sender that does not know whether it was stored sends it again, and the one that came second is
-//! left out.
+//! Messages are begun in the order of the stream. The record holds the cursor and the messages
+//! before the cursor that are not done. So a holder that reads the record begins exactly the
+//! messages that are not done. A message from a handler of another agent has a number of its
+//! sender. A sender that does not know the result of a publish sends the message again, and the
+//! inbox skips the duplicate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Attempts {
     pub lost: u32,
 }
 
-/// What the record of an inbox says.
+/// The record of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The newest message that was begun.
@@ -32,7 +32,7 @@ pub struct Record {
     pub sent: u64,
 }
 
-/// What to do with a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Handle it; this is the attempt, from 1.
@@ -49,7 +49,7 @@ pub enum Begin {
     Dead(u32),
 }
 
-/// What becomes of a message whose attempt has failed.
+/// The next step of a message whose attempt has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// It is tried again; so many attempts have failed.
@@ -64,9 +64,9 @@ pub enum Failed {
 pub struct Inbox {
     record: Record,
     under_way: BTreeSet<u64>,
-    /// Attempts still to come of which the record is written first. Whether a message ends its
-    /// process is known only so; it costs a write, and is needed only after a holder was lost, for
-    /// as many messages as it was at.
+    /// Number of further attempts before which the record is written. Only such a write shows later
+    /// if a message ended its process. Each write costs time, so the writes happen only after a
+    /// holder was lost, for as many messages as that holder had in progress.
     careful: u32,
     lost_max: u32,
     senders_max: usize,
@@ -81,8 +81,8 @@ impl Inbox {
         Self { record, under_way: BTreeSet::new(), careful, lost_max, senders_max }
     }
 
-    /// What is to be written now: attempts that are under way count as not begun, unless they were
-    /// to be written.
+    /// The record to write now: attempts in progress count as not begun, unless their start had to
+    /// be written.
     pub const fn record(&self) -> &Record {
         &self.record
     }

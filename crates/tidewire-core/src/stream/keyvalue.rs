@@ -13,7 +13,7 @@ pub struct Options {
     pub history: usize,
     /// Entries go when they are so old.
     pub ttl_us: Option<u64>,
-    /// What keys and values may take.
+    /// Bytes that keys and values may take.
     pub max_bytes: Option<u64>,
     /// How many deleted keys are remembered; the oldest go.
     pub deleted_max: usize,
@@ -32,11 +32,11 @@ pub struct Entry {
     pub time_us: u64,
     /// When its time is over.
     pub expires_us: Option<u64>,
-    /// What was there before it is gone.
+    /// True if the earlier entries of the key were removed.
     pub purged: bool,
 }
 
-/// What must be so before a change.
+/// The precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -92,7 +92,7 @@ impl Bucket {
         self.revision
     }
 
-    /// What keys and values take.
+    /// Bytes of keys and values.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -102,7 +102,7 @@ impl Bucket {
         self.live
     }
 
-    /// Whether no key has one.
+    /// True if no key has a value.
     pub const fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -151,7 +151,7 @@ impl Bucket {
         entry.filter(|entry| entry.value.is_some() && entry.expires_us.is_none_or(|at| at > now_us))
     }
 
-    /// What is kept of a key, oldest first.
+    /// The stored entries of a key, oldest first.
     pub fn history(&self, key: &str) -> impl Iterator<Item = &Entry> {
         self.keys.get(key).into_iter().flatten()
     }

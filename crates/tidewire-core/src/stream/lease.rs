@@ -13,15 +13,15 @@ pub struct Leases {
 pub struct Lease {
     /// The newest token.
     pub fence: u64,
-    /// Who holds it, and until when.
+    /// The current holder and the end of its lease.
     pub held: Option<ActiveLease>,
     waiting: VecDeque<LeaseWaiter>,
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveLease {
-    /// Who it is, for people.
+    /// The name of the holder, for people.
     pub holder: String,
     /// How long a grant lasts.
     pub ttl_us: u64,
@@ -44,13 +44,13 @@ pub struct Granted {
     pub name: String,
     /// The token.
     pub fence: u64,
-    /// Who got it.
+    /// The name of the holder.
     pub holder: String,
     /// How long it lasts.
     pub ttl_us: u64,
 }
 
-/// What comes of time and releases, for those who wait.
+/// The outcome of time and releases, for waiting callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The lease is this one's.

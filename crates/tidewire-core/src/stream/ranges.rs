@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Whether a number is in it.
+    /// True if a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.0.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
     }
@@ -55,7 +55,7 @@ impl Ranges {
         self.0.len()
     }
 
-    /// Whether there is nothing in it.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

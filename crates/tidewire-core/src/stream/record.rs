@@ -26,7 +26,7 @@ pub const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"TIDEWIRE";
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The head of a file.
@@ -51,14 +51,14 @@ impl Kind {
     }
 }
 
-/// What stands at a place of a segment.
+/// The result of reading a record at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A whole record.
     Record {
-        /// What it is.
+        /// The kind.
         kind: Kind,
-        /// What is in it.
+        /// The body.
         body: &'a [u8],
         /// How many bytes it takes, its head included.
         length: usize,
@@ -210,7 +210,7 @@ pub struct Event<'a> {
     pub time_us: u64,
     /// Where it was published.
     pub subject: &'a str,
-    /// What it is about.
+    /// The key of the event.
     pub key: Option<&'a str>,
     /// Its idempotency key.
     pub id: Option<&'a str>,
@@ -319,7 +319,7 @@ fn put_short(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What was not read yet.
+/// The unread rest of a record.
 struct RecordTail<'a>(&'a [u8]);
 
 impl<'a> RecordTail<'a> {

@@ -17,7 +17,7 @@ pub struct Schedules<T> {
 /// One of them.
 #[derive(Clone, Debug)]
 pub struct Schedule<T> {
-    /// What it publishes.
+    /// The message that it publishes.
     pub what: T,
     /// From when on its intervals are counted.
     pub began_us: u64,
@@ -67,7 +67,7 @@ impl<T> Schedules<T> {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no schedules.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -39,7 +39,7 @@ pub enum Outcome {
     Settled,
 }
 
-/// What is said of a delivery that has ended.
+/// The result of a delivery that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It was handled.
@@ -93,11 +93,11 @@ impl Subscription {
         }
     }
 
-    /// How many deliveries to fetch now; 0: none. A fetch is under way then, until
+    /// The number of deliveries to fetch now; 0: none. A fetch is under way then, until
     /// [`fetched`](Self::fetched).
     ///
-    /// What waits here has an ack wait that runs, so that batches grow only while they are handled
-    /// quickly.
+    /// The ack wait of fetched deliveries runs while they wait here. So batches grow only while
+    /// they are handled quickly.
     pub fn credit(&mut self, now_us: u64) -> u32 {
         let free = self.options.concurrency.saturating_sub(self.running);
         if self.draining || self.fetching || !self.queued.is_empty() || free == 0 {
@@ -180,7 +180,7 @@ impl Subscription {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fetches nothing more. What was fetched is begun and ends.
+    /// Stops fetching. Fetched deliveries still begin and end.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -196,7 +196,7 @@ impl Subscription {
         back
     }
 
-    /// Whether it drains and has nothing left.
+    /// True if it drains and has nothing left.
     pub fn is_over(&self) -> bool {
         self.draining && !self.fetching && self.queued.is_empty() && self.running == 0
     }

@@ -1,3 +1,5 @@
+//! Storage of whole frames in a send queue: blocks of memory that are released as they are written.
+
 use std::collections::VecDeque;
 
 /// Bytes after which another block is begun. A frame lies in one block.

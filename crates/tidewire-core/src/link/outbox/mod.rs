@@ -21,14 +21,14 @@ use priority_lane::{Lane, QueuedAfter, Transfer};
 pub use write_batch::{FrameSink, WriteBatch};
 
 const LANES: usize = 4;
-/// What a lane is given of each write while higher lanes have more than fits.
+/// Bytes that each lane gets of a write while higher lanes have more than fits.
 const SHARE_BYTES: usize = 8_192;
 
-/// What frames that have to be sent may fill at least.
+/// Bytes that mandatory control frames may always queue.
 const CONTROL_BYTES: usize = 65_536;
 /// Items that wait for one caller are at most so many times what is left for those of others.
 const ITEM_SHARE: usize = 3;
-/// What it takes to tell a caller that its answer was let go.
+/// Bytes of the frame that tells a caller about its dropped answer.
 const TOLD_BYTES: usize = 256;
 
 /// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
@@ -36,7 +36,7 @@ pub trait PayloadParts: Send + Sync {
     /// All of its bytes.
     fn bytes(&self) -> usize;
 
-    /// What begins at a byte, up to the end of the piece that it is in.
+    /// The bytes from an offset to the end of the piece that contains it.
     fn piece(&self, at: usize) -> &[u8];
 }
 
@@ -79,7 +79,7 @@ pub struct SharedPayload {
 pub struct PendingSharedPayload {
     /// Its exchange.
     pub id: u64,
-    /// Whether it is of the side that answers.
+    /// True if it is a transfer of the answering side.
     pub answer: bool,
     /// Its bytes.
     pub payload: Arc<dyn PayloadParts>,
@@ -90,13 +90,13 @@ pub struct Outbox {
     lanes: [Lane; LANES],
     tally: WriteCounts,
     bytes_max: usize,
-    /// What may wait at present, where others share the room.
+    /// Bytes that may wait at present, where other links share the capacity.
     room: usize,
     chunk: usize,
     window: usize,
 }
 
-/// What is counted while frames are taken.
+/// Counters that change while frames are taken.
 #[derive(Default)]
 struct WriteCounts {
     /// Bytes that wait, long payloads included.
@@ -156,13 +156,13 @@ impl Outbox {
         (self.bytes_max, self.room) = (bytes_max, bytes_max);
     }
 
-    /// What may be added until this is said again: no more than waits then with so many further
-    /// bytes, and no more than ever may.
+    /// Sets the present capacity: the bytes that wait now plus so many further bytes, and never
+    /// more than the limit of this queue.
     pub fn share(&mut self, room: usize) {
         self.room = self.bytes_max.min(room);
     }
 
-    /// Whether less may wait at present than otherwise, as others take the room.
+    /// True if the present capacity is below the limit, because other links use it.
     pub fn is_shared(&self) -> bool {
         self.room < self.bytes_max
     }
@@ -177,8 +177,8 @@ impl Outbox {
         self.tally.bytes
     }
 
-    /// Whether anything waits but long payloads that this side asks others with: those nobody needs
-    /// who waits for no answer.
+    /// True if anything waits except long payloads of this side's own calls. Nobody needs these
+    /// payloads unless somebody waits for the answer.
     pub fn owes(&self) -> bool {
         self.lanes.iter().any(Lane::owes)
     }
@@ -188,7 +188,7 @@ impl Outbox {
         FlushMark(std::array::from_fn(|lane| self.lanes[lane].queued()))
     }
 
-    /// Whether the frames up to there have been taken.
+    /// True if the frames up to this mark have been taken.
     pub fn has_given(&self, filled: &FlushMark) -> bool {
         self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_given(until))
     }
@@ -198,19 +198,19 @@ impl Outbox {
         self.bytes_max
     }
 
-    /// Whether so much waits that the other side can't have read for long: frames that have to be
-    /// sent go beyond what others may fill.
+    /// True if so much waits that the other side can't have read for long: mandatory frames have
+    /// exceeded the limit by a wide margin.
     pub fn is_choked(&self) -> bool {
         let spare = (self.bytes_max / 2).max(CONTROL_BYTES);
         self.tally.whole > self.bytes_max.saturating_add(spare)
     }
 
-    /// Whether nothing can be written now. Payloads that wait for a window are nothing.
+    /// True if nothing can be written now. Payloads that wait for a window do not count.
     pub fn is_idle(&self) -> bool {
         self.lanes.iter().all(Lane::is_idle)
     }
 
-    /// What could be written now.
+    /// The frames that could be written now.
     pub fn waiting(&self) -> QueuedBytes {
         let bytes = if self.is_idle() { 0 } else { self.tally.bytes };
         QueuedBytes { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
@@ -311,12 +311,13 @@ impl Outbox {
         Ok(self.add(kind, flags, id, write)?)
     }
 
-    /// Whether a payload of this length is to be given to [`send_long`](Self::send_long).
+    /// True if a payload of this length must be passed to [`send_long`](Self::send_long).
     pub fn is_long(&self, payload: usize) -> bool {
         payload > self.chunk
     }
 
-    /// Adds a frame whose payload is cut. What answers a call names the node that `called`, else 0.
+    /// Adds a frame whose payload is sent in chunks. For the answer to a call, `called` is the
+    /// number of the calling node, else 0.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -356,10 +357,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether the next item of an answer to the node that `called` is to wait until more was
-    /// written: more than a window of its own waits behind a long item, or with it items would take
-    /// more than half of what may wait, or those for that node more than its share of that half.
-    /// The other half is for what can't wait.
+    /// True if the next item of an answer to the node `called` has to wait for further writes.
+    /// There are three reasons:
+    ///
+    /// - More than a window of its own answer waits behind a long item.
+    /// - With it, items would take more than half of the capacity.
+    /// - With it, items for that node would take more than its share of that half.
+    ///
+    /// The other half is for frames that can't wait.
     pub fn holds_back(&self, id: u64, payload: usize, called: u32) -> bool {
         let behind = self.lanes.iter().find_map(|lane| lane.behind(id, true)).unwrap_or(0);
         if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
@@ -370,7 +375,7 @@ impl Outbox {
         items > 0 && (items + payload > half || own > 0 && own + payload > ITEM_SHARE * (half - items))
     }
 
-    /// Whether a payload of this length has room at present.
+    /// True if there is capacity for a payload of this length at present.
     pub fn has_room(&self, payload: usize) -> bool {
         self.room_for(payload, self.room).is_ok()
     }
@@ -426,7 +431,7 @@ impl Outbox {
         self.begin_transfer(kind, flags, id, head, &stated, Transfer::to_lay(kind, id, flags, payload, called))
     }
 
-    /// Whether [`next_to_lay`](Self::next_to_lay) has something.
+    /// True if [`next_to_lay`](Self::next_to_lay) has a payload.
     pub fn has_to_lay(&self) -> bool {
         self.lanes.iter().any(Lane::has_to_lay)
     }

@@ -1,3 +1,5 @@
+//! A priority lane of a send queue: whole frames, and long payloads that are sent in chunks.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use tidewire_proto::wire::{self, Flags, Kind};
 use super::frames::Frames;
 use super::{FrameSink, Payload, PayloadParts, PendingSharedPayload, SharedPayload, WriteCounts};
 
-/// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
+/// Memory that an emptied buffer keeps. The memory beyond it was needed for a burst only.
 const KEPT_BYTES: usize = 65_536;
 const KEPT_ENTRIES: usize = 256;
 /// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are
@@ -23,7 +25,7 @@ pub(super) struct Lane {
     given: u64,
     /// In the order in which they began.
     transfers: VecDeque<Transfer>,
-    /// Whose turn it is, among those that are cut.
+    /// Index of the transfer whose turn is next.
     turn: usize,
     /// How many of them are to be laid in shared memory, and nobody is at it.
     to_lay: usize,
@@ -48,8 +50,8 @@ pub(super) struct Transfer {
     laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
-    /// What has to come after its last chunk: published messages of its lane, or further frames of
-    /// its exchange.
+    /// Frames that have to follow its last chunk: published messages of its lane, or further frames
+    /// of its exchange.
     after: VecDeque<QueuedAfter>,
     /// Bytes of that.
     behind: usize,
@@ -232,7 +234,7 @@ impl Lane {
         }
     }
 
-    /// Whose chunk is next: of the first few that may go, each in turn.
+    /// The transfer whose chunk is next: the first few transfers with a window take turns.
     fn next_transfer(&mut self) -> Option<usize> {
         let may_go = |(at, transfer): (usize, &Transfer)| transfer.may_go(self.given).then_some(at);
         let mut ready = [0; ABREAST];
@@ -252,7 +254,7 @@ impl Lane {
         self.given + self.frames.len() as u64
     }
 
-    /// What waited for the end of a transfer goes on.
+    /// Continues the frames that waited for the end of a transfer.
     fn go_on(&mut self, Transfer { mut after, mut behind, .. }: Transfer) {
         while let Some(next) = after.pop_front() {
             behind -= next.bytes();
@@ -311,7 +313,7 @@ impl Transfer {
         self.kind == Kind::Item
     }
 
-    /// Whether it is a whole answer that waits for its receiver.
+    /// True if it is a whole answer that waits for its receiver.
     pub(super) fn is_stuck(&self) -> bool {
         let is_laid = matches!(self.laying, SharedWriteState::No);
         self.called != 0 && is_laid && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
@@ -336,8 +338,8 @@ impl Transfer {
         self.id == id && self.flags.answer() == answer
     }
 
-    /// Whether a chunk can be sent now that so many bytes of whole frames have been given: not
-    /// before the first frame.
+    /// True if a chunk can be sent after so many bytes of whole frames: chunks follow the first
+    /// frame.
     fn may_go(&self, given: u64) -> bool {
         self.window > 0 && self.begins <= given
     }

@@ -1,3 +1,5 @@
+//! Timer of handler-alive notices: callers of open calls are notified that the handler still works.
+
 use tidewire_proto::wire::{CallHead, Flags, Kind};
 
 use super::{InboundExchange, Session};
@@ -21,7 +23,7 @@ impl<C> Session<C> {
         self.telling_us
     }
 
-    /// Whether callers are to be told how their calls are doing. Then say so with
+    /// True if a notice to the callers of open calls is due. Then call
     /// [`still_at_work`](Self::still_at_work).
     pub fn is_telling_due(&self, now_us: u64) -> bool {
         now_us >= self.telling_us
@@ -30,7 +32,7 @@ impl<C> Session<C> {
     /// Tells the callers of calls that have been open for some time that they are, and for how long
     /// the event loop has been blocked.
     pub fn still_at_work(&mut self, blocked_ms: u32, now_us: u64) {
-        // What is not read in time says nothing any more.
+        // A notice that is not read in time is worthless, so none is added to a full queue.
         let silent = self.out.bytes() > self.out.bytes_max() / 2;
         let (mut due, mut next) = (Vec::new(), u64::MAX);
         for (id, theirs) in self.theirs.iter_mut() {

@@ -7,9 +7,9 @@ use super::super::compression::Unreadable;
 use super::{Event, OutboundExchange, Session};
 
 impl<C: Clone> Session<C> {
-    /// What has come of a compressed payload, and is to be inflated and given
-    /// [back](Self::inflated) before anything else is received. That takes time, in which the
-    /// session may be used for all other things.
+    /// Takes the received part of a compressed payload. Inflate it and give it
+    /// [back](Self::inflated) before another frame is received. Inflating takes time, and the
+    /// session may be used for everything else meanwhile.
     pub fn to_inflate(&mut self) -> Option<Inflating> {
         self.parts.to_inflate()
     }

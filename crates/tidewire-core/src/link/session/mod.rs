@@ -32,7 +32,7 @@ pub(in crate::link) const SHARED_MEMORY: &str = "shm";
 
 /// One link of a node to its hub.
 pub struct Session<C> {
-    /// What waits to be written.
+    /// The send queue.
     pub out: Outbox,
     mine: Slots<OutboundExchange<C>>,
     /// The hub takes fewer exchanges of this node than of others, for the token that it joined
@@ -61,7 +61,7 @@ pub struct Session<C> {
     checked: Vec<u8>,
 }
 
-/// Who can read what is compressed.
+/// The peers that can inflate compressed payloads or share memory.
 #[derive(Clone, Copy)]
 struct PeerCodecs {
     /// This node says that it can.
@@ -152,8 +152,8 @@ impl<C> Session<C> {
         due.min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 
-    /// Whether what waits is to wait for more, so that it makes one write.
-    /// [`next_us`](Self::next_us) knows until when.
+    /// True if the queued frames shall wait for more, to make one write. [`next_us`](Self::next_us)
+    /// returns the end of that wait.
     pub fn holds(&mut self, now_us: u64) -> bool {
         self.gathering.holds(&self.batch, self.out.waiting(), now_us)
     }
@@ -173,8 +173,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// The link is gone: every call has ended, and so has the work on open calls. What waited to be
-    /// written is let go.
+    /// Handles the loss of the link: every call has ended, and so has the work on open calls.
+    /// Queued frames are dropped.
     pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
         self.closing = true;
         for (_, mine) in self.mine.drain() {
@@ -193,17 +193,17 @@ impl<C> Session<C> {
         self.names.get(&node)
     }
 
-    /// Whether calls, their items and what is published may be compressed now.
+    /// True if calls, their items and published messages may be compressed now.
     pub fn may_compress(&self) -> bool {
         self.reading.link && self.reading.all
     }
 
-    /// Whether the answer of an open call may be compressed.
+    /// True if the answer of an open call may be compressed.
     pub fn may_compress_answer(&mut self, id: u64) -> bool {
         matches!(self.theirs.get(id), Some(InboundExchange::Open { inflates: true, .. }))
     }
 
-    /// Whether a call of another node has not been answered yet.
+    /// True if a call of another node has not been answered yet.
     pub fn is_open(&mut self, id: u64) -> bool {
         matches!(self.theirs.get(id), Some(InboundExchange::Open { .. }))
     }
@@ -218,7 +218,7 @@ impl<C> Session<C> {
         self.parts.bytes()
     }
 
-    /// Whether chunks of long payloads are on their way to this node.
+    /// True if chunks of long payloads are on their way to this node.
     pub fn awaits_chunks(&self) -> bool {
         self.parts.awaits_chunks()
     }
@@ -299,13 +299,13 @@ pub(super) fn check_placed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireEr
     if frame.stated()?.0 > max { Err(WireError::Limit { name: "link_placed_bytes", max }) } else { Ok(()) }
 }
 
-/// Whether a frame begins a payload that is compressed.
+/// True if a frame begins a compressed payload.
 pub(super) fn is_compressed(frame: &Frame<'_>) -> bool {
     let carries = matches!(frame.kind, Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item);
     carries && frame.flags.compressed()
 }
 
-/// What is compressed may come only if both sides said that they can read it.
+/// Compressed payloads may come only if both sides said that they can inflate them.
 pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireError> {
     if !agreed && is_compressed(frame) {
         let problem = "COMPRESSED is set, and the feature lz4 was not named by both sides: send the payload as it is";
@@ -314,7 +314,7 @@ pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), Wi
     Ok(())
 }
 
-/// What a slot that can't be opened means for the link.
+/// The protocol error for a slot that can't be opened.
 pub(super) fn taken_slot(kind: &'static str, taken: SlotConflict) -> WireError {
     match taken {
         SlotConflict::Beyond { max } => WireError::Limit { name: "link_in_flight", max: max as u64 },

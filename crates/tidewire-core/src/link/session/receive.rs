@@ -1,3 +1,5 @@
+//! Receive side of a session: checks each frame, updates the exchanges and adds events.
+
 use std::sync::Arc;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -18,8 +20,9 @@ use super::{
 };
 
 impl<C: Clone> Session<C> {
-    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is
-    /// [to be inflated](Self::to_inflate) before the next one comes; else that is done then.
+    /// Takes a frame, and adds its events to `events`. If the frame holds a part of a compressed
+    /// payload, [inflate](Self::to_inflate) that part before the next frame; otherwise the next
+    /// call does so.
     ///
     /// # Errors
     /// [`Fault`] if the link can't go on.

@@ -1,3 +1,5 @@
+//! Send side of a session: calls, subscriptions, messages, answers and items.
+
 use std::borrow::Cow;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -7,7 +9,7 @@ use super::super::flow_control::Credit;
 use super::super::outbox::{Payload, PayloadParts};
 use super::{InboundExchange, OutboundExchange, OutgoingPayload, Refused, Session};
 
-/// What the caller hears of an answer that it has not taken.
+/// The error text for a caller whose unread answer was dropped to free capacity.
 const UNTAKEN: &[u8] =
     b"link_queue_bytes: the answer was not taken, and others need the room: read faster, or ask for less at a time";
 
@@ -131,8 +133,8 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Whether an item of an answer may be sent now; else once more has been written. One of a call
-    /// that has ended may be, and is refused.
+    /// True if an item of an answer may be sent now; else try again after further writes. Also true
+    /// for a call that has ended: sending the item then fails.
     pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
         let Some((_, called)) = self.answering(id) else { return true };
         self.make_room(bytes, called);
@@ -284,8 +286,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// What is too long for one frame is copied, so that it can be cut; what is short enough for
-    /// one is not cut.
+    /// Prepares a payload for sending. A payload that is too long for one frame is copied, so that
+    /// it can be sent in chunks; a shorter one is not split.
     fn cut<'a>(&self, payload: OutgoingPayload<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
             OutgoingPayload::Long(payload) => return FramedPayload::Long(payload),

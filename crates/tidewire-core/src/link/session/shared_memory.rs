@@ -9,8 +9,8 @@ use super::super::assembly::{Message, Progress};
 use super::{Event, OutboundExchange, Session, SharedPayloadArrived};
 
 impl<C: Clone> Session<C> {
-    /// Whether calls, their answers and their items may lie in shared memory. What is published
-    /// does not.
+    /// True if calls, their answers and their items may lie in shared memory. Published messages
+    /// may not.
     pub fn may_place(&self) -> bool {
         self.reading.memory
     }

@@ -1,3 +1,5 @@
+//! Types of a session: the greeting of a node, the reply of the hub, events and outgoing payloads.
+
 use std::fmt;
 
 use tidewire_proto::generated::limits;
@@ -9,12 +11,12 @@ use super::super::flush_policy::Batch;
 use super::super::outbox::{Payload, PayloadParts, Unsent};
 use super::SHARED_MEMORY;
 
-/// What a node says of itself, and what it takes.
+/// Name, secrets and limits with which a node joins.
 #[derive(Clone, Debug)]
 pub struct Greeting {
     /// Its name, unique on the hub.
     pub name: String,
-    /// Who it is, where the hub asks for that.
+    /// The token that identifies the user, where the hub requires one.
     pub token: Option<String>,
     /// The secret of its link before, whose place it takes.
     pub resume: Option<String>,
@@ -36,7 +38,7 @@ pub struct Greeting {
     pub batch: Batch,
     /// How long it waits before it joins a lost hub again, in milliseconds: first, and at most.
     pub backoff_ms: (u64, u64),
-    /// Whether it takes payloads that are compressed, and says so.
+    /// True if the node takes compressed payloads, and announces this.
     pub inflates: bool,
     /// Shared memory in which its long payloads lie, if the hub is on this machine. 0: none.
     pub shared_bytes: usize,
@@ -104,7 +106,7 @@ impl Greeting {
     }
 }
 
-/// What a hub said when this node joined.
+/// The reply of the hub to a node that joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// The name of the hub.
@@ -124,12 +126,12 @@ pub struct Named {
     pub name: String,
     /// The user whose token it joined with, or an empty text.
     pub user: String,
-    /// Whether it takes payloads that are compressed.
+    /// True if the hub takes compressed payloads.
     pub inflates: bool,
 }
 
-/// What happened. `C` is what the caller of [`call`](super::Session::call) or
-/// [`subscribe`](super::Session::subscribe) gave.
+/// Events of a session. `C` is the type of the value that the caller of
+/// [`call`](super::Session::call) or [`subscribe`](super::Session::subscribe) passed.
 #[derive(Debug)]
 pub enum Event<C> {
     /// The hub has taken this node in.
@@ -195,7 +197,7 @@ pub enum Fault {
     Told {
         /// The number of the error.
         number: u16,
-        /// What it said.
+        /// The error text.
         text: String,
     },
     /// The other side has been silent for too long.
@@ -292,7 +294,7 @@ pub enum OutgoingPayload<'a> {
     Pieces(&'a dyn PayloadParts),
     /// Cut as there is room.
     Long(Payload),
-    /// Compressed. Who can't read that gets it as it was before.
+    /// A compressed payload. Receivers that can't inflate get the original.
     Packed(Packed),
     /// Laid in shared memory, for a receiver that reads it there; see
     /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where that can't be, it

@@ -2,7 +2,7 @@
 
 use super::{Change, Consumer, Dead, Stage};
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// It was handled.
@@ -11,14 +11,14 @@ pub enum Settlement {
     Nak {
         /// Instead of the backoff.
         delay_us: Option<u64>,
-        /// What was raised: the error in a line, and its traceback.
+        /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
     /// It can't be handled.
     Term {
         /// Why.
         reason: String,
-        /// What was raised.
+        /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
     /// It is still worked on.
