@@ -5,7 +5,7 @@ use crate::{
     StoredFailure, Summary, WorkerId, WorkerInfo,
 };
 
-/// What to do about a store that does not exist when it is opened.
+/// The action on a missing store when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Make its file, if it is one, and its tables.
@@ -58,8 +58,7 @@ pub trait Campaigns: Send {
     /// the number of runs.
     fn status(&mut self, campaign: CampaignId) -> Result<Status>;
 
-    /// What happened to the campaign as a whole, oldest first: its states with time and reason, and
-    /// notes.
+    /// Events of the whole campaign, oldest first: its states with time and reason, and notes.
     fn events(&mut self, campaign: CampaignId) -> Result<Vec<Event>>;
 
     /// Moves a campaign to another state. Cancelling or failing it takes all leases away; pausing

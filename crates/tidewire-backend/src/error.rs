@@ -13,7 +13,7 @@ pub struct StoreError {
     message: String,
 }
 
-/// What went wrong, as far as a program can do something about it.
+/// The kind of an error, as far as a program can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -56,12 +56,12 @@ impl StoreError {
         Self { kind, message: message.into() }
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What went wrong, in words.
+    /// The error text.
     pub fn message(&self) -> &str {
         &self.message
     }

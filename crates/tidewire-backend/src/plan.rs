@@ -16,8 +16,8 @@ const TIME_US_MAX: u64 = 30 * 86_400_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CampaignId(pub u64);
 
-/// What a campaign runs. Stored once, and never changed but for the number of runs and columns that
-/// were not known.
+/// The plan of a campaign. It is stored once, and changes only where the number of runs or the
+/// columns were unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Unique in its store; 1 to 128 bytes.

@@ -48,7 +48,7 @@ pub struct Failure {
 /// A failed or quarantined run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFailure {
-    /// What the worker, or the store, said of it.
+    /// The failure, as the worker or the store reported it.
     pub failure: Failure,
     /// The worker that ran it.
     pub worker: WorkerId,

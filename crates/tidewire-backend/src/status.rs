@@ -17,7 +17,7 @@ impl fmt::Display for WorkerId {
 /// A worker process that joins a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// What people call it.
+    /// The name of the worker, for people.
     pub name: String,
     /// Its machine.
     pub host: String,
@@ -100,7 +100,7 @@ pub struct PrecisionSample {
 pub struct WorkerStatus {
     /// Its number.
     pub id: WorkerId,
-    /// Who it is.
+    /// Description of the worker process.
     pub info: WorkerInfo,
     /// `working`, `left` or `lost`.
     pub state: String,

@@ -58,7 +58,7 @@ pub(crate) fn of_dispatcher() -> Vec<&'static str> {
     DISPATCHER_KEYS.iter().map(|key| key.limit.name).chain([SHARE]).collect()
 }
 
-/// Whether a key says something about threads, so that it has no meaning beside a share.
+/// True if a key is about threads, so that it has no meaning beside a share.
 pub(crate) fn is_of_threads(key: &str) -> bool {
     [limits::THREADS.name, limits::SPARE_THREADS.name].contains(&key)
 }

@@ -29,8 +29,8 @@ impl<T: Default> PerProcess<T> {
         Self { value: OnceLock::new(), child: OnceLock::new() }
     }
 
-    /// The value of this process. Whoever calls [`forked`] calls this after it, so that a fork of
-    /// the child finds it made.
+    /// The value of this process. A caller of [`forked`] calls this after it, so that a fork of the
+    /// child finds the value initialized.
     pub fn get(&self) -> &T {
         let mut mine = self;
         for _ in 0..generation() {

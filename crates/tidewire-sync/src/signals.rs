@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use nix::sys::signal::{SigSet, Signal};
 
-/// What a thread does to itself, and what profilers look at it with.
+/// Signals that a thread raises itself, and signals that profilers use.
 #[cfg(unix)]
 const OWN: [Signal; 8] = [
     Signal::SIGABRT,

@@ -199,7 +199,7 @@ pub fn lease(claim: Claim) -> Lease {
     }
 }
 
-/// What a run of [`plan`] gives.
+/// The result of a run of [`plan`].
 pub fn outcome(run: u64) -> [Value<'static>; 2] {
     [Value::Integer((run % 83) as i64), Value::Float(run as f64 / 7.0)]
 }

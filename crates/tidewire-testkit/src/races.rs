@@ -17,7 +17,7 @@ const RACES: u64 = 3;
 const THREADS: u64 = 3;
 const STEPS: u64 = 150;
 
-/// What the callers were told: the runs whose commit was answered, by campaign.
+/// Acknowledged commits: the runs whose commit was answered, by campaign.
 #[derive(Default)]
 struct AnsweredCommits {
     stored: BTreeSet<(u64, u64)>,
@@ -125,7 +125,7 @@ impl Racer<'_> {
         self.leases.retain(|held| held.id != lease.id);
     }
 
-    /// Whatever is read fits together at any moment.
+    /// Checks that everything read at any moment is consistent.
     fn look(&mut self) {
         let status = self.store.status(self.campaign).unwrap();
         assert_eq!(status.rows, status.summary.done);

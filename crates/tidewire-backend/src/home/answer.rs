@@ -15,8 +15,8 @@ pub fn answer<T>() -> (Teller<T>, Answer<T>) {
     (Teller(Some(Arc::clone(&shared))), Answer(Inner::Later(shared)))
 }
 
-/// What a call will have given: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
-/// plain thread, or have it call back with [`then`](Answer::then).
+/// The pending result of a call: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
+/// plain thread, or pass a callback to [`then`](Answer::then).
 #[must_use = "nothing is known of the call before its answer was looked at"]
 pub struct Answer<T>(Inner<T>);
 
@@ -25,7 +25,7 @@ enum Inner<T> {
     Later(Arc<Shared<T>>),
 }
 
-/// Who fills an answer. One that is dropped without having told anything tells
+/// The sender of an answer. A sender that is dropped without a result sends
 /// [`Closed`](HomeErrorKind::Closed).
 pub struct Teller<T>(Option<Arc<Shared<T>>>);
 
@@ -56,11 +56,11 @@ impl<T> Answer<T> {
         Self(Inner::Ready(Some(result)))
     }
 
-    /// Blocks this thread until the answer is there.
+    /// Blocks this thread until the result arrives.
     ///
     /// # Errors
     ///
-    /// What the call says.
+    /// The error of the call.
     pub fn wait(mut self) -> HomeResult<T> {
         match &mut self.0 {
             Inner::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),

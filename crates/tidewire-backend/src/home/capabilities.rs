@@ -2,7 +2,7 @@
 
 use super::{Capability, HomeError, HomeErrorKind, HomeResult};
 
-/// What a home can do, and why it can't do the rest.
+/// The capabilities of a storage backend, and the reasons for the missing ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     missing: Vec<(Capability, String)>,
@@ -27,7 +27,7 @@ impl Capabilities {
         self
     }
 
-    /// Whether the home can do it.
+    /// True if the storage backend has this capability.
     pub fn has(&self, capability: Capability) -> bool {
         self.why_not(capability).is_none()
     }

@@ -16,7 +16,7 @@ struct Inner {
     message: String,
 }
 
-/// What went wrong, as far as a program can do something about it.
+/// The kind of an error, as far as a program can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HomeErrorKind {
@@ -46,9 +46,9 @@ pub enum HomeErrorKind {
     Locked,
     /// The folder or file can't be read or written, or the disk is full.
     Disk,
-    /// What is stored contradicts its checksums.
+    /// Stored data contradicts its checksums.
     Corrupt,
-    /// What is stored was made by a newer version, or is not Tidewire's.
+    /// Stored data was written by a newer version, or is not Tidewire's.
     Foreign,
     /// There is no connection to the servers, or they don't answer.
     Unreachable,
@@ -64,12 +64,12 @@ impl HomeError {
         Self(Box::new(Inner { kind, message: message.into() }))
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> HomeErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, in words.
+    /// The error text.
     pub fn message(&self) -> &str {
         &self.0.message
     }

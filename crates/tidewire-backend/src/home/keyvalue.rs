@@ -5,7 +5,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use super::Answer;
 
-/// What a bucket is asked to be.
+/// Settings of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
@@ -27,14 +27,14 @@ impl BucketSettings {
     }
 }
 
-/// What there is of a bucket.
+/// State of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketInfo {
     /// As it was made.
     pub settings: BucketSettings,
     /// How many keys have a value.
     pub keys: u64,
-    /// What keys and values take, history included.
+    /// Bytes of keys and values, history included.
     pub bytes: u64,
     /// The newest revision.
     pub revision: u64,
@@ -53,7 +53,7 @@ pub struct Entry {
     pub time_us: u64,
 }
 
-/// What must be true of a key for a change to happen.
+/// The precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -77,7 +77,7 @@ pub struct Watch {
     pub wait_us: u64,
 }
 
-/// What changed.
+/// Changes of a bucket, as a watcher reads them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// In order of revision; of each key at least the newest. A change between may be missing if
@@ -101,7 +101,7 @@ pub trait KeyValue: Send + Sync {
     /// [`Differs`](super::HomeErrorKind::Differs), as of streams.
     fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo>;
 
-    /// What there is of a bucket.
+    /// The state of a bucket.
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo>;
 
     /// Every bucket, in order of name.
@@ -133,7 +133,7 @@ pub trait KeyValue: Send + Sync {
     /// Keys that have a value, in order, those after `after`, at most `max`.
     fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>>;
 
-    /// What is kept of a key, oldest first, deletions included.
+    /// The stored entries of a key, oldest first, deletions included.
     fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>>;
 
     /// Waits for changes. Called again with `upto`, it gives every change, or at least the newest

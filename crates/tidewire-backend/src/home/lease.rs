@@ -7,17 +7,17 @@ use super::Answer;
 pub struct Grant {
     /// The fencing token: greater than that of every grant of this name before, for ever.
     pub fence: u64,
-    /// How long it is valid. Whoever holds it counts from before the call that gave it, by a clock
+    /// The TTL of the lease. The holder counts from before the call that acquired it, by a clock
     /// that does not jump.
     pub ttl_us: u64,
 }
 
-/// What is known of a lease.
+/// State of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
     /// Its name.
     pub name: String,
-    /// Who holds it, if somebody does.
+    /// The name of the holder, if the lease is held.
     pub holder: Option<String>,
     /// The newest fencing token.
     pub fence: u64,
@@ -49,7 +49,7 @@ pub trait Leases: Send + Sync {
     /// Gives a lease back. True if it was held with this fence.
     fn release(&self, name: &str, fence: u64) -> Answer<bool>;
 
-    /// What is known of a lease; None if nobody ever held it.
+    /// The state of a lease; None if nobody ever held it.
     fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>>;
 
     /// Every lease that somebody holds, in order of name.

@@ -32,8 +32,8 @@ pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait
     PendingAnswer { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
 }
 
-/// Gives deliveries back that nobody has begun with, and says when they are. What does not get
-/// there comes again after its ack wait.
+/// Releases deliveries that nobody has begun with, and then calls `done`. A delivery whose release
+/// fails is redelivered after its ack wait.
 pub fn release(
     home: &dyn Home,
     stream: &str,

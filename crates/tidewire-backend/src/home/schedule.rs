@@ -8,19 +8,19 @@ use super::{HomeError, HomeErrorKind, HomeResult, NewMessage};
 /// The header of an event that says which schedule it is a beat of.
 pub const SCHEDULE_HEADER: &str = "Tidewire-Schedule";
 
-/// What a schedule is asked to be. Two are the same if all fields are equal.
+/// Settings of a schedule. Two settings are the same if all fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
     /// When it beats.
     pub timing: Timing,
-    /// What each beat publishes, without an id and without a time of its own. A time to live counts
+    /// The message of each beat, without an id and without a time of its own. A time to live counts
     /// from the beat.
     pub message: NewMessage,
 }
 
-/// What there is of a schedule.
+/// State of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleInfo {
     /// As it was made.
@@ -29,7 +29,7 @@ pub struct ScheduleInfo {
     pub next_us: Option<u64>,
 }
 
-/// What making a schedule has done.
+/// The effect of creating a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// There was none of this name.

@@ -7,12 +7,12 @@ use super::{
     ScheduleInfo, ScheduleSettings, Settle, Start,
 };
 
-/// What a stream is asked to be. Two settings are the same if all fields are equal.
+/// Settings of a stream. Two settings are the same if all fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
-    /// What it takes: at least one pattern.
+    /// Subjects of its messages: at least one pattern.
     pub subjects: Vec<Pattern>,
     /// Events older than this are forgotten.
     pub max_age_us: Option<u64>,
@@ -21,7 +21,7 @@ pub struct StreamSettings {
     pub max_bytes: Option<u64>,
     /// How many events it may have.
     pub max_messages: Option<u64>,
-    /// What happens at `max_bytes` and `max_messages`.
+    /// The policy at `max_bytes` and `max_messages`.
     pub full: Full,
     /// For how long an id is remembered. 0: ids are not looked at.
     pub dedupe_us: u64,
@@ -31,7 +31,7 @@ pub struct StreamSettings {
     pub compact: Option<Compact>,
 }
 
-/// What the events of a compacted stream are told apart by.
+/// The identity of events in a compacted stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compact {
     /// Their keys. Each must have one.
@@ -67,7 +67,7 @@ impl StreamSettings {
     }
 }
 
-/// What a stream at its limit does.
+/// The policy of a stream at its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Publishing fails with [`Full`](super::HomeErrorKind::Full).
@@ -76,14 +76,14 @@ pub enum Full {
     DropOld,
 }
 
-/// What there is of a stream.
+/// State of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     /// As it was made.
     pub settings: StreamSettings,
     /// How many events it has.
     pub messages: u64,
-    /// What they take on disk.
+    /// Bytes of its events on disk.
     pub bytes: u64,
     /// The oldest event; one more than `last` if there is none.
     pub first: u64,
@@ -118,7 +118,7 @@ pub struct Read {
     pub wait_us: u64,
 }
 
-/// What was read.
+/// A page of events that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// In order of sequence.
@@ -129,7 +129,7 @@ pub struct Page {
     pub last: u64,
 }
 
-/// What to purge: every event that all given fields select.
+/// Selection of a purge: every event that all given fields select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purge {
     /// Events before this sequence.
@@ -153,7 +153,7 @@ pub trait Streams: Send + Sync {
     /// [`Unsupported`](super::HomeErrorKind::Unsupported) for what this home can't do.
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo>;
 
-    /// What there is of a stream.
+    /// The state of a stream.
     fn stream_info(&self, stream: &str) -> Answer<StreamInfo>;
 
     /// Every stream, in order of name.
@@ -209,7 +209,7 @@ pub trait Streams: Send + Sync {
     /// [`Differs`](super::HomeErrorKind::Differs), as of streams.
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo>;
 
-    /// What there is of a consumer.
+    /// The state of a consumer.
     fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo>;
 
     /// Every consumer of a stream, in order of name.

@@ -11,7 +11,7 @@ use tidewire_core::campaign::ledger::Clock;
 use super::ResultTable;
 use crate::{CampaignId, ErrorKind, Result, Rows, StoreError};
 
-/// What a transaction is for.
+/// The use of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads one state of the database, and keeps nobody from writing.
@@ -20,7 +20,7 @@ pub enum Access {
     Write,
 }
 
-/// What [`Database::begin_campaign`] reads of a campaign.
+/// The query of [`Database::begin_campaign`].
 pub const CAMPAIGN: &str =
     "SELECT ledger, results, columns, many, sets, until_column FROM tidewire_campaigns WHERE id = ?1";
 
@@ -29,7 +29,7 @@ pub const CAMPAIGN: &str =
 pub struct Now {
     /// The clock of leases.
     pub clock: Clock,
-    /// What is shown to people: microseconds since 1970-01-01 00:00 UTC.
+    /// Time for display: microseconds since 1970-01-01 00:00 UTC.
     pub utc_us: i64,
 }
 

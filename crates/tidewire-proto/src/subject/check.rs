@@ -3,7 +3,7 @@
 use super::error::{Problem, SubjectError};
 use super::{SUBJECT_BYTES, SUBJECT_TOKENS};
 
-/// What a text is meant to be.
+/// The grammar to check a text against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     Subject,

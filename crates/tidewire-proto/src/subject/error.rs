@@ -31,7 +31,7 @@ struct Inner {
     problem: Problem,
 }
 
-/// What is wrong with a text. Tokens count from 1, offsets are in bytes and count from 0.
+/// The problem with a text. Tokens count from 1, offsets are in bytes and count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -86,7 +86,7 @@ impl SubjectError {
         Self(Box::new(Inner { text: shortened(text).into(), grammar, problem }))
     }
 
-    /// What is wrong.
+    /// The problem.
     ///
     /// ```
     /// use tidewire_proto::subject::{Problem, Subject};

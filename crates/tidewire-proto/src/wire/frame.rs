@@ -1,3 +1,5 @@
+//! Frames of a link: a borrowed view of the received bytes, and the writer of new frames.
+
 use alloc::vec::Vec;
 
 use super::{Flags, Kind, WireError};
@@ -8,7 +10,7 @@ pub const FRAME_HEAD: usize = 16;
 /// Bytes of the length field, which it does not count itself.
 pub const LENGTH_BYTES: usize = 4;
 
-/// What every length counts at least.
+/// The least value of a length field.
 const FIXED: usize = FRAME_HEAD - LENGTH_BYTES;
 const KIND_AT: usize = 4;
 pub(super) const FLAGS_AT: usize = 5;
@@ -17,15 +19,15 @@ const ID_AT: usize = 8;
 /// One frame, borrowed from the bytes that it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// Its lane, and what is special about it.
     pub flags: Flags,
     /// The exchange that it belongs to, or 0.
     pub id: u64,
-    /// What a hub reads.
+    /// The head, which the hub reads.
     pub head: &'a [u8],
-    /// What the ends read.
+    /// The payload, which the two ends read.
     pub payload: &'a [u8],
     /// All bytes of the frame.
     pub bytes: &'a [u8],

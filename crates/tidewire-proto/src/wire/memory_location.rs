@@ -1,3 +1,5 @@
+//! Locations of payloads in shared memory, as section 12 of `spec/wire.md` describes them.
+
 use alloc::vec::Vec;
 
 use super::flags::PLACED;
@@ -21,7 +23,7 @@ pub struct MemoryLocation {
     pub file: u32,
     /// Where in the file its mark begins; the payload follows.
     pub at: u64,
-    /// What lies there for as long as the payload does.
+    /// Bytes in front of the payload that are there as long as the payload is.
     pub mark: [u8; 16],
 }
 
@@ -56,7 +58,8 @@ pub fn set_place(frame: &mut Vec<u8>, place: &MemoryLocation) {
 }
 
 impl Frame<'_> {
-    /// Whether its payload lies in shared memory: PLACED counts with MORE, and not for every kind.
+    /// True if its payload lies in shared memory. PLACED counts only together with MORE, and only
+    /// for some kinds.
     pub fn is_placed(&self) -> bool {
         self.flags.placed() && self.flags.more() && matches!(self.kind, Kind::Call | Kind::Reply | Kind::Item)
     }

@@ -12,7 +12,7 @@ use tidewire_proto::wire::{
 
 const LENGTH_MAX: usize = LINK_FRAME_BYTES.default as usize;
 
-/// What a frame is made of, owned.
+/// The parts of a frame, owned.
 #[derive(Clone, Debug)]
 struct Parts {
     kind: Kind,

@@ -228,7 +228,7 @@ fn ack(home: &dyn Home, delivery: &Delivery) {
     settle(home, delivery, Settlement::Ack).expect("it is out");
 }
 
-/// Whether a case can be told: else looks that the refusal says why.
+/// True if a case can run. Otherwise checks that the refusal gives the reason.
 fn can<T: std::fmt::Debug>(home: &dyn Home, capability: Capability, ask: impl FnOnce() -> Answer<T>) -> bool {
     if home.capabilities().has(capability) {
         return true;

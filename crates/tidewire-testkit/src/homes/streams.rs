@@ -126,8 +126,8 @@ pub fn a_reader_waits_for_what_is_published_next(home: &dyn Home) {
     orders(home);
     publish_all(home, &["old"]);
     let next = home.read("orders", Read { start: Start::New, wait_us: 20 * SECOND_US, ..everything() });
-    // What is new counts from the call on, which the home may not have seen yet: so several are
-    // published.
+    // The start counts from the call on, which the storage backend may not have handled yet: so
+    // several messages are published.
     for number in 0..50 {
         publish_all(home, &[&number.to_string()]);
     }

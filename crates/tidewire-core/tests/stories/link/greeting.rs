@@ -16,7 +16,7 @@ fn hello(oldest: u16, newest: u16, name: &str) -> Vec<u8> {
     out
 }
 
-/// What a node is told whose first bytes are these.
+/// The error for a node whose first bytes are these.
 fn told(world: &mut World, first: &[u8]) -> (ErrorCode, String) {
     let at = world.connect(&Greeting::new("unheard"));
     world.nodes[at].session.out.clear();

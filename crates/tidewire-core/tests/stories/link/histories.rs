@@ -13,7 +13,7 @@ use crate::link::support::{KIB, MIB, Random, World, filled, lane, shelf};
 /// Tags of subscriptions begin here.
 const SUBSCRIPTIONS: u32 = 1 << 30;
 
-/// What has been seen from outside of one node.
+/// Observations from outside of one node.
 #[derive(Default)]
 struct Seen {
     /// Calls that have not ended, by tag.

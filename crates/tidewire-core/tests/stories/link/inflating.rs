@@ -218,7 +218,7 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
     hear(session, &begun(1 << 32 | 4, 1_000, 1));
     assert_eq!(refused(session), 1 << 32 | 4);
     assert_eq!(session.coming_bytes(), MIB);
-    // What is sent as long as it is has the rest of four; and what has ended leaves its room.
+    // Payloads sent at full length share the rest of four; an ended payload frees its capacity.
     hear(session, &plain(1 << 32 | 5, MIB));
     assert_eq!(session.coming_bytes(), 2 * MIB);
     cancel(session, 1 << 32 | 2);
@@ -246,8 +246,7 @@ fn cancel(session: &mut Session<u32>, id: u64) {
     hear(session, &frame);
 }
 
-/// What has come of a call, all of it but the last byte or whole, given to the session of the
-/// callee.
+/// A call that has arrived up to its last byte, or whole, at the session of the callee.
 fn coming(session: &mut Session<u32>, whole: bool) {
     let form = Packed::of(&text(9_000)).unwrap().into_bytes();
     let mut bytes = begun(1 << 32, form.len(), 9_000);

@@ -89,7 +89,7 @@ fn a_caller_that_takes_no_answers_makes_room_for_those_of_others() {
         world.publish(callee, Flags::NORMAL, "news", &filled(MIB, 2));
         world.settle();
         assert_eq!(world.published(caller), [filled(MIB, 2)]);
-        // Who reads again gets what was left of its answers, and hears of the others.
+        // A node that reads again gets the rest of its answers, and the errors of the others.
         world.nodes[deaf[0]].down.paused = false;
         world.settle();
         let (replied, failed) = ends(&mut world, deaf[0]);

@@ -90,7 +90,7 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
         let events = world.events(callee);
         let [Event::Called(call), Event::Wanted(wanting, 0)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(*wanting, call.id);
-        // What it had given credit for may still come.
+        // Items within the credit may still come.
         let session = &mut world.nodes[callee].session;
         session.answer_item(call.id, Flags::NORMAL, b"on its way"[..].into()).unwrap();
         session.answer_over(call.id);

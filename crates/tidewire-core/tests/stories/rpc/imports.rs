@@ -1,4 +1,4 @@
-//! What a node holds of others, and what their owners hear of it.
+//! The import table: held objects, and the updates for their owners.
 
 use std::collections::BTreeMap;
 

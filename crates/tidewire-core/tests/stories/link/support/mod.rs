@@ -88,7 +88,7 @@ pub struct World {
     pub piece_bytes: usize,
     /// For how long the event loops of all nodes have been blocked.
     pub blocked_ms: u32,
-    /// Whether those who connect are on the machine of the hub.
+    /// True if the nodes that connect are on the machine of the hub.
     pub near: bool,
     /// The memory that the nodes share.
     pub shelf: shelf::Shelf,
@@ -228,7 +228,7 @@ impl World {
         self.nodes[node].session.publish(&head, flags, payload.into()).expect("a message is sent");
     }
 
-    /// What happened at a node since this was asked before, but for who left.
+    /// Events at a node since the last call, without departures of nodes.
     pub fn events(&mut self, node: usize) -> Vec<Event<u32>> {
         let mut events = std::mem::take(&mut self.nodes[node].events);
         let left = |event: &Event<u32>| if let Event::Left(number) = event { Some(*number) } else { None };
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// What was published to a node, and nothing else has happened there.
+    /// Messages that were published to a node; there must be no other events.
     pub fn published(&mut self, node: usize) -> Vec<Vec<u8>> {
         let payload = |event| match event {
             Event::Published(message) => message.payload().to_vec(),
@@ -504,7 +504,7 @@ pub fn filled(bytes: usize, tag: u32) -> Vec<u8> {
     payload
 }
 
-/// What an instance or an agent says of itself on its subject, in about so many bytes.
+/// An announcement of an instance or an agent on its subject, in about so many bytes.
 pub fn announced(pattern: &str, bytes: usize) -> Vec<u8> {
     let (description, mut said) = ("m".repeat(bytes), Vec::new());
     let tokens: Vec<&str> = pattern.split('.').collect();

@@ -8,7 +8,7 @@ use tidewire_core::link::outbox::{PayloadParts, SharedPayload};
 use tidewire_core::link::session::Greeting;
 use tidewire_proto::wire::MemoryLocation;
 
-/// What lies there, by where it lies.
+/// The stored payloads, by their places.
 #[derive(Clone, Default)]
 pub struct Shelf(Arc<Mutex<Lying>>);
 
