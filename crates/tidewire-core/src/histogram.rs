@@ -1,8 +1,8 @@
-//! Distributions of times, kept in a few hundred bytes with a bounded relative error.
+//! Histograms of times, stored in a few hundred bytes with a bounded relative error.
 
 use std::iter;
 
-/// Bits of a value that are kept below its highest one.
+/// Bits of a value that are stored below its highest one.
 const PRECISION: u32 = 4;
 /// Buckets for each doubling of the value.
 const STEPS: usize = 1 << PRECISION;

@@ -4,7 +4,7 @@
 //! backends behave the same and pass the same suite of `tidewire-testkit`. Each one declares its
 //! missing features in its [`Capabilities`].
 //!
-//! # What all calls have in common
+//! # Rules of all calls
 //!
 //! - A call never blocks. It returns an [`Answer`]: a future for any runtime, a result to wait for
 //!   on a plain thread, or a callback. The work begins with the call, not with the first poll.

@@ -1,5 +1,5 @@
-//! A lease: the timed right of one worker to run a range, and what a worker is told when it asks
-//! for one.
+//! Leases of a campaign: the timed right of one worker to run a range, and the replies to its
+//! claims.
 
 use super::state::State;
 

@@ -100,7 +100,7 @@ impl FromStr for Seed {
     }
 }
 
-/// A seed that can't be one: names the value and the mend.
+/// An invalid seed; the text names the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeedError(String);
 

@@ -1,4 +1,4 @@
-//! The states of a campaign, and which may follow which.
+//! States of a campaign, and the allowed transitions between them.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Announcements: what instances of services and agents say of themselves in the fields of their
-//! subscriptions, as the hub takes it and its readers read it.
+//! Announcements: descriptions of services and agents in the fields of their subscriptions, with
+//! the checks of the hub and its readers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Long payloads, put together again.
+//! Assembly of long payloads from chunks.
 
 mod inflate;
 
@@ -140,7 +140,7 @@ pub enum Progress {
     More,
     /// More is to come, and the sender may be asked for so many further bytes.
     Ask(u32),
-    /// It is to be read there: [`Assemblies::lend`] gives room.
+    /// The payload lies in shared memory; [`Assemblies::lend`] gives the memory to read it into.
     Placed(MemoryLocation, usize),
     /// The payload is longer than this side takes. Its further chunks are skipped.
     TooLong {
@@ -269,9 +269,9 @@ impl Assemblies {
         self.filled(frame.id, frame.flags, frame.payload.len())
     }
 
-    /// Has `read` write the next bytes of a payload to where they belong, at most `most`, and say
-    /// how many it wrote; then [`filled`](Self::filled) is to be told. None: nothing more of such a
-    /// payload is awaited.
+    /// Calls `read` to write the next bytes of a payload, at most `most`, to their destination.
+    /// `read` returns the number of bytes; the caller passes it to [`filled`](Self::filled). None:
+    /// no chunk of such a payload is awaited.
     pub fn fill<E>(
         &mut self,
         (id, answer): (u64, bool),
@@ -318,8 +318,8 @@ impl Assemblies {
         }
     }
 
-    /// Memory for a payload that lies elsewhere, which is to be read to its end;
-    /// [`lent`](Self::lent) takes it back. None: nobody awaits such a payload any more.
+    /// Memory for a payload in shared memory, which must be read to its end. [`lent`](Self::lent)
+    /// takes the memory back. None: nobody awaits this payload any more.
     pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
         Some(std::mem::take(&mut part.message.bytes))

@@ -1,5 +1,4 @@
-//! Payloads that are compressed, as section 11 of `spec/wire.md` says: blocks of LZ4 that know
-//! nothing of one another.
+//! Compression of payloads, as section 11 of `spec/wire.md` defines it: independent LZ4 blocks.
 
 use std::fmt;
 
@@ -57,7 +56,7 @@ impl Packed {
         &self.bytes
     }
 
-    /// The compressed form, to be kept.
+    /// The compressed form, to be stored.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -154,7 +153,7 @@ pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unre
 pub struct Bound {
     /// Bytes that this side takes.
     pub most: usize,
-    /// Bytes for which there is room at present.
+    /// Bytes of capacity at present.
     pub room: usize,
 }
 

@@ -1,7 +1,7 @@
-//! A fair queue: senders take turns, and each may fill as much of the room as is left.
+//! A fair queue: senders take turns, and each may fill as much of the capacity as is left.
 //!
-//! So a sender that floods delays another one by a turn, and takes half of the room (fair queuing:
-//! Nagle, RFC 970, 1985; dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+//! So a sender that floods delays another one by a turn, and takes half of the capacity (fair
+//! queuing: Nagle, RFC 970, 1985; dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,11 +29,11 @@ impl<T> FairQueue<T> {
         Self { senders: BTreeMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Adds what a sender has sent, of so many bytes.
+    /// Adds an item of a sender, of so many bytes.
     ///
     /// # Errors
-    /// It comes back if there is no room for it. For something there always is if nothing waits,
-    /// however long it is.
+    /// Returns the item if there is no capacity for it. An empty queue accepts an item of any
+    /// length.
     pub fn add(&mut self, sender: u32, bytes: usize, item: T) -> Result<(), T> {
         let bytes = bytes + ENTRY_BYTES;
         let own = self.senders.get(&sender).map_or(0, |sender| sender.bytes);
@@ -70,7 +70,7 @@ impl<T> FairQueue<T> {
         self.turns.is_empty()
     }
 
-    /// Bytes that wait, with what each entry takes beside.
+    /// Bytes that wait, bookkeeping of entries included.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,7 +1,7 @@
-//! Long payloads that pass through a hub.
+//! Flow control of payloads that pass through a hub.
 //!
-//! A hub does not keep them, but it checks how they are cut: whoever gets them would close the link
-//! of the hub.
+//! The hub does not store them, but checks their chunks: a receiver of a wrong chunk would close
+//! the link to the hub.
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Frame, Kind, WireError};
@@ -28,7 +28,7 @@ pub struct Credit {
     given: u64,
 }
 
-/// The most that is kept of what a receiver asked for: an honest sender never has as much in hand.
+/// The most requested bytes that are counted: an honest sender never has more in hand.
 const ASKED_MAX: u64 = 4 * limits::LINK_WINDOW_BYTES.default;
 
 /// The length of a payload, as its first frame states it.

@@ -1,4 +1,4 @@
-//! Signs of life of a link.
+//! Keepalive of a link: pings, and the timeout of a silent peer.
 
 /// When to send a ping, and when the other side has been silent for too long. Times are
 /// microseconds.
@@ -40,7 +40,7 @@ impl Keepalive {
         self.sent_us = self.sent_us.max(now_us);
     }
 
-    /// Something was heard.
+    /// Records that something was received.
     pub fn heard(&mut self, now_us: u64) {
         self.heard_us = self.heard_us.max(now_us);
     }
@@ -63,7 +63,7 @@ impl Keepalive {
         now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
     }
 
-    /// When `beat` has something to say next, if nothing is sent or heard until then.
+    /// The time of the next action of `beat`, if nothing is sent or received until then.
     pub fn next_us(&self) -> u64 {
         (self.sent_us.saturating_add(self.ping_after_us)).min(self.heard_us.saturating_add(self.dead_after_us))
     }

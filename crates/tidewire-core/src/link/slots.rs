@@ -72,8 +72,8 @@ impl<T> Slots<T> {
     }
 
     /// Ends the exchange with this id, if it is open. Its slot stays in use until
-    /// [`release`](Self::release): the other side has to hear of the end before it hears of the
-    /// next one.
+    /// [`release`](Self::release): the other side must receive the end before it receives the next
+    /// one.
     pub fn retire(&mut self, id: u64) -> Option<T> {
         let value = self.end(id, State::Retired)?;
         self.retired += 1;
@@ -136,8 +136,8 @@ impl<T> Slots<T> {
 /// Slots of the other side that have their memory together.
 const PAGE: usize = 32;
 
-/// The slots of the other side, seen from here. It chooses them: memory is there for pages of those
-/// that are in use, whatever their numbers.
+/// The slots of the other side, seen from here. The other side chooses them, so memory is allocated
+/// only for pages with slots in use, whatever their numbers.
 #[derive(Debug)]
 pub struct Mirror<T> {
     pages: Vec<Option<Box<Page<T>>>>,

@@ -1,5 +1,5 @@
-//! The admission of a service: a concurrency limit, and a bounded queue with priorities for what is
-//! over it.
+//! The admission of a service: a concurrency limit, and a bounded queue with priorities for excess
+//! calls.
 
 use std::collections::VecDeque;
 

@@ -17,7 +17,7 @@ pub enum Policy {
     Random,
     /// The one with the fewest calls under way; of equal ones, in turn.
     LeastOutstanding,
-    /// The one whose calls took the least time lately, with those counted that are under way there.
+    /// The one whose calls took the least time lately, with its calls under way counted.
     LowestLatency {
         /// The share of calls, 0 to 1, that go to any instance.
         explore: f64,

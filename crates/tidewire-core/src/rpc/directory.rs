@@ -1,5 +1,5 @@
-//! The directory of a node: who is there, as the hub tells it in lists and in changes that may
-//! overtake them.
+//! The directory of a node: services and nodes, as the hub reports them in lists and in updates
+//! that may overtake the lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ struct ListRequest<K> {
     has_missed: bool,
 }
 
-/// The entries that are known, by key. Lists replace all of them, but for those of which a change
-/// told since the list was asked for.
+/// The known entries, by key. A list replaces all of them, except those with an update since the
+/// list was requested.
 ///
 /// ```
 /// use tidewire_core::rpc::directory::{Change, Directory};
@@ -74,13 +74,13 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         changes
     }
 
-    /// The hub tells that somebody has come.
+    /// An update of the hub: an entry has come.
     pub fn came(&mut self, key: K, value: V) -> Vec<Change<K, V>> {
         self.note_told(&key);
         self.put(key, value)
     }
 
-    /// The hub tells that somebody has left.
+    /// An update of the hub: an entry has left.
     pub fn left(&mut self, key: &K) -> Option<Change<K, V>> {
         self.note_told(key);
         self.take(key)

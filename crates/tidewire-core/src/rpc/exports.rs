@@ -1,5 +1,5 @@
-//! The export table of a node: functions, objects and streams that it has given to other nodes,
-//! each with a lease.
+//! The export table of a node: functions, objects and streams that other nodes hold, each with a
+//! lease.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ struct Entry<I, T> {
     origin: Option<u32>,
     lease_us: u64,
     until_us: u64,
-    /// References to it that were given and not let go.
+    /// References that were given to the holder and not released.
     given: u64,
     /// Calls of it, and calls whose argument it is, that are under way.
     busy: u32,
@@ -190,12 +190,12 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.remove_all(|entry| entry.origin == Some(origin))
     }
 
-    /// Its owner lets an object go, whoever has it.
+    /// Disposes an object for its owner: all entries of it are removed.
     pub fn dispose(&mut self, identity: &I) -> Vec<T> {
         self.remove_all(|entry| entry.identity == *identity)
     }
 
-    /// Lets go whose lease is over, and says when to look again.
+    /// Removes the entries with an expired lease, and returns the time of the next expiry.
     pub fn expire(&mut self, now_us: u64) -> (Vec<T>, Option<u64>) {
         let over = self.remove_all(|entry| entry.busy == 0 && entry.until_us <= now_us);
         (over, self.entries.values().filter(|entry| entry.busy == 0).map(|entry| entry.until_us).min())

@@ -1,5 +1,5 @@
 //! The import table of a node: functions, objects and streams of other nodes that it holds, and the
-//! news that their owners get of them.
+//! updates for their owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ struct Entry<T> {
     identity: usize,
     /// The number of the owner's link.
     node: u32,
-    /// References to it that came and were not let go.
+    /// References that came and were not released.
     count: u64,
     /// True if its owner has released it, or has left.
     is_lost: bool,
@@ -25,7 +25,7 @@ struct Entry<T> {
 pub struct ImportUpdates {
     /// Keys that were claimed.
     pub claims: Vec<Arc<str>>,
-    /// Keys that were let go, each with all references to it that had come.
+    /// Keys that were released, each with all references to it that had come.
     pub releases: Vec<(Arc<str>, u64)>,
 }
 
@@ -111,8 +111,8 @@ impl<T> Imports<T> {
         Ok(before.map(|(_, entry)| entry.value))
     }
 
-    /// Nobody here has it any more: its owner is to be told, unless it is lost. None: another one
-    /// holds it by now.
+    /// Releases the key of a dropped proxy: its owner is notified, unless the key is lost. None:
+    /// another proxy holds the key by now.
     pub fn let_go(&mut self, key: &str, identity: usize) -> Option<T> {
         self.entries.get(key).filter(|entry| entry.identity == identity)?;
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;

@@ -1,5 +1,5 @@
-//! The watchdog of handlers: notices that an event loop, or the threads of handlers, do not begin
-//! what is ready.
+//! The watchdog of handlers: it detects an event loop, or handler threads, that do not begin ready
+//! work.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -3,8 +3,8 @@
 //!
 //! The record of a command is stored where every node can read it, and changed by compare-and-set.
 //! A writer reads the record, asks this state machine, and writes the result; after a conflict it
-//! reads the record anew. Beside the record there is a token, an event of a queue that one worker
-//! has at a time. The worker with the token runs the command.
+//! reads the record anew. Each command also has a token, an event of a queue that one worker has at
+//! a time. The worker with the token runs the command.
 
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +160,8 @@ impl Command {
         End::Over(self.stage)
     }
 
-    /// Somebody wants it to end. Gives whether that changes anything: a queued one is over at once,
-    /// one that runs when its worker has ended it.
+    /// Requests the end of the command. Returns true if that changes anything: a queued command
+    /// ends at once, a running one when its worker has ended it.
     pub const fn cancel(&mut self) -> bool {
         if self.stage.is_over() || self.is_cancelling {
             return false;
@@ -173,8 +173,7 @@ impl Command {
         true
     }
 
-    /// Somebody wants it to begin anew, with a new token. Gives whether it does: it has failed or
-    /// was cancelled.
+    /// Requests a new run, with a new token. Returns true if the command was failed or cancelled.
     pub const fn renew(&mut self) -> bool {
         if !matches!(self.stage, Stage::Failed | Stage::Cancelled) {
             return false;

@@ -1,9 +1,8 @@
-//! Compaction of a log: the newest event of each key or subject, and which older ones are hidden
-//! and may go.
+//! Compaction of a log: the newest event of each key or subject stays, and older ones are hidden
+//! and deleted.
 //!
-//! An event is hidden once a newer one of its name was synced. Its bytes go when the sealed
-//! segments are written anew, which is done when they have at least twice as many events as there
-//! are names.
+//! An event is hidden once a newer one of its name was synced. Its bytes are deleted when the
+//! sealed segments are rewritten: once they have at least twice as many events as there are names.
 
 use std::collections::BTreeMap;
 

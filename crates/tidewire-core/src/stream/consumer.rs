@@ -32,7 +32,7 @@ pub struct Options {
     pub by_key: bool,
     /// How many events may wait for earlier ones of their keys before nothing more is read.
     pub parked_max: usize,
-    /// How many dead letters are kept; the oldest go.
+    /// How many dead letters are stored; the oldest are deleted.
     pub dead_max: usize,
 }
 
@@ -338,7 +338,7 @@ impl Consumer {
         *self = Self { dead, redelivered, paused_until_us, ticket, changes, ..Self::new(options, next) };
     }
 
-    /// Moves an event from one stage to another, with all that is counted and kept of either.
+    /// Moves an event from one stage to another, with the counters and indexes of both.
     fn enter(&mut self, sequence: u64, stage: Stage, now_us: u64) {
         self.leave(sequence);
         let pending = self.pending.get_mut(&sequence).expect("the event is pending");

@@ -40,7 +40,7 @@ pub enum Begin {
     /// The same, once the record was written: if the process ends during this attempt, the next
     /// holder knows of it.
     RunOnceWritten(u32),
-    /// Nothing: it is over, or under way.
+    /// Nothing: it is a duplicate of an earlier message.
     Over,
     /// Nothing: it is another copy of one that came before.
     Copy,

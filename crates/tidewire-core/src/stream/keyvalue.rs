@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// How a bucket behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many entries of a key are kept, the newest included.
+    /// How many entries of a key are stored, the newest included.
     pub history: usize,
     /// Entries go when they are so old.
     pub ttl_us: Option<u64>,
@@ -64,7 +64,7 @@ pub struct Bucket {
     bytes: u64,
     live: u64,
     keys: BTreeMap<Arc<str>, VecDeque<Entry>>,
-    /// The key of each entry that is kept.
+    /// The key of each stored entry.
     revisions: BTreeMap<u64, Arc<str>>,
     /// When the newest entry of a key expires.
     expiries: BTreeSet<(u64, Arc<str>)>,
@@ -111,7 +111,7 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if the key is not as expected, or there is no room.
+    /// [`Refusal`] if the key is not as expected, or there is no capacity.
     pub fn put(
         &mut self,
         key: &str,
@@ -173,7 +173,7 @@ impl Bucket {
         })
     }
 
-    /// Every entry that is kept, in order of revision.
+    /// Every stored entry, in order of revision.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let of = |(revision, key): (&u64, &Arc<str>)| {
             let revision = *revision;

@@ -1,8 +1,8 @@
-//! Sets of sequences as ranges: small as long as what is in them lies together.
+//! Sets of sequences as ranges: small as long as the sequences are mostly consecutive.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers, kept as disjoint ranges that do not touch.
+/// A set of numbers, stored as disjoint ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(BTreeMap<u64, u64>);
 

@@ -7,9 +7,10 @@
 //! event     sequence u64 | time_us u64 | flags u8 | subject | [key] [id] [headers] [due u64] [expires u64] [origin u64] [beat u64] | payload
 //! ```
 //!
-//! All numbers are little-endian. The checksum covers the id of the segment and the place in the
-//! file as well, so that a record that was copied elsewhere, into a payload for example, is no
-//! record there. No record is all zeros at its head: zeros are space that was not written yet.
+//! All numbers are little-endian. The checksum covers the id of the segment and the offset in the
+//! file as well. So a record that was copied to another place, into a payload for example, is no
+//! valid record there. No record is all zeros at its head: zeros are space that was not written
+//! yet.
 
 use crc32fast::Hasher;
 
@@ -35,7 +36,7 @@ pub enum Kind {
     Group = 2,
     /// A message of a stream.
     Event = 3,
-    /// A change of the state of a home.
+    /// A change of the state of a storage backend.
     Change = 4,
 }
 
@@ -178,7 +179,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Writes it in front of its records. `out` begins with [`GROUP_BYTES`] of room.
+    /// Writes it in front of its records. `out` begins with [`GROUP_BYTES`] bytes for it.
     pub fn write_to(&self, out: &mut [u8]) {
         let mut head = Vec::with_capacity(GROUP_BYTES);
         put(&mut head, self.id, self.offset, Kind::Group, |out| {

@@ -1,10 +1,10 @@
-//! Recovery of a segment: which of its groups are whole, and whether what follows them was torn or
-//! has rotted.
+//! Recovery of a segment: finds its whole groups, and tells a torn write at the end from
+//! corruption.
 //!
-//! A group says up to where the segment was synced when it was written. So a damaged place with a
-//! later group that says so was synced once, and has changed since: that is corruption. Any other
-//! damaged place is of a write that a crash has torn: nothing of it was acked, and it may be cut
-//! off with all that follows.
+//! Each group states up to where the segment was synced when the group was written. A damaged place
+//! was synced if a later group states so: then it has changed since, which is corruption. Any other
+//! damaged place belongs to a write that a crash has torn. Nothing of that write was acknowledged,
+//! so it may be cut off with all that follows.
 
 use super::record::{Event, GROUP_BYTES, Group, HEAD, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
 

@@ -1,7 +1,7 @@
-//! Schedules of one stream: what beats when, which beat is due, and which ones are over.
+//! Schedules of one stream: their beats, the due ones and the ended ones.
 //!
-//! A beat that has come is over up to the time at which it came: however many were missed before
-//! it, it is one.
+//! A beat that has arrived covers all time up to its arrival: however many beats were missed
+//! before, one is published.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

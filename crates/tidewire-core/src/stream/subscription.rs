@@ -1,10 +1,10 @@
-//! A durable subscription: the credit, the deliveries under way and the end of one handler of a
+//! A durable subscription: the credit, the deliveries under way and the drain of one handler of a
 //! consumer's events.
 //!
-//! The caller fetches what [`Subscription::credit`] allows, begins what [`Subscription::begin`]
-//! gives, asks for [`Subscription::extend`] when [`Subscription::next_deadline_us`] is reached, and
-//! settles what has ended as [`Subscription::ended`] says. Times are microseconds of any clock that
-//! does not jump.
+//! The caller fetches as many events as [`Subscription::credit`] allows, and begins those that
+//! [`Subscription::begin`] returns. It calls [`Subscription::extend`] when
+//! [`Subscription::next_deadline_us`] is reached, and settles ended deliveries as
+//! [`Subscription::ended`] says. Times are microseconds of any clock that does not jump.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

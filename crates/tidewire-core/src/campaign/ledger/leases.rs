@@ -1,4 +1,5 @@
-//! Claims, renewals, completions, and what becomes of the runs of a worker that is lost.
+//! Lease operations of a ledger: claims, renewals, completions, and the return of the runs of lost
+//! workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -170,9 +171,9 @@ impl Ledger {
         Some(Lease { id, worker, first, count, attempt, pilot: !self.columns, valid_us })
     }
 
-    /// The runs to hand out next. Those with which a worker was lost come last: whoever kills
-    /// workers as they begin would else meet the same run twice, and have it quarantined for
-    /// nothing.
+    /// The runs to lease next. Runs that were leased to a lost worker come last. Otherwise a
+    /// program that kills workers as they begin would hit the same run twice, and the ledger would
+    /// quarantine a good run.
     fn next_piece(&mut self, most: u32, limit: u64) -> Option<ReturnedRange> {
         if self.deaths >= DEATHS
             && let Some(piece) = self.returned.take_suspect(most)

@@ -1,9 +1,8 @@
-//! The ledger of a campaign: who holds which runs, what is done, and what may run next.
+//! The ledger of a campaign: a state machine of leased, finished and waiting runs.
 //!
-//! A store keeps it as one record, and every operation is one transaction of it: load, call one
-//! method, keep. Its size goes with the workers and the ranges that they hold or have lost, never
-//! with the number of runs: a cursor over the runs that nobody has had, the leases, and the pieces
-//! that came back.
+//! A store saves it as one record, and every operation is one transaction: load, call one method,
+//! save. It holds a cursor over the runs that were never leased, the leases, and the returned
+//! ranges. Its size depends on the workers and their ranges, never on the number of runs.
 //!
 //! ```
 //! use tidewire_core::campaign::lease::Claim;

@@ -1,4 +1,4 @@
-//! The ranges that came back without results, in order of run.
+//! Returned ranges: leased runs without results, in order of run.
 
 use serde::{Deserialize, Serialize};
 

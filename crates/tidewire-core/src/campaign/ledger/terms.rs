@@ -101,7 +101,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Runs that have ended, one way or the other.
+    /// Runs that have ended: done, failed or quarantined.
     pub const fn ended(&self) -> u64 {
         self.done + self.failed + self.quarantined
     }

@@ -1,5 +1,5 @@
-//! Announcements of nodes, which come with their subscriptions: tied to the subject, and to what
-//! their tokens allow.
+//! Checks of announcements: a node announces itself with its subscription, on a subject that its
+//! token allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ impl Bound {
         }
     }
 
-    /// As it is told to another node than that of the link: to one that calls it.
+    /// The text for another node that calls the node of this link.
     pub(super) fn of_callee(&self) -> String {
         let whose = if self.of_token { " of the node that answers" } else { "" };
         format!("{self}{whose}")

@@ -18,7 +18,7 @@ use crate::tree::SubscriptionId;
 /// of subscription.
 type Rank = (bool, u32, u64, SubscriptionId);
 
-/// A way of a call: its rank, the link, and the id of the subscription there.
+/// A possible route of a call: its rank, the link, and the id of the subscription there.
 type CallRoute = (Rank, LinkId, u64);
 
 /// Prefix of the subjects on which only the hub speaks.

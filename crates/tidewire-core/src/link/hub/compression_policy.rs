@@ -11,8 +11,8 @@ use super::{Hub, Link, LinkId};
 const ALL_NODES: u32 = 0;
 
 impl Hub {
-    /// A node is taken in. If it can't read what is compressed, the others are told before it can
-    /// be sent anything.
+    /// Counts a node that joins. If the node can't inflate, the others are notified before anything
+    /// can be sent to it.
     pub(super) fn count_in(&mut self, at: LinkId) {
         let Some(link) = self.link(at).filter(|link| !link.inflates) else { return };
         link.plain = true;

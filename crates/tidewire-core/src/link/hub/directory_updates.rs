@@ -36,8 +36,8 @@ impl Hub {
         }
     }
 
-    /// Tells a node that its list is out of date, now that there is room: it missed what was told
-    /// of meanwhile.
+    /// Notifies a node that its list is out of date, now that there is capacity: it missed updates
+    /// meanwhile.
     pub(super) fn tell_missed(&mut self, at: LinkId) {
         let Some(link) = self.link(at).filter(|link| link.missed && link.out.bytes() <= link.out.bytes_max() / 2)
         else {

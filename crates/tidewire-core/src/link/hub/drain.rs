@@ -1,4 +1,4 @@
-//! The drain of a hub: it waits until its nodes have read what it has passed on.
+//! The drain of a hub: it waits until its nodes have read all forwarded frames.
 
 use tidewire_proto::wire::{Flags, Kind};
 

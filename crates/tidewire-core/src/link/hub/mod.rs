@@ -1,7 +1,7 @@
-//! The side that routes between nodes.
+//! The hub: the side of a link that routes between nodes.
 //!
-//! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route
-//! of each open exchange, and what waits to be written.
+//! A hub reads heads and forwards payloads as they come. It stores only the route of each open
+//! exchange, and the frames that wait to be written.
 
 mod announce_rate_limit;
 mod announcements;
@@ -63,7 +63,7 @@ struct Link {
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
-    /// The nodes whose names it was told.
+    /// The nodes whose names it has received.
     knows: BTreeSet<u32>,
     subscriptions: usize,
     said: Announcements,
@@ -71,7 +71,7 @@ struct Link {
     queued: usize,
     /// Where it comes from; none: that is not known.
     place: Option<u128>,
-    /// It is told why it may not join once its time is up.
+    /// The reason of its refusal, sent once its delay is over.
     refused: Option<Refused>,
     payload_max: usize,
     frame_max: usize,
@@ -82,7 +82,7 @@ struct Link {
     greeting_until_us: Option<u64>,
     gathering: FlushTimer,
     touched: bool,
-    /// It was not told of a service that came or went: too much waited.
+    /// It missed a directory update, because too much waited.
     missed: bool,
     /// It is of this process.
     here: bool,
@@ -98,7 +98,7 @@ struct Link {
     beat_at_us: u64,
     /// When it is looked at next for frames that gather.
     gathered_at_us: u64,
-    /// The links whose nodes were told its name, and perhaps some that have gone.
+    /// The links whose nodes know its name, and perhaps some that have gone.
     known_by: BTreeSet<LinkId>,
     /// Its node has said goodbye.
     leaves: bool,
@@ -139,7 +139,7 @@ pub struct Hub {
     /// Units of work done so far; see [`work`](Hub::work).
     work: u64,
     strangers: AuthThrottle,
-    /// The latest time that it was told.
+    /// The latest time that a caller passed.
     now_us: u64,
     touched: Vec<LinkId>,
     closing: Vec<(LinkId, String)>,
@@ -212,7 +212,7 @@ impl Hub {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
     }
 
-    /// Somebody connects; `secret` is what will let it take the place of this link later.
+    /// Adds a link; with `secret` its node can replace this link later.
     pub fn connected(&mut self, secret: String, now_us: u64) -> LinkId {
         self.course = None;
         self.now_us = self.now_us.max(now_us);
@@ -278,8 +278,8 @@ impl Hub {
         at
     }
 
-    /// As [`connected_here`](Self::connected_here), for the node with the number that the hub was
-    /// told, as long as no other link has it.
+    /// As [`connected_here`](Self::connected_here), for the node with the number in the options, as
+    /// long as no other link has it.
     pub fn connected_own(&mut self, secret: String, now_us: u64) -> LinkId {
         let number = self.options.number;
         let at = self.connected_here(secret, now_us);
@@ -313,7 +313,8 @@ impl Hub {
         self.options.access = access;
     }
 
-    /// Where whoever connects comes from: who tries many tokens from there waits for the answers.
+    /// Sets the place that a link comes from: after many refused tokens of a place, further answers
+    /// are delayed.
     pub fn comes_from(&mut self, at: LinkId, place: u128) {
         if let Some(link) = self.link(at) {
             link.place = Some(place);
@@ -373,8 +374,8 @@ impl Hub {
         }
     }
 
-    /// Takes a frame of a link. A link that breaks a rule is told, and is among those
-    /// [`closing`](Self::closing).
+    /// Takes a frame of a link. If the frame breaks a rule, the link gets an error and is among the
+    /// [`closing`](Self::closing) ones.
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.work += 1 + frame.bytes.len() as u64 / 1_024;
@@ -423,7 +424,7 @@ impl Hub {
         }
     }
 
-    /// Calls that are passed on and not answered yet, and long messages that are under way.
+    /// Forwarded calls that are not answered yet, and long messages that are under way.
     pub fn open_calls(&self) -> usize {
         self.links.iter().flatten().map(|link| link.ours.len()).sum()
     }

@@ -8,7 +8,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use super::super::access::same;
 use super::{Hub, LinkId};
 
-/// Names that are kept for the nodes of one token.
+/// Names that are reserved for the nodes of one token.
 const NAMES: usize = 1_000;
 
 /// Names whose links were lost.

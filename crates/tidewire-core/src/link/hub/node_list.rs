@@ -1,4 +1,4 @@
-//! Lists of the nodes of a hub: for those who ask, and for its own log.
+//! Lists of the nodes of a hub, for callers and for its own log.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::super::outbox::PayloadParts;
 use super::directory_updates::as_value;
 use super::{Hub, LinkId};
 
-/// The list of everything that told of itself when it subscribed.
+/// The list of everything that was announced by a subscription.
 const SERVICES: &str = "$hub.services";
 /// The list of all nodes.
 const NODES: &str = "$hub.nodes";

@@ -36,9 +36,9 @@ pub struct HubOptions {
     pub hub_heartbeat_ms: u64,
     /// Bytes that a node says of itself in all.
     pub said_bytes: usize,
-    /// How long the name of a node whose link was lost is kept for it, in milliseconds.
+    /// How long the name of a node is reserved after its link was lost, in milliseconds.
     pub name_ms: u64,
-    /// How often it wants to hear something, in milliseconds.
+    /// The interval of heartbeats that it expects, in milliseconds.
     pub heartbeat_ms: u64,
     /// How long it waits for HELLO, in milliseconds.
     pub greeting_ms: u64,

@@ -60,7 +60,7 @@ impl Hub {
             false => (Vec::new(), self.receivers(head.subject, Some(at))),
         };
         if !more && head.to == 0 && self.found.is_empty() {
-            // Without queue groups the next one goes the same way.
+            // Without queue groups the next message takes the same route.
             let to = to.iter().map(|(to, _)| *to).collect();
             self.course = Some(PublishRoute { from: at, head: frame.head.to_vec(), to });
         }

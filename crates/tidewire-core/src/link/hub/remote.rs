@@ -1,8 +1,8 @@
-//! Nodes of other hubs: a bridge attaches a link for each that it reaches, says on it what that
-//! node says, and tells that node's hub what is said to it.
+//! Nodes of other hubs: a bridge attaches a link for each of them. On this link it repeats what the
+//! node says, and it passes everything that is sent to the node on to its hub.
 //!
-//! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing
-//! goes in a circle.
+//! A call or a message from such a link goes to nodes of this hub alone, so that nothing goes in a
+//! circle.
 
 use std::collections::BTreeSet;
 

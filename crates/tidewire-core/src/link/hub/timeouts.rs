@@ -60,8 +60,8 @@ impl Hub {
         self.due.peek().map_or(u64::MAX, |Reverse((due_us, _))| *due_us)
     }
 
-    /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest
-    /// is found when it is looked at.
+    /// Schedules the examination of a link. Only an earlier time is noted; a later one is found
+    /// when the link is examined.
     pub(super) fn look_at(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
         // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted

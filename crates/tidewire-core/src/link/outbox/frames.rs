@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Bytes after which another block is begun. A frame lies in one block.
 const BLOCK_BYTES: usize = 262_144;
-/// Room for what the last frame of a block has beyond that: mostly no more than a chunk.
+/// Extra capacity of a block for its last frame: mostly no more than a chunk.
 const BEYOND_BYTES: usize = BLOCK_BYTES / 4;
 
 /// Whole frames one after the other, in blocks: what waits takes its own length of memory and at
@@ -87,14 +87,14 @@ impl Frames {
         moved
     }
 
-    /// Lets go of the memory that a burst needed.
+    /// Releases the memory that a burst needed.
     pub(super) fn let_go(&mut self, kept_bytes: usize) {
         if self.is_empty() && self.kept_bytes() > kept_bytes {
             *self = Self::default();
         }
     }
 
-    /// The first block is used up. The last one is kept for what comes next.
+    /// The first block is used up. The last one is reused for the next frames.
     fn next_block(&mut self) {
         self.taken = 0;
         if self.blocks.len() > 1 {

@@ -1,8 +1,8 @@
 //! The send queue of one link: frames by priority, long payloads in chunks, bounded in bytes.
 //!
-//! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was
-//! busy makes one write. A long payload stays where it is and is cut when there is room for a
-//! chunk; between its chunks other frames go first.
+//! Whole frames gather in one buffer for each lane, so that all frames that queued up while the
+//! wire was busy make one write. A long payload is not copied: a chunk is cut when there is
+//! capacity for it. Between the chunks other frames go first.
 
 mod frames;
 mod priority_lane;
@@ -31,7 +31,7 @@ const ITEM_SHARE: usize = 3;
 /// Bytes of the frame that tells a caller about its dropped answer.
 const TOLD_BYTES: usize = 256;
 
-/// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
+/// A payload in one or more pieces that the sender of it owns. No piece is empty.
 pub trait PayloadParts: Send + Sync {
     /// All of its bytes.
     fn bytes(&self) -> usize;
@@ -75,7 +75,7 @@ pub struct SharedPayload {
     pub place: MemoryLocation,
 }
 
-/// A payload that is to be laid in shared memory.
+/// A payload that is to be written to shared memory.
 pub struct PendingSharedPayload {
     /// Its exchange.
     pub id: u64,
@@ -143,10 +143,10 @@ impl Outbox {
         }
     }
 
-    /// The ids of exchanges whose last frame was taken since this was asked before: long published
-    /// payloads, and what [`control_last`](Self::control_last) and [`ends`](Self::ends) told of.
-    /// Only now may their slots be used again: a frame of a higher lane could have overtaken that
-    /// frame.
+    /// The ids of exchanges whose last frame was taken since the last call: long published
+    /// payloads, and exchanges ended by [`control_last`](Self::control_last) or
+    /// [`ends`](Self::ends). Only now may their slots be reused: a frame of a higher lane could
+    /// have overtaken that last frame.
     pub fn ended(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.tally.ended.drain(..)
     }
@@ -177,8 +177,8 @@ impl Outbox {
         self.tally.bytes
     }
 
-    /// True if anything waits except long payloads of this side's own calls. Nobody needs these
-    /// payloads unless somebody waits for the answer.
+    /// True if anything waits except long payloads of this side's own calls. These payloads matter
+    /// only to a caller that waits for an answer.
     pub fn owes(&self) -> bool {
         self.lanes.iter().any(Lane::owes)
     }
@@ -221,7 +221,7 @@ impl Outbox {
         self.lanes.iter().map(Lane::kept_bytes).sum()
     }
 
-    /// Adds a frame that has to be sent, whether or not there is room.
+    /// Adds a frame that has to be sent, even without capacity.
     ///
     /// # Errors
     /// [`WireError`] if its head can't be written.
@@ -273,10 +273,11 @@ impl Outbox {
         self.lanes[lane].ends(id);
     }
 
-    /// Adds a frame with a payload that is not cut.
+    /// Adds a frame with a payload that is not sent in chunks.
     ///
     /// # Errors
-    /// [`Unsent`] if there is no room, or the head can't be written; nothing has been added then.
+    /// [`Unsent`] if there is no capacity, or the head can't be written; nothing has been added
+    /// then.
     pub fn send(
         &mut self,
         kind: Kind,
@@ -380,11 +381,11 @@ impl Outbox {
         self.room_for(payload, self.room).is_ok()
     }
 
-    /// Makes room for a payload to the node that `called`, or to nobody in particular: of the node
-    /// for which most waits, long answers that it does not take are let go, the newest first, as
-    /// long as more waits for it than for that one. Tells which, by their ids and flags. If that
-    /// does not make enough room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM
-    /// 1998).
+    /// Frees capacity for a payload to the node `called`, or to no particular node (0). Unread long
+    /// answers of the node with the most waiting bytes are dropped, the newest first, as long as
+    /// more waits for it than for `called`. Returns the ids and flags of the dropped answers. If
+    /// that does not free enough, nothing is dropped (longest queue drop: Suter et al., IEEE
+    /// INFOCOM 1998).
     pub fn make_room(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
         let own = payload + self.untaken(|transfer| transfer.called == called);
         let mut waiting = BTreeMap::<u32, usize>::new();
@@ -397,7 +398,7 @@ impl Outbox {
         if self.tally.bytes + payload > self.room + beyond {
             return gone;
         }
-        // With each that goes, room is needed to say so.
+        // Each dropped answer needs capacity for the frame that reports it.
         while !self.has_room(payload + gone.len() * TOLD_BYTES) {
             let Some((&most, bytes)) = waiting.iter_mut().max_by_key(|(_, bytes)| **bytes) else { break };
             let newest =
@@ -411,10 +412,10 @@ impl Outbox {
         gone
     }
 
-    /// Adds a frame whose payload is to be laid in shared memory:
-    /// [`next_to_lay`](Self::next_to_lay) has it, and it waits for [`lay`](Self::lay). Then it
-    /// waits until its receiver has [`taken`](Self::taken) it; if it asks for a
-    /// [`window`](Self::window) instead, the payload is cut.
+    /// Adds a frame whose payload is to be written to shared memory.
+    /// [`next_to_lay`](Self::next_to_lay) returns the payload, and the frame waits for
+    /// [`lay`](Self::lay). Then the payload stays until its receiver has [`taken`](Self::taken) it.
+    /// If the receiver asks for a [`window`](Self::window) instead, the payload is sent in chunks.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -436,12 +437,12 @@ impl Outbox {
         self.lanes.iter().any(Lane::has_to_lay)
     }
 
-    /// A payload that is to be laid in shared memory, if there is one. Each is given once.
+    /// The next payload to write to shared memory, if there is one. Each is returned once.
     pub fn next_to_lay(&mut self) -> Option<PendingSharedPayload> {
         self.lanes.iter_mut().find_map(Lane::next_to_lay)
     }
 
-    /// A payload was laid in shared memory; or was not, and is cut.
+    /// Records that a payload was written to shared memory; with None it is sent in chunks.
     pub fn lay(&mut self, id: u64, answer: bool, shared: Option<SharedPayload>) {
         let window = self.window;
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
@@ -449,18 +450,17 @@ impl Outbox {
         }
     }
 
-    /// Adds a whole frame that came from another link, under another id, and gives it back to be
-    /// changed.
+    /// Adds a whole frame from another link, under another id, and returns it for changes.
     ///
     /// # Errors
-    /// [`Unsent::Full`] if there is no room.
+    /// [`Unsent::Full`] if there is no capacity.
     pub fn forward(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<&mut [u8], Unsent> {
         self.room_for(frame.len(), self.room)?;
         Ok(self.append(frame, lane, id))
     }
 
-    /// Adds a whole frame without a payload that came from another link, under another id. Some
-    /// room is kept for those: they cost little, and keep exchanges from hanging.
+    /// Adds a whole frame without a payload from another link, under another id. Some capacity is
+    /// reserved for such frames: they cost little, and keep exchanges from hanging.
     ///
     /// # Errors
     /// [`Unsent::Full`] if that is used up, too.
@@ -470,7 +470,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The receiver of a payload asks for more of it; if it is laid somewhere, for all of it.
+    /// The receiver of a payload asks for more of it; if the payload is in shared memory, for all
+    /// of it.
     pub fn window(&mut self, id: u64, answer: bool, bytes: u32) {
         if let Some(transfer) = self.lanes.iter_mut().find_map(|lane| lane.transfer(id, answer)) {
             transfer.window = transfer.window.saturating_add(bytes as usize);
@@ -492,7 +493,7 @@ impl Outbox {
         }
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.lanes = Default::default();
         self.tally = WriteCounts::default();

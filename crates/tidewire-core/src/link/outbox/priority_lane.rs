@@ -11,9 +11,9 @@ use super::{FrameSink, Payload, PayloadParts, PendingSharedPayload, SharedPayloa
 /// Memory that an emptied buffer keeps. The memory beyond it was needed for a burst only.
 const KEPT_BYTES: usize = 65_536;
 const KEPT_ENTRIES: usize = 256;
-/// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are
-/// complete, and can be worked on, while the others are still on their way; a very long one holds
-/// up none of the next three.
+/// Payloads of a lane that send their chunks in turns. Payloads behind them wait, so that the first
+/// ones are complete, and can be processed, while the others are still being sent. A very long
+/// payload delays none of the next three.
 const ABREAST: usize = 4;
 
 /// The frames of one lane.
@@ -27,7 +27,7 @@ pub(super) struct Lane {
     transfers: VecDeque<Transfer>,
     /// Index of the transfer whose turn is next.
     turn: usize,
-    /// How many of them are to be laid in shared memory, and nobody is at it.
+    /// How many of them wait to be written to shared memory.
     to_lay: usize,
     /// Exchanges, each with what has been given when its last frame has been.
     ends: VecDeque<(u64, u64)>,
@@ -46,7 +46,7 @@ pub(super) struct Transfer {
     pub(super) window: usize,
     /// It lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) shared: bool,
-    /// It is to be laid there before anything of it is sent.
+    /// Progress of writing it to shared memory, which comes before anything of it is sent.
     laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
@@ -61,7 +61,7 @@ pub(super) struct Transfer {
 enum SharedWriteState {
     /// It is not to be, or has been.
     No,
-    /// Its first frame is held back; whether somebody is laying the payload by now.
+    /// Its first frame is held back; true once a caller is writing the payload.
     Waits(Vec<u8>, bool),
 }
 
@@ -300,7 +300,7 @@ impl Transfer {
         Self { kind, id, flags, called, payload, at: 0, window, shared: false, laying, begins: 0, after, behind: 0 }
     }
 
-    /// One that is to be laid in shared memory.
+    /// A transfer that is to be written to shared memory.
     pub(super) fn to_lay(kind: Kind, id: u64, flags: Flags, payload: Payload, called: u32) -> Self {
         Self { laying: SharedWriteState::Waits(Vec::new(), false), ..Self::new(kind, id, flags, payload, 0, called) }
     }

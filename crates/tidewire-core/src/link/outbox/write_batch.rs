@@ -66,7 +66,7 @@ impl WriteBatch {
         self.written += count;
     }
 
-    /// Empties it, and lets go of memory that was needed for a very long frame.
+    /// Empties it, and releases memory that was needed for a very long frame.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);

@@ -1,4 +1,4 @@
-//! The drain of a node: it takes no new calls, and waits until its frames have arrived.
+//! The drain of a node: it takes no new calls, and waits until the other side has read its frames.
 
 use tidewire_proto::wire::{Flags, Kind};
 

@@ -4,13 +4,13 @@ use tidewire_proto::wire::{CallHead, Flags, Kind};
 
 use super::{InboundExchange, Session};
 
-/// Callers hear of their calls at most so often: a call with a short deadline must not make work
-/// for all others.
+/// The shortest interval of notices: a call with a short deadline must not make work for all
+/// others.
 const LEAST_US: u64 = 50_000;
-/// A call that has a deadline is told of so often until then.
+/// Notices for each call with a deadline, until that deadline.
 const PER_DEADLINE: u64 = 4;
 
-/// When the caller of an open call is told that its handler is still at work.
+/// Timer of one open call: the next notice that its handler is still working.
 #[derive(Clone, Copy)]
 pub(super) struct HandlerAliveTimer {
     pub(super) next_us: u64,
@@ -18,7 +18,7 @@ pub(super) struct HandlerAliveTimer {
 }
 
 impl<C> Session<C> {
-    /// When callers are to be told next how their calls are doing.
+    /// The time of the next notice to callers.
     pub fn telling_us(&self) -> u64 {
         self.telling_us
     }
@@ -49,8 +49,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is
-    /// time.
+    /// The timer of a new call: the first notice comes after half of a heartbeat, or earlier if the
+    /// deadline is near.
     pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> HandlerAliveTimer {
         let beat = self.heartbeat_ms.saturating_mul(500);
         let every_us = match CallHead::parse(head).map_or(0, |head| u64::from(head.deadline_ms)) {

@@ -1,4 +1,4 @@
-//! Payloads that come compressed.
+//! Inflating of received payloads, outside of the session.
 
 use tidewire_proto::wire::{Frame, Kind};
 

@@ -1,4 +1,4 @@
-//! The side of a node: exchanges begin and end here.
+//! The session of a node on its link: exchanges begin and end here.
 
 mod drain;
 mod handler_alive;
@@ -51,7 +51,7 @@ pub struct Session<C> {
     gathering: FlushTimer,
     offers_memory: bool,
     reading: PeerCodecs,
-    /// When callers are told next that their calls are still at work.
+    /// The time of the next handler-alive notices.
     telling_us: u64,
     closing: bool,
     /// It takes no new calls, and makes those that its last work needs.
@@ -66,7 +66,7 @@ pub struct Session<C> {
 struct PeerCodecs {
     /// This node says that it can.
     here: bool,
-    /// The hub says so, too: both may send it.
+    /// The hub can, too: both may send compressed payloads.
     link: bool,
     /// All nodes that are joined can.
     all: bool,
@@ -188,7 +188,7 @@ impl<C> Session<C> {
         self.out.clear();
     }
 
-    /// The name behind a number, as the hub told it.
+    /// The name behind a number, as the hub reported it.
     pub fn name_of(&self, node: u32) -> Option<&Arc<Named>> {
         self.names.get(&node)
     }
@@ -213,7 +213,7 @@ impl<C> Session<C> {
         (self.mine.len(), self.theirs.len())
     }
 
-    /// Bytes that the long payloads on their way to this node will have.
+    /// Bytes that the long payloads on their way to this node will have when they are complete.
     pub fn coming_bytes(&self) -> usize {
         self.parts.bytes()
     }

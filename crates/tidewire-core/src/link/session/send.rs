@@ -92,7 +92,7 @@ impl<C> Session<C> {
         self.put(Kind::Publish, flags, (0, 0), |out| head.put(out), payload)
     }
 
-    /// Gives a call of this node up. Nothing more is heard of it.
+    /// Cancels a call of this node. No further event of the call follows.
     pub fn cancel(&mut self, id: u64) {
         self.cancel_mine(id);
     }
@@ -107,8 +107,8 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Ends a call with an error. One that is too long for the link is replaced by a short one that
-    /// says so.
+    /// Ends a call with an error. An error that is too long for the link is replaced by a short
+    /// one.
     ///
     /// # Errors
     /// [`Refused::Over`] if the call has ended.
@@ -209,8 +209,8 @@ impl<C> Session<C> {
         let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());
     }
 
-    /// Fails a call, after the items before it. Room or not: else a call that found none could not
-    /// be told.
+    /// Fails a call, after the items before it. This works without capacity: otherwise a call that
+    /// found none could not be failed.
     pub(super) fn fail_short(&mut self, id: u64, flags: Flags, code: ErrorCode, text: &[u8]) {
         let written = self.out.control(Kind::Fail, flags, id, fail_head(code), text);
         debug_assert!(written.is_ok(), "a text that is not cut fits a frame");
@@ -274,8 +274,8 @@ impl<C> Session<C> {
         sent.map_err(Refused::from)
     }
 
-    /// If there is no room for a payload, it is taken from nodes that don't take their answers:
-    /// those fail.
+    /// Frees capacity for a payload, if there is none, at the cost of nodes that don't read their
+    /// answers: those answers fail.
     fn make_room(&mut self, payload: usize, called: u32) {
         if self.out.has_room(payload) {
             return;
@@ -326,7 +326,7 @@ enum FramedPayload<'a> {
     Pieces(&'a dyn PayloadParts),
     /// In chunks.
     Long(Payload),
-    /// Laid in shared memory.
+    /// Written to shared memory.
     Lay(Payload),
 }
 

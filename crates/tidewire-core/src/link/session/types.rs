@@ -28,7 +28,7 @@ pub struct Greeting {
     pub payload_bytes: usize,
     /// Bytes that may wait to be written.
     pub queue_bytes: usize,
-    /// How often it wants to hear something, in milliseconds.
+    /// The interval of heartbeats that it expects, in milliseconds.
     pub heartbeat_ms: u64,
     /// How long it waits for WELCOME, in milliseconds.
     pub greeting_ms: u64,
@@ -45,8 +45,8 @@ pub struct Greeting {
     /// Where the processes of this machine can tell that they share its memory, if it lays long
     /// payloads there and reads them there.
     pub place: Option<String>,
-    /// From which length on its payloads are compressed on the way to another host, and on a way
-    /// within its host. 0: none.
+    /// The length from which its payloads are compressed: on the connection to another host, and on
+    /// a connection within its host. 0: none.
     pub compress_bytes: (usize, usize),
 }
 
@@ -168,8 +168,8 @@ pub enum Event<C> {
     Alive(C, u32),
     /// A node that the hub had named has gone.
     Left(u32),
-    /// A payload lies in shared memory: it is to be read there, which
-    /// [`place_room`](super::Session::place_room) gives room for.
+    /// A payload lies in shared memory: read it into the memory that
+    /// [`place_room`](super::Session::place_room) returns.
     Placed(SharedPayloadArrived),
     /// The hub takes no new exchanges.
     Goodbye,
@@ -286,19 +286,19 @@ impl From<Unsent> for Refused {
     }
 }
 
-/// A payload that is sent: borrowed if it is short, else kept until its last chunk has gone.
+/// A payload that is sent: borrowed if it is short, else stored until its last chunk has gone.
 pub enum OutgoingPayload<'a> {
     /// Copied now.
     Short(&'a [u8]),
     /// Copied now, piece after piece.
     Pieces(&'a dyn PayloadParts),
-    /// Cut as there is room.
+    /// Sent in chunks as capacity allows.
     Long(Payload),
     /// A compressed payload. Receivers that can't inflate get the original.
     Packed(Packed),
-    /// Laid in shared memory, for a receiver that reads it there; see
-    /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where that can't be, it
-    /// is cut.
+    /// Written to shared memory, for a receiver that reads it there; see
+    /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where shared memory
+    /// can't be used, it is sent in chunks.
     Lay(Payload),
 }
 

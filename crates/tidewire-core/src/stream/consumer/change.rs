@@ -50,7 +50,7 @@ pub struct Dead {
     pub reason: String,
     /// The last error, in a line.
     pub error: String,
-    /// The way to it.
+    /// The traceback of the error.
     pub traceback: String,
 }
 
