@@ -1,4 +1,4 @@
-//! The port of campaign stores: plans, leases of ranges, results, and what people ask about them.
+//! The port of campaign stores: plans, leases of ranges, results and status queries.
 
 use crate::{
     Campaign, CampaignId, Claim, ClaimState, Event, Lease, Plan, RangeResults, Result, Rows, State, Status,
@@ -15,19 +15,19 @@ pub enum Missing {
 }
 
 /// A connection to a store of campaigns. Each call is one transaction: it happens whole or not at
-/// all, whatever dies when.
+/// all, even if a process dies.
 ///
 /// A connection belongs to one thread at a time. Processes share a store by opening it each for
 /// itself; a connection must not be used in a forked child.
 ///
 /// # Errors
 ///
-/// Every call fails with [`Unreachable`](crate::ErrorKind::Unreachable) when the store is away,
-/// [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long, both of
-/// which are worth another try, and with [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign) for
-/// an id that it doesn't have. A call that writes fails with
+/// Every call fails with [`Unreachable`](crate::ErrorKind::Unreachable) when the store is away, and
+/// with [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long. Both
+/// are worth a retry. For an unknown id, a call fails with
+/// [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign). A call that writes fails with
 /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Full`](crate::ErrorKind::Full) or
-/// [`Denied`](crate::ErrorKind::Denied). Further errors stand with each call.
+/// [`Denied`](crate::ErrorKind::Denied). Further errors are listed at each call.
 pub trait Campaigns: Send {
     /// Stores a plan and its parameter sets, as a draft. Run i has parameter set `i % sets`;
     /// without a sweep there is one set. Each is a JSON object.

@@ -1,12 +1,11 @@
-//! Errors of a campaign store, by what the caller can do about them.
+//! Errors of a campaign store, by the possible reaction of the caller.
 
 use std::fmt;
 
 /// The result of a call of a store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why a store could not do what it was asked for. The message names the field or place, the value
-/// and the mend.
+/// An error of a campaign store. The message names the field or place, the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: ErrorKind,
@@ -51,7 +50,7 @@ pub enum ErrorKind {
 }
 
 impl StoreError {
-    /// An error of a kind, with a message that names the value and the mend.
+    /// An error of a kind, with a message that names the value and the fix.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }

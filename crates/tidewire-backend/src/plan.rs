@@ -1,4 +1,4 @@
-//! The plan of a campaign: what runs, how often, with which settings, into which columns.
+//! The plan of a campaign: function, number of runs, settings and columns.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid), naming field, value and mend.
+    /// [`Invalid`](ErrorKind::Invalid), naming field, value and fix.
     pub fn check(&self) -> Result<()> {
         let (name, settings) = (&self.name, &self.settings);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {

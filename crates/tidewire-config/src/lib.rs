@@ -2,7 +2,7 @@
 //! as a whole.
 //!
 //! Options of a command line win over the environment, the environment over the text, the text over
-//! code. Everything that is wrong is reported at once.
+//! code. All problems are reported at once.
 //!
 //! ```
 //! use tidewire_config::Config;

@@ -1,4 +1,4 @@
-//! Lays the sources of a configuration over each other, and collects what is wrong with them.
+//! Merging of configuration sources, by precedence, and collection of their problems.
 
 use std::collections::BTreeMap;
 

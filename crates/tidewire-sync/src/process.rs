@@ -1,11 +1,12 @@
-//! Which process this is, counted in forks, and what each has for itself.
+//! Identity of a process, counted in forks, and values that each process has for itself.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks, told to [`forked`], lie between the process that loaded this crate and this one.
+/// The number of forks, as reported to [`forked`], between the process that loaded this crate and
+/// this one.
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Kills: processes that die in the middle of commits, and campaigns of a size that none ends.
+//! Crash tests: processes that die in the middle of commits, and campaigns too large to end.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read};

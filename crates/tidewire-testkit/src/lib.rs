@@ -1,4 +1,5 @@
-//! Conformance suites: what every backend of a port must do, as tests that each backend runs.
+//! Conformance suites: the required behaviour of every backend of a port, as tests that each
+//! backend runs.
 //!
 //! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes
 //! an empty store, and one that opens a store:

@@ -1,8 +1,8 @@
 //! Races: connections in several threads do random things with two campaigns, and every run is
 //! stored once.
 //!
-//! `TIDEWIRE_RACES=n` sets how many there are; a race is replayed as far as its threads take the
-//! same turns.
+//! `TIDEWIRE_RACES=n` sets their number. A race is replayed as far as its threads take the same
+//! turns.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -82,7 +82,7 @@ impl Racer<'_> {
         self.worker = join(&mut self.store, self.campaign);
     }
 
-    /// Nobody hears of it: its leases expire.
+    /// Ends without a notice: its leases expire.
     fn die(&mut self) {
         self.join();
     }

@@ -1,4 +1,4 @@
-//! Results: every value comes back, and what does not fit stores nothing.
+//! Result cases: every value comes back, and a wrong result stores nothing.
 
 use tidewire_backend::{
     CampaignId, Claim, Column, ColumnType, ErrorKind, Lease, Plan, RangeResults, Rows, Schema, State,

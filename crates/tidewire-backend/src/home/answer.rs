@@ -1,4 +1,4 @@
-//! The answer of a call that goes on elsewhere: a future, something to wait for, or a callback.
+//! The pending answer of a call: a future, a blocking wait, or a callback.
 
 use std::fmt;
 use std::future::Future;
@@ -38,9 +38,9 @@ struct State<T> {
     result: Option<HomeResult<T>>,
     waker: Option<Waker>,
     callback: Option<Box<dyn FnOnce(HomeResult<T>) + Send>>,
-    /// Runs when the answer is dropped before it was told.
+    /// Runs when the answer is dropped before it has a result.
     dropped: Option<Box<dyn FnOnce() + Send>>,
-    /// The answer was dropped: nobody looks any more.
+    /// The answer was dropped: nobody awaits the result.
     unwanted: bool,
 }
 
@@ -173,7 +173,7 @@ impl<T> Drop for Answer<T> {
 }
 
 impl<T> Teller<T> {
-    /// Fills the answer. Gives the result back if nobody looks any more.
+    /// Fills the answer with the result.
     ///
     /// # Errors
     ///
@@ -187,9 +187,9 @@ impl<T> Teller<T> {
         self.0.as_ref().is_some_and(|shared| !shared.lock().unwanted)
     }
 
-    /// Has something run when the answer is dropped before it was told, at once if it was dropped
-    /// already: a call elsewhere is cancelled then. It runs on the thread that drops the answer,
-    /// and must be short.
+    /// Registers a function that runs when the answer is dropped before it has a result; at once if
+    /// it was dropped already. A remote call is cancelled then. The function runs on the thread
+    /// that drops the answer, and must be short.
     pub fn when_dropped(&self, run: impl FnOnce() + Send + 'static) {
         let Some(shared) = &self.0 else { return };
         let mut state = shared.lock();

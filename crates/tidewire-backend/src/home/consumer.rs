@@ -1,4 +1,4 @@
-//! Consumers: named cursors over a stream, with what was delivered and not yet acked.
+//! Consumers: named cursors over a stream, with their unacknowledged deliveries.
 
 use tidewire_proto::subject::Pattern;
 
@@ -85,7 +85,7 @@ pub struct ConsumerInfo {
     pub waiting: u64,
     /// The newest event of the stream minus `acked_to`: what it has still to see, filtered or not.
     pub lag: u64,
-    /// How many deliveries were not the first of their event, since the home was opened.
+    /// How many deliveries were not the first of their event, since the storage backend was opened.
     pub redelivered: u64,
     /// How many dead letters it has.
     pub dead: u64,
@@ -152,7 +152,8 @@ pub enum Settlement {
     /// It is still worked on: its ack wait begins anew.
     Working,
     /// Nobody has begun with it: deliver it again at once. The delivery does not count where the
-    /// home has [`Release`](super::Capability::Release), else it counts as one that failed.
+    /// storage backend has [`Release`](super::Capability::Release), else it counts as one that
+    /// failed.
     Release,
 }
 
@@ -161,7 +162,7 @@ pub enum Settlement {
 pub struct Fault {
     /// In one line.
     pub error: String,
-    /// The way to it; may be empty.
+    /// The traceback; may be empty.
     pub traceback: String,
 }
 

@@ -1,12 +1,11 @@
-//! Errors of a home, by what the caller can do about them.
+//! Errors of a storage backend, by the possible reaction of the caller.
 
 use std::fmt;
 
-/// The result of a call of a home.
+/// The result of a call of a storage backend.
 pub type HomeResult<T> = std::result::Result<T, HomeError>;
 
-/// Why a home could not do what it was asked for. The message names the field or thing, the value
-/// and the mend.
+/// An error of a storage backend. The message names the field or object, the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeError(Box<Inner>);
 
@@ -22,7 +21,7 @@ struct Inner {
 pub enum HomeErrorKind {
     /// A name, subject, limit or option that is out of range, or does not fit what is stored.
     Invalid,
-    /// This home can't do it; its capabilities say so.
+    /// This storage backend can't do it, as its capabilities declare.
     Unsupported,
     /// There is no stream, consumer or bucket of this name, or it was deleted.
     NotFound,
@@ -34,13 +33,13 @@ pub enum HomeErrorKind {
     Stale,
     /// The key has another revision than was expected.
     Revision,
-    /// The lease was lost: its time was over, or somebody else holds it.
+    /// The lease was lost: it expired, or another holder has it.
     LeaseLost,
-    /// Somebody else held the lease for as long as was waited.
+    /// Another holder had the lease for the whole wait.
     LeaseHeld,
     /// There are as many streams, consumers or leases as there may be.
     Limit,
-    /// The home takes nothing more for the moment: too much waits to be stored.
+    /// The storage backend takes nothing more for the moment: too much waits to be stored.
     Busy,
     /// The folder is in use by another process.
     Locked,
@@ -54,12 +53,12 @@ pub enum HomeErrorKind {
     Unreachable,
     /// The servers refuse the user, the password or the operation.
     Denied,
-    /// The home was closed, or ended before it answered.
+    /// The storage backend was closed, or ended before it answered.
     Closed,
 }
 
 impl HomeError {
-    /// An error of a kind, with a message that names the value and the mend.
+    /// An error of a kind, with a message that names the value and the fix.
     pub fn new(kind: HomeErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner { kind, message: message.into() }))
     }

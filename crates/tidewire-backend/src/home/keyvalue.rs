@@ -10,7 +10,7 @@ use super::Answer;
 pub struct BucketSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
-    /// How many entries of a key are kept, the newest included. 1 to 64.
+    /// How many entries of a key are stored, the newest included. 1 to 64.
     pub history: u32,
     /// Entries go when they are so old.
     pub ttl_us: Option<u64>,

@@ -6,7 +6,7 @@ use tidewire_proto::subject::Subject;
 /// Names and values, in their order. Names are compared as they are written.
 pub type Headers = Vec<(String, String)>;
 
-/// A message on its way into a stream.
+/// A message to publish to a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
     /// Where it goes: one of the stream's `subjects` selects it.
@@ -49,7 +49,7 @@ pub struct Ack {
 /// The failures that a stored message survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// The end of whoever published it.
+    /// The end of the publisher.
     Memory,
     /// The end of everything on this machine, power included: it was synced.
     Disk,

@@ -46,7 +46,7 @@ pub use message::{Ack, Durability, Event, Headers, NewMessage};
 pub use schedule::{Change, SCHEDULE_HEADER, ScheduleInfo, ScheduleSettings};
 pub use stream::{Compact, Full, Page, Purge, Read, StreamInfo, StreamSettings, Streams};
 
-/// A home with all its ports.
+/// A storage backend with all its ports.
 pub trait Home: Streams + KeyValue + Leases {
     /// The capabilities of this storage backend beyond those that every storage backend has.
     fn capabilities(&self) -> &Capabilities;
@@ -54,8 +54,8 @@ pub trait Home: Streams + KeyValue + Leases {
     /// The location for error texts: the folder or the URL.
     fn place(&self) -> &str;
 
-    /// Takes nothing more, stores what was taken, answers it, and lets go of files or connections.
-    /// Further calls fail with [`Closed`](HomeErrorKind::Closed); so do calls that wait, such as
-    /// `fetch`.
+    /// Takes no new calls, stores everything that was taken, answers it, and releases files or
+    /// connections. Further calls fail with [`Closed`](HomeErrorKind::Closed); so do calls that
+    /// wait, such as `fetch`.
     fn close(&self) -> Answer<()>;
 }

@@ -1,5 +1,5 @@
-//! Answers that bring something which is not to be lost: what has come when nobody wants it any
-//! more goes back.
+//! Answers whose content must not be lost: content that arrives after the answer was dropped is
+//! given back.
 
 use std::fmt;
 use std::future::Future;
@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement};
 
-/// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what
-/// comes later its home gives back.
+/// A pending answer. If it is dropped early, it gives back what has arrived so far; the storage
+/// backend gives back what arrives later.
 #[must_use = "what it brings goes back when it is dropped"]
 pub struct PendingAnswer<T> {
     answer: Answer<T>,

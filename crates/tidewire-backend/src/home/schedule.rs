@@ -1,4 +1,4 @@
-//! Schedules: messages that a home publishes by itself, again and again.
+//! Schedules: messages that a storage backend publishes by itself, again and again.
 
 use tidewire_core::stream::recurrence::Timing;
 use tidewire_proto::generated::limits;
@@ -52,7 +52,7 @@ impl Change {
 }
 
 impl ScheduleSettings {
-    /// Refuses what no home takes.
+    /// Refuses settings that no storage backend takes.
     ///
     /// # Errors
     ///

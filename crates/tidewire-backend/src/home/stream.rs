@@ -16,8 +16,8 @@ pub struct StreamSettings {
     pub subjects: Vec<Pattern>,
     /// Events older than this are forgotten.
     pub max_age_us: Option<u64>,
-    /// The bytes that its events may take on disk. A home may forget up to an eighth more than it
-    /// must.
+    /// The bytes that its events may take on disk. A storage backend may delete up to an eighth
+    /// more than necessary.
     pub max_bytes: Option<u64>,
     /// How many events it may have.
     pub max_messages: Option<u64>,
@@ -144,13 +144,13 @@ pub struct Purge {
 /// [`Invalid`](super::HomeErrorKind::Invalid), one that does not exist
 /// [`NotFound`](super::HomeErrorKind::NotFound).
 pub trait Streams: Send + Sync {
-    /// Makes a stream, or finds that it is there with the same settings.
+    /// Creates a stream, or returns the existing one with the same settings.
     ///
     /// # Errors
     ///
     /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names the
     /// first field that differs, with both values.
-    /// [`Unsupported`](super::HomeErrorKind::Unsupported) for what this home can't do.
+    /// [`Unsupported`](super::HomeErrorKind::Unsupported) if a setting needs a missing capability.
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo>;
 
     /// The state of a stream.
@@ -183,15 +183,16 @@ pub trait Streams: Send + Sync {
     /// is as durable as its ack says.
     fn read(&self, stream: &str, read: Read) -> Answer<Page>;
 
-    /// Makes a schedule, or takes the place of one of this name with other settings; one with the
-    /// same goes on as it was. The home publishes its message at each beat, with the header
+    /// Creates a schedule, or replaces one of this name with other settings; one with the same
+    /// settings continues. The storage backend publishes its message at each beat, with the header
     /// [`SCHEDULE_HEADER`](super::SCHEDULE_HEADER).
     ///
     /// # Errors
     ///
-    /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take,
-    /// [`Limit`](super::HomeErrorKind::Limit), [`Unsupported`](super::HomeErrorKind::Unsupported)
-    /// for a stream that might have no room for a beat, and for what this home can't do.
+    /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take, and
+    /// [`Limit`](super::HomeErrorKind::Limit) for too many schedules.
+    /// [`Unsupported`](super::HomeErrorKind::Unsupported) for a stream that might have no capacity
+    /// for a beat, and for missing capabilities.
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)>;
 
     /// Every schedule of a stream, in order of name.

@@ -1,5 +1,5 @@
-//! The port of SQL databases: transactions, statements, results in bulk, a clock, news of other
-//! connections.
+//! The port of SQL databases: transactions, statements, bulk results, a clock, and notifications
+//! from other connections.
 //!
 //! Statements are written once for all databases, with `?1`, `?2`, ... for their values. Integers
 //! are of 64 bits.

@@ -44,8 +44,7 @@ fn first_problem(text: &str, grammar: Grammar) -> Option<Problem> {
     if text.is_empty() {
         return Some(Problem::Empty);
     }
-    // The length comes first: it bounds the work and the size of the message for whatever is wrong
-    // besides.
+    // The length comes first: it bounds the work and the size of the message for any other problem.
     if text.len() > SUBJECT_BYTES {
         return Some(Problem::TooLong { bytes: text.len() });
     }

@@ -1,4 +1,4 @@
-//! Why a text is not a subject or a pattern, and how to mend it.
+//! Errors of subjects and patterns: the first problem of a text, and its fix.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,8 +8,7 @@ use super::{SUBJECT_BYTES, SUBJECT_TOKENS};
 
 /// A text that is not a subject, or not a pattern.
 ///
-/// Its message names the text, the token and the byte where the first problem begins, and how to
-/// mend it.
+/// Its message names the text, the token and the byte where the first problem begins, and the fix.
 ///
 /// ```
 /// use tidewire_proto::subject::Pattern;

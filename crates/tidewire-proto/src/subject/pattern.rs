@@ -20,8 +20,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`SubjectError`] if the text is not a pattern; it names the token that is wrong and how to
-    /// mend it.
+    /// [`SubjectError`] if the text is not a pattern; it names the wrong token and the fix.
     ///
     /// ```
     /// use tidewire_proto::subject::Pattern;

@@ -86,7 +86,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// The code under which the other side is told.
+    /// The error code for the other side.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

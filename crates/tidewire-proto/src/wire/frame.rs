@@ -105,8 +105,7 @@ impl BegunChunk {
 ///
 /// # Errors
 /// [`WireError::Limit`] if the head is too long, [`WireError::FrameTooLong`] if the frame exceeds
-/// the greatest `link_frame_bytes`, or whatever writing the head fails with. Nothing is written
-/// then.
+/// the greatest `link_frame_bytes`, or the error of writing the head. Nothing is written then.
 pub fn write(
     out: &mut Vec<u8>,
     kind: Kind,

@@ -77,11 +77,11 @@ impl Frame<'_> {
         out
     }
 
-    /// The length of a payload that goes on elsewhere, as its first frame states it, and where it
-    /// lies if it is placed.
+    /// The length of a payload that continues in other frames or in shared memory, as its first
+    /// frame states it, and its location if it is placed.
     ///
     /// # Errors
-    /// [`WireError`] if the frame does not state that, and nothing else.
+    /// [`WireError`] if the frame does not state exactly this.
     pub fn stated(&self) -> Result<(u64, Option<MemoryLocation>), WireError> {
         let mut pieces = HeadReader::new(self.kind.name(), self.payload);
         let bytes = pieces.u64("the length of the whole")?;

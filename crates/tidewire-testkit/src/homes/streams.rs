@@ -1,4 +1,4 @@
-//! Streams.
+//! Conformance cases of streams.
 
 use tidewire_backend::home::{
     Capability, Compact, Durability, Full, Home, HomeErrorKind, Purge, Read, Settlement, Start, StreamSettings,
@@ -182,7 +182,7 @@ fn publish_and_time(home: &dyn Home, payload: &str) -> u64 {
 pub fn messages_expire(home: &dyn Home) {
     orders(home);
     let mut short = message("orders.x", "short");
-    // The least that every home takes.
+    // The least that every storage backend takes.
     short.ttl_us = Some(SECOND_US);
     if !can(home, Capability::MessageTtl, || home.publish("orders", vec![short.clone()], false)) {
         return;
