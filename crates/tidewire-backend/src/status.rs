@@ -116,7 +116,7 @@ pub struct WorkerStatus {
     pub leased: Vec<(u64, u32)>,
 }
 
-/// Something that happened to a campaign as a whole.
+/// An event of the whole campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, in microseconds since 1970 by the store's clock.

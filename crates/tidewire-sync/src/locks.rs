@@ -70,7 +70,7 @@ impl<T> RwLock<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable that nobody waits for.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }

@@ -25,7 +25,7 @@ pub struct PerProcess<T> {
 }
 
 impl<T: Default> PerProcess<T> {
-    /// One that is made when it is first needed.
+    /// A value that is initialized when it is first needed.
     pub const fn new() -> Self {
         Self { value: OnceLock::new(), child: OnceLock::new() }
     }

@@ -28,7 +28,7 @@ pub fn leave_signals() {
     for own in OWN {
         signals.remove(own);
     }
-    // It fails for no set of signals.
+    // Blocking signals fails for no set of signals.
     let _ = signals.thread_block();
 }
 

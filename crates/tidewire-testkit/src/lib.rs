@@ -240,7 +240,7 @@ pub fn store_all(store: &mut Connection, id: CampaignId, mut lease: Lease) {
     store.commit(id, &mut lease, &results).unwrap();
 }
 
-/// One worker does all that there is to do, and leaves.
+/// A single worker does all runs, and leaves.
 pub fn work_off(store: &mut Connection, id: CampaignId) {
     let worker = join(store, id);
     loop {

@@ -75,7 +75,7 @@ pub enum Order {
 /// State of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: ConsumerSettings,
     /// Every event up to here is acked, dead, or not selected.
     pub acked_to: u64,
@@ -132,27 +132,27 @@ pub struct Settle {
 /// The possible results of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It was handled, and is never delivered again.
+    /// The event was handled, and is never delivered again.
     Ack,
-    /// It failed: deliver it again after a delay (`None`: what `backoff_us` says), or, if that was
-    /// the last delivery, keep it as a dead letter.
+    /// The handler failed: deliver the event again after a delay (`None`: as `backoff_us` says).
+    /// After the last delivery the event becomes a dead letter.
     Nak {
         /// Instead of what `backoff_us` says.
         delay_us: Option<u64>,
         /// The error of the handler.
         fault: Option<Fault>,
     },
-    /// It can't be handled: keep it as a dead letter at once.
+    /// The event can't be handled: it becomes a dead letter at once.
     Term {
         /// Why, in words.
         reason: String,
         /// The error of the handler.
         fault: Option<Fault>,
     },
-    /// It is still worked on: its ack wait begins anew.
+    /// The handler is still working: the ack wait begins anew.
     Working,
-    /// Nobody has begun with it: deliver it again at once. The delivery does not count where the
-    /// storage backend has [`Release`](super::Capability::Release), else it counts as one that
+    /// Nobody has begun with the event: deliver it again at once. The delivery does not count where
+    /// the storage backend has [`Release`](super::Capability::Release), else it counts as one that
     /// failed.
     Release,
 }

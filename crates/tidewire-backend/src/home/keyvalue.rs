@@ -30,7 +30,7 @@ impl BucketSettings {
 /// State of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: BucketSettings,
     /// How many keys have a value.
     pub keys: u64,
@@ -58,7 +58,7 @@ pub struct Entry {
 pub enum Expect {
     /// Nothing.
     Any,
-    /// It has no value: it was never written, or deleted, or its time was over.
+    /// The key has no value: it was never written, was deleted or has expired.
     Absent,
     /// Its newest entry has this revision.
     Revision(u64),

@@ -49,7 +49,7 @@ pub fn release(
 }
 
 impl<T> From<Answer<T>> for PendingAnswer<T> {
-    /// One of which nothing need go back.
+    /// An answer whose content need not be given back.
     fn from(answer: Answer<T>) -> Self {
         Self { answer, back: None }
     }

@@ -23,7 +23,7 @@ pub struct ScheduleSettings {
 /// State of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: ScheduleSettings,
     /// Its next beat.
     pub next_us: Option<u64>,
@@ -36,7 +36,7 @@ pub enum Change {
     Made,
     /// There was one with other settings: it is gone.
     Replaced,
-    /// It was there, with the same settings: its beats go on as they were.
+    /// The schedule exists with the same settings: its beats continue.
     Kept,
 }
 

@@ -79,7 +79,7 @@ pub enum Full {
 /// State of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: StreamSettings,
     /// How many events it has.
     pub messages: u64,

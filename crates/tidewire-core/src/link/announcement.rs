@@ -49,7 +49,7 @@ pub enum ValidAnnouncement<'a> {
         /// Its description.
         json: &'a str,
     },
-    /// Something that this version does not know.
+    /// A role that this version does not know.
     Nothing,
 }
 

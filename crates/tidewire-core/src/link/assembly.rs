@@ -90,7 +90,7 @@ struct Part {
     unasked: usize,
     /// Bytes that the sender may have sent by now.
     allowed: usize,
-    /// It lies in shared memory, and is not sent.
+    /// The payload lies in shared memory, and is not sent.
     placed: bool,
 }
 
@@ -152,7 +152,7 @@ pub enum Progress {
         /// The length that the sender stated.
         bytes: u64,
     },
-    /// It belongs to something that has ended.
+    /// The frame belongs to an ended exchange.
     Skipped,
 }
 
@@ -161,7 +161,8 @@ pub struct Assemblies {
     parts: BTreeMap<Key, Part>,
     payload_max: usize,
     bytes: usize,
-    /// Those of `bytes` that compressed payloads have: they cost their sender next to nothing.
+    /// The part of `bytes` that belongs to compressed payloads: they cost their sender next to
+    /// nothing.
     inflated_bytes: usize,
     /// Compressed data that must be inflated before another frame is taken.
     packed: Option<Inflating>,

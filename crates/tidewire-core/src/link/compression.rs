@@ -75,7 +75,7 @@ impl Packed {
     }
 }
 
-/// One block of a payload: where it is, or gathered from the pieces that it lies in.
+/// A block of a payload: a slice of one piece, or a copy gathered from several pieces.
 fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
     let wanted = BLOCK_BYTES.min(payload.bytes() - at);
     let piece = payload.piece(at);
@@ -101,7 +101,7 @@ pub enum Unreadable {
         /// The most that this side takes.
         max: usize,
     },
-    /// It breaks a rule.
+    /// The data breaks a rule of the format.
     Broken(&'static str),
     /// There is no memory for it.
     NoMemory {

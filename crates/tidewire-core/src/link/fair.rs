@@ -12,7 +12,7 @@ const ENTRY_BYTES: usize = 256;
 /// A fair queue: entries by sender, taken in turns.
 pub struct FairQueue<T> {
     senders: BTreeMap<u32, Sender<T>>,
-    /// Those with something that waits, in the order of their turns.
+    /// Senders with waiting entries, in the order of their turns.
     turns: VecDeque<u32>,
     bytes: usize,
     bytes_max: usize,

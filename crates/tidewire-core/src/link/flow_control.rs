@@ -49,10 +49,10 @@ impl Credit {
         self.given = self.given.saturating_add(items.into());
     }
 
-    /// One item has come.
+    /// Counts a received item.
     ///
     /// # Errors
-    /// [`WireError::Limit`] if it is more than was given.
+    /// [`WireError::Limit`] if it exceeds the credit.
     pub fn take(&mut self) -> Result<(), WireError> {
         self.left = self.left.checked_sub(1).ok_or(WireError::Limit { name: "stream_credit", max: self.given })?;
         Ok(())
@@ -77,7 +77,7 @@ impl FlowWindow {
     pub fn take(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         match frame.kind {
             Kind::Chunk => self.chunk(frame),
-            // It ends the exchange, whatever was under way.
+            // The exchange ends, even in the middle of a payload.
             Kind::Fail if !frame.flags.more() => Ok(true),
             Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item | Kind::End if self.left.is_some() => {
                 let problem = "the payload before it is not complete: send all of its chunks first";

@@ -35,7 +35,7 @@ impl Keepalive {
         }
     }
 
-    /// Something was sent.
+    /// Records that a frame was sent.
     pub fn sent(&mut self, now_us: u64) {
         self.sent_us = self.sent_us.max(now_us);
     }

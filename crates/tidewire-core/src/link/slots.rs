@@ -19,7 +19,7 @@ struct Entry<T> {
 enum State<T> {
     Free,
     Open(T),
-    /// It has ended here, and the other side does not know yet.
+    /// The exchange has ended here, and the other side does not know yet.
     Retired,
 }
 

@@ -27,9 +27,9 @@ pub enum Policy {
 /// How a call has ended, and after how many microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was answered.
+    /// The call was answered.
     Answered(u64),
-    /// It failed.
+    /// The call failed.
     Failed(u64),
     /// An end that does not rate the instance: the call was cancelled or not taken, or was a
     /// stream.
@@ -174,7 +174,8 @@ impl<T> Balancer<T> {
         Some((&chosen.id, &chosen.way))
     }
 
-    /// One that nothing is known of is tried once; until its answer comes, others get the calls.
+    /// An instance without measurements gets one call; until its answer comes, other instances get
+    /// the calls.
     fn fresh(&self, left: &[usize]) -> Option<usize> {
         let is_fresh = |one: &Instance<T>| one.latency_us.is_none() && one.outstanding == 0;
         left.iter().copied().find(|&at| is_fresh(&self.instances[at]))

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A change of an entry. A replaced entry has left, and its successor has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K, V> {
-    /// It is there.
+    /// The entry has come.
     Came(K, V),
-    /// It is there no more.
+    /// The entry has left.
     Left(K, V),
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One object that one node, the holder, has been given.
+/// An object that one node, the holder, has received.
 #[derive(Debug)]
 struct Entry<I, T> {
     value: T,
@@ -161,7 +161,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         let claim_us = self.claim_us;
         let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
         entry.busy = entry.busy.saturating_sub(1);
-        // Nobody may have read it: the call may have been given up before it was begun.
+        // The holder may never have read the object: the call may have been cancelled before it
+        // began.
         let left_us = if entry.origin.is_some() { entry.lease_us } else { entry.lease_us.min(claim_us) };
         entry.until_us = now_us.saturating_add(left_us);
         if entry.is_unused() {

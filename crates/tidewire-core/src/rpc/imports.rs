@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something of another node.
+/// An object of another node.
 #[derive(Debug)]
 struct Entry<T> {
     value: T,

@@ -21,7 +21,7 @@ const BLOCKED_US: u64 = 100_000;
 /// ```
 #[derive(Debug, Default)]
 pub struct Watchdog {
-    /// One more than the time; 0: all that was ready has begun.
+    /// The time plus one; 0: all ready work has begun.
     ready_at: AtomicU64,
     is_told: AtomicBool,
 }
@@ -36,14 +36,14 @@ pub struct Blocked {
 }
 
 impl Watchdog {
-    /// Something is ready. Answers whether nothing else was.
+    /// Records ready work. Returns true if no other work was ready.
     pub fn ready(&self, now_us: u64) -> bool {
         let at = now_us.saturating_add(1);
         self.ready_at.load(Ordering::Relaxed) == 0
             && self.ready_at.compare_exchange(0, at, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Something has begun.
+    /// Records that work has begun.
     pub fn begun(&self) {
         self.ready_at.store(0, Ordering::Release);
         if self.is_told.load(Ordering::Relaxed) {

@@ -9,15 +9,15 @@
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for a worker, for the first time or to be tried again.
+    /// The command waits for a worker, for the first time or for a retry.
     Queued,
     /// A worker is at it.
     Running,
-    /// It has a result.
+    /// The command has a result.
     Succeeded,
-    /// It has an error, and is not tried again.
+    /// The command has an error, and is not retried.
     Failed,
-    /// It was cancelled before it had a result.
+    /// The command was cancelled before it had a result.
     Cancelled,
 }
 
@@ -45,7 +45,7 @@ impl Stage {
 /// The decision of a worker that has received a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// It runs the command; this is the attempt, from 1.
+    /// The worker runs the command; this is the attempt, from 1.
     Run(u32),
     /// Nothing: the command is over.
     Over,
@@ -61,13 +61,13 @@ pub enum Begin {
 /// How an attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned.
+    /// The handler returned.
     Returned,
-    /// It raised.
+    /// The handler raised an error.
     Raised,
-    /// It did not begin, as its arguments do not fit: another attempt would not, either.
+    /// The attempt did not begin, as its arguments do not fit: another attempt would not, either.
     Refused,
-    /// It was interrupted, as the command was cancelled.
+    /// The attempt was interrupted, as the command was cancelled.
     Cancelled,
     /// Its worker stops: the attempt does not count.
     Interrupted,
@@ -76,9 +76,9 @@ pub enum Outcome {
 /// The next step of a command whose attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is over.
+    /// The command has ended.
     Over(Stage),
-    /// It is tried again after this many microseconds.
+    /// The command is retried after this many microseconds.
     Again(u64),
     /// Another attempt has begun meanwhile, or it is over: what this one did does not count.
     Stale,

@@ -42,13 +42,13 @@ struct HeldToken {
 /// The known state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// Nobody has looked since a place became free.
+    /// Nobody has looked since a slot became free.
     Unknown,
-    /// It is being looked at.
+    /// A fetch is under way.
     Looking,
-    /// It was found empty.
+    /// The queue was found empty.
     Empty,
-    /// It was found empty, and is waited at.
+    /// The queue was found empty, and a fetch waits for a token.
     Waiting,
 }
 

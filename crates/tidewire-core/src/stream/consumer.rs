@@ -95,7 +95,7 @@ enum Stage {
     Out {
         until_us: u64,
     },
-    /// It has failed, and its delay is not over.
+    /// The delivery has failed, and its delay is not over.
     Waiting {
         due_us: u64,
     },
@@ -342,8 +342,8 @@ impl Consumer {
     fn enter(&mut self, sequence: u64, stage: Stage, now_us: u64) {
         self.leave(sequence);
         let pending = self.pending.get_mut(&sequence).expect("the event is pending");
-        // One that has had its deliveries comes here only when a crash came in the middle of the
-        // last.
+        // An event without further deliveries gets here only after a crash during its last
+        // delivery.
         let spent = self.options.max_deliver > 0 && pending.deliveries >= self.options.max_deliver;
         if stage == Stage::Ready && spent {
             pending.stage = Stage::Parked;

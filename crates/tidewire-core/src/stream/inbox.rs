@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The attempts at a message that is begun and not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// Those that have failed.
+    /// Failed attempts.
     pub failed: u32,
-    /// Those whose process has ended before they did, as far as that is known.
+    /// Attempts whose process has ended before they did, as far as this is known.
     pub lost: u32,
 }
 
@@ -52,10 +52,10 @@ pub enum Begin {
 /// The next step of a message whose attempt has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It is tried again; so many attempts have failed.
+    /// The message is retried; so many attempts have failed.
     Again(u32),
-    /// It is to be given up after so many attempts. It is over with `Inbox::done`: once its dead
-    /// letter was written.
+    /// The message must be given up after so many attempts. Call `Inbox::done` once its dead letter
+    /// was written.
     Dead(u32),
 }
 

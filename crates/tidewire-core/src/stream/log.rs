@@ -345,8 +345,8 @@ impl StreamLog {
         newest.name(event.subject, event.key)
     }
 
-    /// One segment has taken the place of all sealed ones up to an event, without those that were
-    /// the newest of these names. Gives the segments that it replaces, which are to be removed.
+    /// A new segment has replaced all sealed ones up to an event, without the newest events of
+    /// these names. Returns the replaced segments, which must be removed.
     pub fn cleaned(&mut self, segment: SegmentInfo, freed: &[(Box<str>, u64)]) -> Vec<SegmentInfo> {
         let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
         if let Some(newest) = &mut self.newest {

@@ -31,7 +31,7 @@ pub enum Tail {
     Clean,
     /// A write that a crash has torn: so many bytes up to the last one that is not zero.
     Torn(u64),
-    /// Something that was whole once: a later group begins at `proof`.
+    /// Data that was whole once: a later group begins at `proof`.
     Corrupt {
         /// Where the first damaged record begins.
         at: u64,

@@ -14,7 +14,7 @@ pub struct Schedules<T> {
     all: BTreeMap<String, Schedule<T>>,
 }
 
-/// One of them.
+/// A schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule<T> {
     /// The message that it publishes.
@@ -72,7 +72,7 @@ impl<T> Schedules<T> {
         self.all.is_empty()
     }
 
-    /// Those with a beat that has not come yet, in order of its time.
+    /// Schedules with a due beat, in order of its time.
     pub fn due(&self, now_us: u64) -> Vec<String> {
         let due = self.all.iter().filter_map(|(name, schedule)| Some((schedule.next_us?, name)));
         let mut due: Vec<_> = due.filter(|(at_us, _)| *at_us <= now_us).collect();

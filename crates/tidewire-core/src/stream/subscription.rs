@@ -29,24 +29,25 @@ pub type Delivery = (u64, u64);
 /// How a handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned.
+    /// The handler returned.
     Returned,
-    /// It raised.
+    /// The handler raised an error.
     Raised,
-    /// It was interrupted, as the service ends or is not active any more.
+    /// The handler was interrupted, as the service ends or is not active any more.
     Interrupted,
-    /// It has settled its event itself.
+    /// The handler has settled its event itself.
     Settled,
 }
 
 /// The result of a delivery that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was handled.
+    /// The event was handled.
     Ack,
-    /// It failed: it comes again after the consumer's backoff, or is a dead letter.
+    /// The handler failed: the event comes again after the consumer's backoff, or becomes a dead
+    /// letter.
     Fail,
-    /// It goes to another at once.
+    /// The event goes to another consumer instance at once.
     GiveBack,
     /// Nothing is to be said.
     Nothing,

@@ -72,7 +72,7 @@ pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireEr
 /// A chunk that has not all come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BegunChunk {
-    /// Those of the whole chunk.
+    /// The flags of the whole chunk.
     pub flags: Flags,
     /// The exchange that it belongs to.
     pub id: u64,
@@ -82,7 +82,7 @@ pub struct BegunChunk {
 
 impl BegunChunk {
     /// The chunk at the front of `bytes`, for which [`read`] answered None. Its payload follows the
-    /// first [`FRAME_HEAD`] bytes. None if it is another frame, or can't be told from one yet.
+    /// first [`FRAME_HEAD`] bytes. None for another frame, or if too few bytes have arrived.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let fixed = bytes.first_chunk::<FRAME_HEAD>()?;
         if fixed[KIND_AT] != Kind::Chunk as u8 || fixed[6..ID_AT] != [0, 0] {

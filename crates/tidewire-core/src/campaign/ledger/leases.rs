@@ -138,7 +138,7 @@ impl Ledger {
         for held in self.take_leases(|held| held.worker == worker) {
             match at_run {
                 Some(run) if (held.first..held.end()).contains(&run) => self.lost_in(&held, run, overtime),
-                // It had not begun this one.
+                // The worker had not begun this range.
                 Some(_) => self.returned.put(held.first, held.count, held.losses),
                 None => self.lost(&held),
             }

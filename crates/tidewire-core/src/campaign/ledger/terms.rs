@@ -136,7 +136,7 @@ pub struct RunLost {
 pub enum Refusal {
     /// The lease was taken away.
     Stale,
-    /// One state may not follow the other.
+    /// The transition between the two states is not allowed.
     Transition {
         /// The state that it has.
         from: State,

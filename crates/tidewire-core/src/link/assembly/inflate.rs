@@ -22,11 +22,11 @@ pub struct Inflating {
 /// The result of inflating a part of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inflated {
-    /// It is complete, and as if it had never been compressed.
+    /// The payload is complete, in its uncompressed form.
     Whole(Message),
     /// More is to come.
     More,
-    /// It belongs to something that has ended.
+    /// The data belongs to an ended exchange.
     Skipped,
     /// The payload is unreadable, and the message has none. Its further chunks are skipped.
     Unreadable {
@@ -73,7 +73,7 @@ impl Assemblies {
         self.packed.take()
     }
 
-    /// Something was inflated.
+    /// Takes the inflated data back.
     pub fn inflated(&mut self, inflating: Inflating) -> Inflated {
         let Inflating { mut part, key, last, done, .. } = inflating;
         if let Some(key) = key
@@ -97,7 +97,7 @@ impl Assemblies {
         }
     }
 
-    /// Has what there is of a part inflated, if that is enough.
+    /// Schedules a part for inflating, if enough of it has arrived.
     pub(super) fn pick(&mut self, key: Key, last: bool) {
         let is_ready = |part: &mut Part| last || part.inflater.as_ref().is_some_and(Inflater::is_ready);
         if !self.parts.get_mut(&key).is_some_and(is_ready) {

@@ -194,7 +194,7 @@ impl Hub {
             link.said.subscriptions.insert(key);
             link.said.bytes += subscriber.says.len();
             let rests_until_us = link.said.pace.announced(subscriber.says.len(), max, now_us);
-            // It is not silent while nothing is taken from it.
+            // A peer is not silent while the hub itself pauses reading from it.
             link.heart.heard(rests_until_us);
             link.said.listed = None;
         }
@@ -202,7 +202,7 @@ impl Hub {
         self.announce(ADDED, &node, &subscriber);
     }
 
-    /// It is gone.
+    /// Removes the announcement of an ended subscription.
     pub(super) fn forget_said(&mut self, key: SubscriptionId, subscriber: &Subscriber) {
         if subscriber.says.is_empty() {
             return;

@@ -21,7 +21,7 @@ impl Hub {
         Some(link)
     }
 
-    /// Something was added for a link, or was taken.
+    /// Updates the totals after frames of a link were added or taken.
     pub(super) fn recount(&mut self, at: LinkId) {
         let Some(link) = self.links.get_mut(at).and_then(Option::as_deref_mut) else { return };
         let bytes = link.out.bytes();

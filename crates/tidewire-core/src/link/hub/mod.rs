@@ -77,18 +77,18 @@ struct Link {
     frame_max: usize,
     /// Its node takes what is compressed, and the hub passes that on.
     inflates: bool,
-    /// It is counted among the nodes that can't read what is compressed.
+    /// The node is counted among those that can't inflate.
     plain: bool,
     greeting_until_us: Option<u64>,
     gathering: FlushTimer,
     touched: bool,
     /// It missed a directory update, because too much waited.
     missed: bool,
-    /// It is of this process.
+    /// The node is in this process.
     here: bool,
-    /// It is the hub's own gateway, and says for whom it calls.
+    /// The link of the hub's own gateway, which states for whom it calls.
     gateway: bool,
-    /// It stands for a node that a bridge reaches.
+    /// The link of a node that a bridge reaches.
     remote: bool,
     /// Its other end is on this machine.
     near: bool,
@@ -104,7 +104,7 @@ struct Link {
     leaves: bool,
     /// Its node has asked since then whether all has arrived, and has sent nothing after that.
     has_said_all: bool,
-    /// Something was sent since its node last said that it is there.
+    /// Frames were sent since the last sign of life of its node.
     fresh: bool,
     /// Its node has read what it was asked about last.
     has_read: bool,
@@ -360,7 +360,7 @@ impl Hub {
         self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_none())
     }
 
-    /// Something was written to a link.
+    /// Records a write to a link.
     pub fn sent(&mut self, at: LinkId, now_us: u64) {
         let Some(link) = self.link(at) else { return };
         link.heart.sent(now_us);

@@ -32,7 +32,7 @@ impl NameReservations {
         self.names.insert(name, owner);
         while order.len() > NAMES || order.front().is_some_and(|(until_us, _)| *until_us <= now_us) {
             let Some((until_us, name)) = order.pop_front() else { break };
-            // It may have been lost again since then.
+            // The name may have been reserved again since then.
             if self.names.get(&name).is_some_and(|owner| owner.until_us == until_us) {
                 self.names.remove(&name);
             }
@@ -67,8 +67,8 @@ impl Hub {
             return Ok(());
         };
         let Some(holder) = self.link(other) else { return Ok(()) };
-        // It has only to close its link, and may have done so: its end and this first word come
-        // over different sockets.
+        // The old node only has to close its link, and may have done so: the end of the old link
+        // and the first frame of the new one come over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
         let resumes = !holder.resume.is_empty() && knows(&holder.resume);
         if has_left && !returns {

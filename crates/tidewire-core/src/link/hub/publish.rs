@@ -174,7 +174,7 @@ impl Hub {
         true
     }
 
-    /// One receiver of a long payload gives a window, or none any more.
+    /// A receiver of a long payload gives a window, or refuses the rest (None).
     pub(super) fn fan_asked(&mut self, at: LinkId, id: u64, receiver: (LinkId, u64), further: Option<u32>) {
         let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) else { return };
         let is_it = |other: &Receiver| (other.link, other.id) == receiver;

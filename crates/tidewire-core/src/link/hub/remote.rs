@@ -10,7 +10,7 @@ use super::routes::Route;
 use super::{Hub, LinkId};
 use crate::tree::SubscriptionId;
 
-/// Something that a node of this hub is subscribed to, as it said so.
+/// A subscription of a node of this hub, as the node made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionInterest {
     /// Which subscription it is; that of no other one, ever.
@@ -21,7 +21,7 @@ pub struct SubscriptionInterest {
     pub pattern: String,
     /// The fields with which the node says something of itself.
     pub says: Vec<u8>,
-    /// It answers no calls.
+    /// The subscription answers no calls.
     pub listens: bool,
 }
 

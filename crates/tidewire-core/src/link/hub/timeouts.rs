@@ -17,7 +17,8 @@ impl Hub {
         // stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
-            // One of this process is there, however long that has stood still.
+            // A node of this process needs no heartbeat, even if the process has stood still for
+            // long.
             if !link.is_due(due_us) || link.closing || link.here {
                 continue;
             }

@@ -101,7 +101,7 @@ pub struct Outbox {
 struct WriteCounts {
     /// Bytes that wait, long payloads included.
     bytes: usize,
-    /// Those of them that are whole frames.
+    /// The part of them that is whole frames.
     whole: usize,
     /// Frames that were added since something was taken.
     frames: usize,
@@ -521,7 +521,7 @@ impl Outbox {
     }
 
     fn room_for(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
-        // One payload always fits, however long it is: else it could never be sent.
+        // A single payload always fits, however long it is: otherwise it could never be sent.
         let bytes = self.tally.bytes;
         if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }
     }

@@ -44,7 +44,7 @@ pub(super) struct Transfer {
     at: usize,
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
-    /// It lies in shared memory, and its receiver has not asked for it in chunks.
+    /// The payload lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) shared: bool,
     /// Progress of writing it to shared memory, which comes before anything of it is sent.
     laying: SharedWriteState,
@@ -59,7 +59,7 @@ pub(super) struct Transfer {
 
 /// How far it is with laying a payload in shared memory.
 enum SharedWriteState {
-    /// It is not to be, or has been.
+    /// No writing to shared memory: it is not wanted, or is done.
     No,
     /// Its first frame is held back; true once a caller is writing the payload.
     Waits(Vec<u8>, bool),
@@ -90,7 +90,7 @@ impl Lane {
             + self.ends.capacity() * size_of::<(u64, u64)>()
     }
 
-    /// The transfer that a frame has to wait for, so that order is kept.
+    /// The transfer that a frame has to wait for, so that frames stay in order.
     pub(super) fn holder(&mut self, kind: Kind, answer: bool, id: u64) -> Option<&mut Transfer> {
         match kind {
             Kind::Publish => self.transfers.iter_mut().find(|transfer| transfer.is_published()),
@@ -372,7 +372,7 @@ impl QueuedAfter {
         }
     }
 
-    /// It is not sent any more.
+    /// Removes a dropped frame from the counts.
     fn uncount(self, tally: &mut WriteCounts) {
         match self {
             Self::Frame(frame) => tally.took(frame.len()),

@@ -54,7 +54,7 @@ pub struct Session<C> {
     /// The time of the next handler-alive notices.
     telling_us: u64,
     closing: bool,
-    /// It takes no new calls, and makes those that its last work needs.
+    /// The node drains: it takes no new calls, and makes only calls that its last work needs.
     leaving: bool,
     arrival: DrainState,
     /// The head of the last message that was published, which has been checked.
@@ -163,7 +163,7 @@ impl<C> Session<C> {
         self.heart.heard(now_us);
     }
 
-    /// Something was written to the wire.
+    /// Records a write to the wire.
     pub fn sent(&mut self, now_us: u64) {
         self.heart.sent(now_us);
         for id in self.out.ended() {

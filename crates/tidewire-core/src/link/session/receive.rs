@@ -60,7 +60,7 @@ impl<C: Clone> Session<C> {
             }
         }
         if self.out.is_choked() {
-            // It asks for answers and does not read them.
+            // The peer asks for answers and does not read them.
             return Err(WireError::Limit { name: "link_queue_bytes", max: self.out.bytes_max() as u64 }.into());
         }
         Ok(())

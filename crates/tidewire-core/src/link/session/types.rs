@@ -146,9 +146,9 @@ pub enum Event<C> {
     InputOver(u64),
     /// The caller of an open call takes so many further items.
     Wanted(u64, u32),
-    /// Something was published.
+    /// A published message.
     Published(Message),
-    /// Something was published and dropped: it can't be read. The text says why.
+    /// A published message that was dropped, since it can't be read. The text says why.
     Dropped(String),
     /// A subscription is in force.
     Subscribed(C),

@@ -33,7 +33,7 @@ pub enum Change {
     Dropped(u64),
     /// The consumer goes on at another place.
     Moved(u64),
-    /// It is paused, or no longer.
+    /// The consumer is paused until a time, or no longer (None).
     Paused(Option<u64>),
 }
 

@@ -5,25 +5,25 @@ use super::{Change, Consumer, Dead, Stage};
 /// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It was handled.
+    /// The event was handled.
     Ack,
-    /// It failed.
+    /// The handler failed.
     Nak {
         /// Instead of the backoff.
         delay_us: Option<u64>,
         /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
-    /// It can't be handled.
+    /// The event can't be handled.
     Term {
         /// Why.
         reason: String,
         /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
-    /// It is still worked on.
+    /// The handler is still working.
     Working,
-    /// It was not begun: it is ready again, and the delivery does not count.
+    /// The delivery was not begun: the event is ready again, and the delivery does not count.
     Release,
 }
 
