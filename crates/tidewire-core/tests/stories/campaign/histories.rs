@@ -125,8 +125,8 @@ impl History {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    /// Everything that the ledger says after a call is taken in, as a store does it; and it is kept
-    /// as a store keeps it.
+    /// Stores every decision of the ledger after a call, as a store does, and reloads the ledger
+    /// from its record.
     fn settle(&mut self) {
         for lost in self.ledger.take_losses() {
             assert!(self.ended_alone.insert(lost.run), "history {}: run {} ended twice", self.number, lost.run);

@@ -204,7 +204,7 @@ fn who_announces_again_and_again_rests_and_is_not_taken_for_silent() {
     assert!(closed.iter().all(|(at, _)| *at != link), "nothing could be heard of it: {closed:?}");
 }
 
-/// The number of the error with which a node is turned away, if it is.
+/// The number of the error with which a node is refused, if it is.
 fn turned_away(world: &mut World, greeting: &Greeting) -> Option<u16> {
     let at = world.connect(greeting);
     world.settle();

@@ -1,4 +1,4 @@
-//! Payloads that are compressed: by whom, and for whom.
+//! Compressed payloads: compression by the sender, inflating by the receiver.
 
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting, Refused};

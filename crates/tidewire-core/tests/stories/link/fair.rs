@@ -1,4 +1,4 @@
-//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and what waits is
+//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and the queue is
 //! bounded.
 
 use std::collections::BTreeMap;

@@ -218,7 +218,7 @@ impl History {
     }
 
     fn unsubscribe(&mut self, node: usize) {
-        // Only those that are in force, so that each is told of once.
+        // Only active subscriptions, so that each is counted once.
         let subscriptions = self.seen[node].subscriptions.clone();
         if self.seen[node].subscribing.is_empty()
             && let Some(id) = self.one_of(&subscriptions)

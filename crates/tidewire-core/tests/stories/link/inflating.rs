@@ -1,4 +1,4 @@
-//! Payloads that come compressed: they are inflated as they come, and a fault ends their exchange
+//! Compressed payloads on arrival: they are inflated as they come, and a fault ends their exchange
 //! where it is found.
 
 use tidewire_core::link::assembly::{Assemblies, Inflated, Progress};
@@ -213,8 +213,8 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
         assert_eq!(session.coming_bytes(), (slot as usize + 1) * MIB / 4);
     }
     assert_eq!(session.out.bytes(), 0);
-    // They have the room of one of the longest together. One more is refused before anything is
-    // allocated for it.
+    // Together they have the capacity of one payload of the greatest length. One more is refused
+    // before anything is allocated for it.
     hear(session, &begun(1 << 32 | 4, 1_000, 1));
     assert_eq!(refused(session), 1 << 32 | 4);
     assert_eq!(session.coming_bytes(), MIB);
@@ -230,7 +230,7 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
     assert_eq!(session.coming_bytes(), 0);
 }
 
-/// The call that a session has refused for want of room.
+/// The call that a session has refused for lack of capacity.
 fn refused(session: &mut Session<u32>) -> u64 {
     let mut said = Vec::new();
     session.out.take(&mut said, MIB);

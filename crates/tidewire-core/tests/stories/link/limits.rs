@@ -1,5 +1,4 @@
-//! Tokens with limits of their own: how much the nodes that join with them may have, and what they
-//! are told.
+//! Tokens with limits of their own: the limits of their nodes, and the errors of those nodes.
 
 use tidewire_core::link::access::{Access, Grant, TokenLimits};
 use tidewire_core::link::hub::HubOptions;

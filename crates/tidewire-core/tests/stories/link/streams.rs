@@ -139,14 +139,14 @@ fn the_writer_of_long_items_is_held_back_by_their_bytes() {
         }
         may
     };
-    // One item is under way and one waits behind it. Another stream has room for its own.
+    // One item is under way and one waits behind it. Another stream has its own capacity.
     assert_eq!([(); 4].map(|()| send(&mut world, calls[0])), [true, true, false, false]);
     world.settle();
     assert_eq!([(); 4].map(|()| send(&mut world, calls[1])), [true, true, false, false]);
     assert!(world.nodes[callee].session.out.bytes() <= 8_000_000);
 
-    // Once the reader takes more, there is room. Of an exchange that has ended all are refused, and
-    // nobody waits.
+    // Once the reader takes more, there is capacity. All items of an ended exchange are refused,
+    // and nobody waits.
     world.nodes[caller].down.paused = false;
     world.settle();
     assert!(send(&mut world, calls[0]));

@@ -1,4 +1,4 @@
-//! Which instance gets a call.
+//! Choice of an instance for a call.
 
 use std::collections::BTreeMap;
 

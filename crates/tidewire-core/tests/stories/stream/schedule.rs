@@ -1,5 +1,5 @@
-//! Schedules: the next beat beside a search minute by minute, the days on which clocks are set,
-//! what is over.
+//! Schedules: the next beat against a search minute by minute, days on which clocks change, and
+//! ended schedules.
 
 use std::collections::BTreeSet;
 

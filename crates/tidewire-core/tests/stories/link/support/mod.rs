@@ -66,7 +66,7 @@ pub struct Node {
     pub session: Session<u32>,
     pub link: Option<LinkId>,
     pub events: Vec<Event<u32>>,
-    /// The numbers of nodes that it has heard the end of.
+    /// The numbers of nodes whose end was reported to it.
     pub left: Vec<u32>,
     pub fault: Option<Fault>,
     pub up: Pipe,
@@ -94,7 +94,7 @@ pub struct World {
     pub shelf: shelf::Shelf,
     /// A node can't read one payload of so many where it lies; 0: it can read all.
     pub unread_one_in: usize,
-    /// The shared memory has no room for one payload of so many; 0: for all.
+    /// The shared memory lacks capacity for one payload of so many; 0: for all.
     pub full_one_in: usize,
     secrets: u64,
 }
@@ -165,7 +165,7 @@ impl World {
         id
     }
 
-    /// Like [`subscribe`](Self::subscribe), whatever else has happened at the node.
+    /// Like [`subscribe`](Self::subscribe), but ignores other events at the node.
     pub fn subscribe_in_place(&mut self, node: usize, pattern: &str) {
         self.events(node);
         self.subscribe(node, pattern, "");
@@ -182,8 +182,8 @@ impl World {
         self.nodes[node].session.call(&head, flags, payload, tag).expect("a call is sent")
     }
 
-    /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and
-    /// its hub share that.
+    /// A payload as a node sends it: a long one is written to shared memory, if the node and its
+    /// hub share that.
     pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> OutgoingPayload<'a> {
         match payload.into() {
             OutgoingPayload::Long(payload) if self.nodes[node].session.may_place() => OutgoingPayload::Lay(payload),
@@ -191,7 +191,8 @@ impl World {
         }
     }
 
-    /// A node lays a payload in shared memory, unless there is no room. False: none is to be.
+    /// A node writes a payload to shared memory, if there is capacity. False: no payload waits for
+    /// that.
     pub fn lay(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         let Some(PendingSharedPayload { id, answer, payload }) = node.session.out.next_to_lay() else { return false };
@@ -321,7 +322,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: whatever is on its way is lost.
+    /// The connection breaks: all bytes under way are lost.
     pub fn cut(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let Some(link) = node.link.take() else { return };

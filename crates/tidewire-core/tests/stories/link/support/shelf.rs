@@ -72,7 +72,7 @@ impl MachineMemory for Knows {
     }
 }
 
-/// A hub that shares memory with whoever knows the shelf.
+/// A hub that shares memory with every node that knows the shelf.
 pub fn sharing_hub() -> HubOptions {
     HubOptions { memory: Some(Arc::new(Knows)), ..HubOptions::new("hub") }
 }
