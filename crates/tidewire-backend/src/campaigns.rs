@@ -61,13 +61,13 @@ pub trait Campaigns: Send {
     /// Events of the whole campaign, oldest first: its states with time and reason, and notes.
     fn events(&mut self, campaign: CampaignId) -> Result<Vec<Event>>;
 
-    /// Moves a campaign to another state. Cancelling or failing it takes all leases away; pausing
-    /// lets them be stored.
+    /// Moves a campaign to another state. Cancelling or failing it revokes all leases; results of
+    /// leases in a paused campaign are still stored.
     ///
     /// # Errors
     ///
-    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the state that it has.
-    /// The state that it has already is no error.
+    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the present state. A
+    /// transition to the present state is no error.
     fn transition(&mut self, campaign: CampaignId, to: State, reason: &str) -> Result<()>;
 
     /// Adds `more` runs behind the last one. One that was done runs again; its stored runs stay as
@@ -103,22 +103,21 @@ pub trait Campaigns: Send {
     fn renew(&mut self, campaign: CampaignId, lease: &Lease) -> Result<ClaimState>;
 
     /// Stores the results of `results.count` runs from the front of a lease, and completes that
-    /// part of it, in one transaction. When it returns they are on disk. `lease` is moved on by so
-    /// many runs.
+    /// part of it, in one transaction. When the call returns, they are on disk. `lease` is advanced
+    /// by so many runs.
     ///
     /// # Errors
     ///
     /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: nothing was stored, and the
-    /// results must be forgotten. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit
-    /// the lease or the columns.
+    /// results must be dropped. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit the
+    /// lease or the columns.
     fn commit(&mut self, campaign: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState>;
 
-    /// Gives what is left of a lease back, to be leased to the next who asks. One that was taken
-    /// away is no error.
+    /// Gives the rest of a lease back, for the next worker that asks. A revoked lease is no error.
     fn give_back(&mut self, campaign: CampaignId, lease: &Lease) -> Result<()>;
 
-    /// Says that a worker process has died, and which run it was in, if its progress mark is known:
-    /// its leases go to others at once. A run that has killed its worker twice is quarantined.
+    /// Reports that a worker process has died, and its current run, if its progress mark is known.
+    /// Its leases go to others at once. A run that has killed its worker twice is quarantined.
     ///
     /// With `overtime` the worker was killed because that run was over its time limit: the run is
     /// stored as failed with that failure once it has had its `attempts`. Runs before it are run

@@ -33,7 +33,7 @@ pub enum ErrorKind {
     Newer,
     /// The URL can't be read.
     Url,
-    /// A value that can't be stored, or does not fit what is.
+    /// A value that can't be stored, or does not fit the stored data.
     Invalid,
     /// No campaign has this name or number.
     NoSuchCampaign,

@@ -69,7 +69,7 @@ pub struct Stages {
     pub encode_us: u64,
     /// Commits.
     pub persist_us: u64,
-    /// Waiting for others to finish what they hold, or for a campaign that is paused.
+    /// Waiting for other workers to finish their leases, or for a paused campaign.
     pub wait_us: u64,
     /// Waiting for a campaign to serve.
     pub idle_us: u64,

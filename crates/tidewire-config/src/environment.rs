@@ -19,7 +19,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| !OTHERS.iter().any(|other| *rest == other.to_uppercase()))
 }
 
-/// The variable as a table with one value, or what is wrong with its name.
+/// The variable as a table with one value, or the problem with its name.
 ///
 /// Variables are written in capitals: a dispatcher whose name is `known` in another case is that
 /// one.

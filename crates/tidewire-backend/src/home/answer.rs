@@ -147,7 +147,8 @@ impl<T> Future for Answer<T> {
 impl<T> Unpin for Answer<T> {}
 
 impl<T> Answer<T> {
-    /// Looks no more. Gives what has come by now; what would have come later its teller gets back.
+    /// Stops waiting, and returns the result if it has arrived. The sender gets a later result
+    /// back.
     pub(super) fn give_up(&mut self) -> Option<HomeResult<T>> {
         match &mut self.0 {
             Inner::Ready(result) => result.take(),

@@ -83,7 +83,7 @@ pub struct ConsumerInfo {
     pub in_flight: u64,
     /// How many failed events wait for their next delivery.
     pub waiting: u64,
-    /// The newest event of the stream minus `acked_to`: what it has still to see, filtered or not.
+    /// The lag: the newest event of the stream minus `acked_to`, filtered or not.
     pub lag: u64,
     /// How many deliveries were not the first of their event, since the storage backend was opened.
     pub redelivered: u64,

@@ -110,12 +110,12 @@ pub trait KeyValue: Send + Sync {
     /// Deletes a bucket with all its entries.
     fn delete_bucket(&self, bucket: &str) -> Answer<()>;
 
-    /// Writes a value, with a time to live of its own if one is given. Gives the new revision.
+    /// Writes a value, with a time to live of its own if one is given. Returns the new revision.
     ///
     /// # Errors
     ///
-    /// [`Revision`](super::HomeErrorKind::Revision) if what is expected is not so: the message has
-    /// the key's revision. [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
+    /// [`Revision`](super::HomeErrorKind::Revision) if `expect` does not hold: the message has the
+    /// key's revision. [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
     fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64>;
 
     /// The newest entry of a key, or that of a revision if the history still has it. None: it has

@@ -46,7 +46,7 @@ pub trait Leases: Send + Sync {
     /// [`LeaseLost`](super::HomeErrorKind::LeaseLost): it must not be believed any more.
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant>;
 
-    /// Gives a lease back. True if it was held with this fence.
+    /// Releases a lease. True if it was held with this fencing token.
     fn release(&self, name: &str, fence: u64) -> Answer<bool>;
 
     /// The state of a lease; None if nobody ever held it.

@@ -104,7 +104,7 @@ pub struct StreamInfo {
 /// A piece of a stream to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Where to begin. `New` is what comes after the call.
+    /// The start. `New` selects events after the call.
     pub start: Start,
     /// The last sequence to be read.
     pub stop: Option<u64>,
@@ -134,7 +134,7 @@ pub struct Page {
 pub struct Purge {
     /// Events before this sequence.
     pub before: Option<u64>,
-    /// All but the newest so many. Not together with `before`.
+    /// Keeps the newest so many events, and purges the others. Not together with `before`.
     pub keep: Option<u64>,
     /// Events of these subjects.
     pub filter: Option<Pattern>,
@@ -201,9 +201,9 @@ pub trait Streams: Send + Sync {
     /// Ends a schedule. False: there was none of this name.
     fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool>;
 
-    /// Makes a consumer, or finds that it is there with the same settings (`start` is not compared:
-    /// the consumer goes on where it was). One made for `Start::New` gets what is published after
-    /// the answer.
+    /// Creates a consumer, or returns the existing one with the same settings (`start` is not
+    /// compared: the consumer continues at its position). A consumer with `Start::New` gets the
+    /// messages that are published after the answer.
     ///
     /// # Errors
     ///
@@ -224,13 +224,12 @@ pub trait Streams: Send + Sync {
     /// fetch from one consumer; each event goes to one of them.
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>>;
 
-    /// Says what became of deliveries. Each has a result of its own.
+    /// Settles deliveries. Each has a result of its own.
     ///
     /// # Errors
     ///
-    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or was given
-    /// to another since. An ack that comes after its time, while the event was not given to another
-    /// yet, counts.
+    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or whose
+    /// event was redelivered since. A late ack counts as long as its event was not redelivered.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>>;
 
     /// Delivers nothing more until `until_us` or `resume`; deliveries that are out may be settled.
@@ -246,8 +245,8 @@ pub trait Streams: Send + Sync {
     /// Dead letters of a consumer, in order of sequence, from one on.
     fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>>;
 
-    /// Delivers dead letters anew, counted from 1, in their places behind what is ready. Gives how
-    /// many of them there were.
+    /// Delivers dead letters anew, counted from 1, in their order behind the ready events. Returns
+    /// their number.
     fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64>;
 
     /// Forgets dead letters. Gives how many of them there were.

@@ -261,7 +261,7 @@ impl<'a, D: Database> Books<'a, D> {
         Ok(())
     }
 
-    /// Looks at the results of runs that no look has seen.
+    /// Examines the results of runs that no look has seen.
     fn look(&mut self, from: u64, to: u64) -> Result<Verdict> {
         let id = [Cell::number(self.id.0)];
         let kept = self.database.query("SELECT moments FROM tidewire_moments WHERE campaign = ?1", &id)?.pop();

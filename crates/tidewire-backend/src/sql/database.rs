@@ -187,8 +187,8 @@ pub trait Database: Send {
     /// the time at which it got it, and the row of [`CAMPAIGN`], if there is such a campaign.
     fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)>;
 
-    /// Ends the transaction: what it wrote is on disk when this returns. With `news` others that
-    /// wait are woken, where the database can do that.
+    /// Commits the transaction: its writes are on disk when this returns. With `news`, waiting
+    /// connections are woken, where the database can do this.
     fn commit(&mut self, news: bool) -> Result<()>;
 
     /// Ends the transaction as if it had not been.

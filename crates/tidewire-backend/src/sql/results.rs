@@ -29,7 +29,7 @@ pub struct ResultTable {
 }
 
 impl ResultTable {
-    /// The name of the table of a campaign: its number, and what is left of its name.
+    /// The name of the table of a campaign: its number, and its name in plain letters.
     pub fn name(campaign: CampaignId, name: &str) -> String {
         let start = format!("results_{campaign}_");
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };

@@ -42,7 +42,7 @@ pub enum Claim {
     Wait {
         /// Running, paused or draft.
         state: State,
-        /// The time until the next lease expires, or longer if that is not what it waits for.
+        /// The time until the next lease expires, or longer if the worker does not wait for that.
         hint_us: u64,
     },
     /// The campaign has ended in this state.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// Runs of each parameter set before the first look.
 const FIRST: u64 = 100;
-/// Below so many values of a parameter set its mean counts as unknown.
+/// The least number of values of a parameter set; with fewer its mean counts as unknown.
 const VALUES_MIN: u64 = 30;
 
 /// How well means must be known.
@@ -45,7 +45,7 @@ fn or_nan<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
     Option::deserialize(input).map(|mean| mean.unwrap_or(f64::NAN))
 }
 
-/// At which runs is looked, and what was seen last.
+/// The runs at which a look is due, and the latest verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
     aim: PrecisionTarget,

@@ -14,7 +14,7 @@ const TEXT_BYTES_MAX: usize = 4_096;
 
 /// The seed of a campaign as a person writes it: an integer of any sign, or text.
 ///
-/// Its written form, `int:-7` or `text:monday`, is what is hashed and stored.
+/// Its written form, `int:-7` or `text:monday`, is hashed and stored.
 ///
 /// ```
 /// use tidewire_core::campaign::seed::Seed;

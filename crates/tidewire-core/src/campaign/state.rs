@@ -20,7 +20,7 @@ pub enum State {
     Draft,
     /// Ranges are leased to workers.
     Running,
-    /// No range is leased; what is out is still stored.
+    /// No range is leased; results of open leases are still stored.
     Paused,
     /// Cancelled by a person. Results of leased runs are not stored; stored results stay.
     Cancelled,

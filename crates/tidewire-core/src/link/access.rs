@@ -9,7 +9,7 @@ pub const ALL_SERVICES: &str = "*";
 /// Patterns that an error shows.
 const SHOWN: usize = 5;
 
-/// One token, and what it allows.
+/// A token with its permissions.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The secret.
@@ -168,7 +168,7 @@ impl Publishing {
         Self(text.and_then(|text| text.split_ascii_whitespace().map(|one| Pattern::new(one).ok()).collect()))
     }
 
-    /// Looks whether the node may publish on a subject.
+    /// Checks if the node may publish on a subject.
     ///
     /// # Errors
     /// The patterns that it may publish on, for people.

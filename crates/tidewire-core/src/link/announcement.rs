@@ -14,7 +14,7 @@ pub const SERVICE: &str = "service";
 pub const AGENT: &str = "agent";
 /// A longer id of an agent is written in hexadecimal digits.
 const AGENT_ID_BYTES_MAX: usize = 99;
-/// How much is said of what is wrong: it may be a part of what a stranger has written.
+/// The most characters of a problem text, which may quote a part of an unknown announcement.
 const PROBLEM_CHARACTERS_MAX: usize = 200;
 
 /// A hub's description of one subscription.
@@ -250,7 +250,7 @@ enum ListItem {
     Public,
 }
 
-/// An object; what is in it is for those who read it.
+/// An object; its readers interpret the content.
 type Schema = BTreeMap<String, IgnoredAny>;
 
 impl Service {

@@ -102,7 +102,7 @@ impl Part {
         Self { message, inflater, total, came: 0, counted: total, unasked: 0, allowed, placed: false }
     }
 
-    /// Where what comes is added.
+    /// The buffer for received bytes.
     fn sink(&mut self) -> &mut Vec<u8> {
         match &mut self.inflater {
             Some(inflater) => inflater.packed(),
@@ -115,8 +115,8 @@ impl Part {
         self.total - self.came
     }
 
-    /// Bytes to ask for now. Never more than the rest: what comes late would count for the next
-    /// payload of the exchange.
+    /// Bytes to ask for now. Never more than the rest: a surplus would count for the next payload
+    /// of the exchange.
     fn asks(&mut self) -> usize {
         if self.unasked < limits::LINK_WINDOW_BYTES.default as usize / 2 {
             return 0;
@@ -166,7 +166,7 @@ pub struct Assemblies {
     inflated_bytes: usize,
     /// Compressed data that must be inflated before another frame is taken.
     packed: Option<Inflating>,
-    /// The long payload that is none of the parts while it is inflated, and what it counts.
+    /// The long payload that is being inflated outside of the parts, and the bytes that it counts.
     away: Option<(Key, usize)>,
 }
 
@@ -204,7 +204,7 @@ impl Assemblies {
         self.payload_max
     }
 
-    /// Forgets what was there of a payload.
+    /// Drops the received part of a payload.
     pub fn forget(&mut self, id: u64, answer: bool) {
         let key = (id, answer);
         if let Some(part) = self.parts.remove(&key) {
@@ -292,7 +292,7 @@ impl Assemblies {
         Some(count)
     }
 
-    /// A chunk of so many bytes, with these flags, lies where it belongs.
+    /// Records a chunk of so many bytes, with these flags, that was written to its destination.
     ///
     /// # Errors
     /// As for [`take`](Self::take).

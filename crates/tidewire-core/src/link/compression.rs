@@ -138,10 +138,10 @@ pub(super) fn too_long(bytes: u64, max: usize) -> String {
     format!("{bytes} bytes are more than payload_bytes={max} of the receiver: send less, or raise the limit there")
 }
 
-/// Adds to `out` what a compressed payload inflates to: at most `most` bytes.
+/// Inflates a compressed payload to the end of `out`: at most `most` bytes.
 ///
 /// # Errors
-/// [`Unreadable`]; what has been added by then is of no use.
+/// [`Unreadable`]; the bytes added by then are useless.
 pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
     let (mut left, bound) = (None, Bound { most, room: usize::MAX });
     let used = inflate_blocks(&mut left, packed, bound, out)?;
@@ -165,7 +165,7 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// Where what comes of the compressed form is added.
+    /// The buffer for received compressed bytes.
     pub fn packed(&mut self) -> &mut Vec<u8> {
         &mut self.packed
     }
@@ -184,10 +184,11 @@ impl Inflater {
         }
     }
 
-    /// Adds to `out` what is there in whole blocks. Less than a block of the compressed form stays.
+    /// Inflates all whole blocks to the end of `out`. Less than a block of the compressed form
+    /// stays.
     ///
     /// # Errors
-    /// [`Unreadable`]; what has been added by then is of no use.
+    /// [`Unreadable`]; the bytes added by then are useless.
     pub fn inflate(&mut self, bound: Bound, out: &mut Vec<u8>) -> Result<(), Unreadable> {
         let used = inflate_blocks(&mut self.left, &self.packed, bound, out)?;
         self.packed.drain(..used);

@@ -24,7 +24,7 @@ struct Sender<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty one, in which about so many bytes may wait.
+    /// An empty queue, in which about so many bytes may wait.
     pub fn new(bytes_max: usize) -> Self {
         Self { senders: BTreeMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max }
     }

@@ -38,12 +38,12 @@ pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
 }
 
 impl Credit {
-    /// So many items to begin with.
+    /// A credit of so many items.
     pub fn new(items: u32) -> Self {
         Self { left: items.into(), given: items.into() }
     }
 
-    /// So many further items.
+    /// Adds credit for so many further items.
     pub fn give(&mut self, items: u32) {
         self.left = self.left.saturating_add(items.into());
         self.given = self.given.saturating_add(items.into());
@@ -65,7 +65,7 @@ impl FlowWindow {
         Self { items: Credit::new(items), ..Self::default() }
     }
 
-    /// The other side takes so many further items.
+    /// The other side has given credit for so many further items.
     pub fn credited(&mut self, items: u32) {
         self.items.give(items);
     }

@@ -25,7 +25,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Most bytes of one write, with what comes before each chunk: as many chunks as their payloads
+    /// Most bytes of one write, including the headers of chunks: as many chunks as their payloads
     /// fill make one write.
     pub fn write_bytes(&self) -> usize {
         self.bytes + self.bytes / 64

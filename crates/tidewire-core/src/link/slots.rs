@@ -29,7 +29,7 @@ impl<T> Slots<T> {
         Self { entries: Vec::new(), free: Vec::new(), retired: 0, max }
     }
 
-    /// Takes at most so many from now on; what is open stays.
+    /// Sets the limit of slots from now on; open ones stay.
     pub fn limit(&mut self, max: usize) {
         self.max = max;
     }
@@ -165,7 +165,7 @@ impl<T> Mirror<T> {
         Self { pages: Vec::new(), open: 0, max }
     }
 
-    /// Takes at most so many from now on; what is open stays.
+    /// Sets the limit of slots from now on; open ones stay.
     pub fn limit(&mut self, max: usize) {
         self.max = max;
     }

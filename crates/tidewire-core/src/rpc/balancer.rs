@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// How much the last call counts for the average.
 const WEIGHT: f64 = 0.2;
-/// A failure may be quick, and must not draw calls: it counts as slower than what was before.
+/// A failed call counts as slower than the calls before: a quick failure must not attract calls.
 const FAILED_FACTOR: f64 = 2.0;
 
 /// How an instance is chosen.

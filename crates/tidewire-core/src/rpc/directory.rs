@@ -86,7 +86,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         self.take(key)
     }
 
-    /// Changes were lost: the next list says what is there.
+    /// Updates were lost: the next list has the present entries.
     pub fn missed(&mut self) {
         self.is_current = false;
         self.asked.values_mut().for_each(|asked| asked.has_missed = true);

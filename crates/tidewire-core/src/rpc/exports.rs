@@ -78,7 +78,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.entries.is_empty()
     }
 
-    /// Gives an object once more to a node that has it: its key there. None: it does not have it.
+    /// Exports an object once more to a node that holds it: returns its key there. None: the node
+    /// does not hold it.
     pub fn again(&mut self, holder: &str, identity: &I, now_us: u64) -> Option<Arc<str>> {
         let key = self.known.get(&(Arc::from(holder), identity.clone()))?;
         let entry = self.entries.get_mut(key)?;
@@ -87,10 +88,10 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         Some(Arc::clone(key))
     }
 
-    /// Gives an object to a node that does not have it, under a key of its own.
+    /// Exports an object to a node that does not hold it, under a new key.
     ///
     /// # Errors
-    /// [`Full`], if so much has been given already, and no lease is over.
+    /// [`Full`], if the table is full and no lease has expired.
     pub fn add(
         &mut self,
         holder: &str,
@@ -156,7 +157,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         }
     }
 
-    /// Such a call has ended: when its lease is over then, or what is gone with the call.
+    /// A call with the object has ended. Returns the new end of its lease, or the value if it is
+    /// removed with the call.
     pub fn ends(&mut self, key: &str, now_us: u64) -> (Option<u64>, Option<T>) {
         let claim_us = self.claim_us;
         let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
@@ -179,7 +181,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         if entry.is_unused() { self.remove(key) } else { None }
     }
 
-    /// Lets something go.
+    /// Removes an entry.
     pub fn remove(&mut self, key: &str) -> Option<T> {
         let Entry { value, identity, holder, .. } = self.entries.remove(key)?;
         self.known.remove(&(holder, identity));
@@ -207,7 +209,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.entries.values().map(|entry| &entry.value)
     }
 
-    /// Lets all go.
+    /// Removes all entries.
     pub fn clear(&mut self) -> Vec<T> {
         self.remove_all(|_| true)
     }

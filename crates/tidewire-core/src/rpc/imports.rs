@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Entry<T> {
     value: T,
-    /// Tells what holds it from what held it before under the same key.
+    /// Distinguishes the present proxy of the key from an earlier one.
     identity: usize,
     /// The number of the owner's link.
     node: u32,
@@ -88,15 +88,16 @@ impl<T> Imports<T> {
         self.entries.get(key).is_some_and(|entry| entry.identity == identity && !entry.is_lost)
     }
 
-    /// A reference to what is held came once more. False: it is not held.
+    /// Counts a further reference to a held key. False: the key is not held.
     pub fn again(&mut self, key: &str) -> bool {
         self.entries.get_mut(key).filter(|entry| !entry.is_lost).map(|entry| entry.count += 1).is_some()
     }
 
-    /// A reference came to what is not held, or by something that is gone: what held it before.
+    /// Adds a reference to a key that is not held, or whose proxy is gone. Returns the value of
+    /// that earlier proxy.
     ///
     /// # Errors
-    /// [`Full`], if so much is held already.
+    /// [`Full`], if the table is full.
     pub fn add(&mut self, key: &str, node: u32, identity: usize, value: T) -> Result<Option<T>, Full> {
         let before = self.entries.remove_entry(key);
         if before.is_none() && self.len() >= self.most {

@@ -65,8 +65,8 @@ pub struct CommandSlots {
 }
 
 impl CommandSlots {
-    /// Places for `count` commands at once, from so many queues. Tokens that it has are to be
-    /// extended every third of the lease.
+    /// Slots for `count` commands at once, from so many queues. Tokens of waiting and running
+    /// commands need an extension every third of the lease.
     pub fn new(count: usize, queues: usize, lease_us: u64) -> Self {
         Self {
             count: count.max(1),
@@ -199,7 +199,7 @@ impl CommandSlots {
         self.extend_us
     }
 
-    /// Fetches nothing more. Gives what has not begun, to be given back.
+    /// Stops fetching. Returns the tokens that have not begun, to be given back.
     pub fn drain(&mut self) -> Vec<Token> {
         self.draining = true;
         let mut back = Vec::new();

@@ -23,7 +23,7 @@ pub struct Newest {
     by: By,
     names_max: usize,
     sequences: BTreeMap<Box<str>, u64>,
-    /// Names of the group that is not synced yet: what they replace is still to be seen.
+    /// Names of the group that is not synced yet: the events that they replace are still visible.
     group: Vec<(Box<str>, u64)>,
     /// How many events the last cleaning had to keep.
     kept: u64,
@@ -103,7 +103,7 @@ impl Newest {
         events > 2 * self.len().max(self.kept)
     }
 
-    /// They were, and so many events had to stay.
+    /// Sealed segments were rewritten, and so many events had to stay.
     pub const fn cleaned(&mut self, kept: u64) {
         self.kept = kept;
     }

@@ -179,7 +179,7 @@ impl Consumer {
 
     /// True if it takes further events.
     pub fn wants_more(&self) -> bool {
-        // Ranges of what is done grow without bound behind an event that never gets done.
+        // Ranges of done events would grow without bound behind an event that never gets done.
         self.has_room() && self.parked < self.options.parked_max && self.done.len() < self.options.parked_max
     }
 
@@ -267,7 +267,7 @@ impl Consumer {
         }
     }
 
-    /// Does what is due: ack waits and delays that are over.
+    /// Handles expired ack waits and ended delays.
     pub fn tick(&mut self, now_us: u64) {
         if self.paused_until_us.is_some_and(|until| until <= now_us) {
             self.resume();

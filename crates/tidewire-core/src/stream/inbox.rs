@@ -44,8 +44,8 @@ pub enum Begin {
     Over,
     /// Nothing: it is another copy of one that came before.
     Copy,
-    /// Give it up: processes have ended while they were at it; so many attempts there were. It is
-    /// over with `Inbox::done`.
+    /// Give the message up after so many attempts: processes have ended during them. Then call
+    /// `Inbox::done`.
     Dead(u32),
 }
 

@@ -52,7 +52,7 @@ pub enum Expect {
 pub enum Refusal {
     /// The key has this revision; 0: no value.
     Revision(u64),
-    /// So many bytes would be there.
+    /// The change would need so many bytes.
     Full(u64),
 }
 
@@ -182,7 +182,7 @@ impl Bucket {
         self.revisions.iter().filter_map(of)
     }
 
-    /// Deletes what is over: entries to be stored.
+    /// Deletes expired values. Returns the entries to store.
     pub fn tick(&mut self, now_us: u64) -> Vec<Entry> {
         let mut entries = Vec::new();
         while let Some((at, key)) = self.expiries.first().cloned() {

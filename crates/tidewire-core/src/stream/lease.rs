@@ -91,7 +91,7 @@ impl Leases {
         Some(held.ttl_us)
     }
 
-    /// Gives a lease back. True if it was held with this token.
+    /// Releases a lease. True if it was held with this token.
     pub fn release(&mut self, name: &str, fence: u64, now_us: u64) -> bool {
         let Some(lease) = self.leases.get_mut(name).filter(|lease| lease.fence == fence) else { return false };
         lease.expire(now_us);
@@ -105,7 +105,7 @@ impl Leases {
         }
     }
 
-    /// Ends what is over, and gives what is free to those who wait, in their order.
+    /// Ends expired leases and waits, and grants free leases to waiting callers, in their order.
     pub fn tick(&mut self, now_us: u64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for (name, lease) in &mut self.leases {

@@ -109,8 +109,8 @@ pub struct StreamLog {
 }
 
 impl StreamLog {
-    /// A log with these segments, oldest first; the last takes what is appended. `first` is the
-    /// oldest event that was not purged.
+    /// A log with these segments, oldest first; the last one takes appended messages. `first` is
+    /// the oldest event that was not purged.
     pub fn new(options: Options, segments: Vec<SegmentInfo>, first: u64) -> Self {
         let next = segments.last().map_or(1, |newest| newest.last + 1).max(first);
         let oldest = segments.first().map_or(next, |oldest| oldest.base);
@@ -189,7 +189,7 @@ impl StreamLog {
         self.options.max_age_us.map_or(0, |age| now_us.saturating_sub(age))
     }
 
-    /// Repeats an event of before a restart, for what is remembered of ids.
+    /// Restores the id of an event from before a restart.
     pub fn remember(&mut self, id: &str, sequence: u64, time_us: u64) {
         self.window.insert(id, sequence, time_us);
     }
@@ -200,7 +200,7 @@ impl StreamLog {
         self.newest = self.newest.is_some().then_some(newest);
     }
 
-    /// Gives a message its sequence, and takes it into the group.
+    /// Assigns a message its sequence, and adds it to the group.
     ///
     /// # Errors
     ///
@@ -294,7 +294,7 @@ impl StreamLog {
         self.group.len()
     }
 
-    /// Ends the group: what is to be written now. None if nothing was appended.
+    /// Ends the group, and returns the bytes to write now. None if nothing was appended.
     pub fn take_group(&mut self) -> Option<Write> {
         if self.group.is_empty() {
             return None;
@@ -399,7 +399,7 @@ impl StreamLog {
         if self.is_compacted() { before - self.messages() } else { purged }
     }
 
-    /// Takes out the segments that are to be removed by now.
+    /// Takes out the segments to delete by now.
     pub fn retire(&mut self, now_us: u64) -> Vec<SegmentInfo> {
         if let Some(max) = self.options.max_messages.filter(|_| self.options.drop_old) {
             self.first = self.first.max(self.next.saturating_sub(max));

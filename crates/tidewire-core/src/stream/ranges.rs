@@ -32,8 +32,8 @@ impl Ranges {
         self.0.insert(first, last);
     }
 
-    /// Removes what is `upto` or smaller, and what follows `upto` without a gap. Gives the last
-    /// number that was removed or `upto`.
+    /// Removes all numbers up to `upto`, and those that follow `upto` without a gap. Returns the
+    /// last number that was removed or `upto`.
     pub fn advance(&mut self, mut upto: u64) -> u64 {
         while let Some((&begin, &end)) = self.0.first_key_value() {
             if begin > upto.saturating_add(1) {

@@ -143,7 +143,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// `None` for what is no segment.
+    /// `None` for a file that is no segment.
     pub fn decode(bytes: &[u8]) -> Result<Self, Option<u32>> {
         let Parsed::Record { kind: Kind::Segment, body, .. } = parse(bytes, 0, 0) else { return Err(None) };
         if body.len() < 12 || &body[..8] != MAGIC {

@@ -125,8 +125,8 @@ fn seconds_of(span: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{span:?} is no interval: {right}"))
 }
 
-/// Looks at minutes of the zone from one on; where the month, the day or the hour is wrong it goes
-/// on with the next one.
+/// Searches minutes of the zone from one on; where the month, the day or the hour does not match,
+/// the search goes on with the next one.
 fn next_minute_us(cron: &Cron, zone: &TimeZone, after_us: u64) -> Option<u64> {
     let first = (after_us / MINUTE_US + 1) * 60;
     let mut at = Timestamp::from_second(i64::try_from(first).ok()?).ok()?;

@@ -115,7 +115,7 @@ fn tail(bytes: &[u8], id: Option<u64>, at: usize) -> Tail {
 /// The synced end that the header of a group states, if a group header stands at this offset. If
 /// the id of the segment is unknown, a header of any segment counts.
 fn synced_before(bytes: &[u8], id: Option<u64>, at: usize) -> Option<u64> {
-    // Looked at first, as it is in few places what it must be.
+    // Checked first: few offsets have the kind and length of a group header.
     let head = bytes.get(at..at + GROUP_BYTES)?;
     if head[8] != Kind::Group as u8 || head[4..8] != ((GROUP_BYTES - HEAD) as u32).to_le_bytes() {
         return None;

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 
 use super::recurrence::Timing;
 
-/// Schedules by name, each with what it publishes.
+/// Schedules by name, each with its message.
 #[derive(Clone, Debug)]
 pub struct Schedules<T> {
     all: BTreeMap<String, Schedule<T>>,

@@ -17,7 +17,7 @@ pub struct Options {
     pub concurrency: u32,
     /// How many deliveries are fetched at once at most. At least 1.
     pub batch_max: u32,
-    /// The consumer's ack wait: what has not begun is extended every third of it.
+    /// The consumer's ack wait: waiting deliveries are extended every third of it.
     pub ack_wait_us: u64,
     /// For how long a delivery that has begun is extended too. 0: it has its ack wait.
     pub hold_us: u64,
@@ -49,14 +49,14 @@ pub enum Verdict {
     Fail,
     /// The event goes to another consumer instance at once.
     GiveBack,
-    /// Nothing is to be said.
+    /// No verdict: the event is settled.
     Nothing,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OutstandingDelivery {
     ticket: u64,
-    /// When it is to be extended, if it is.
+    /// The time of the next extension, if there is one.
     due_us: Option<u64>,
     /// Until when it is extended, once it has begun.
     until_us: u64,
@@ -144,7 +144,7 @@ impl Subscription {
         Some((sequence, ticket))
     }
 
-    /// A handler that was begun has ended. Gives what is said of its delivery.
+    /// A handler has ended. Returns the verdict on its delivery.
     pub fn ended(&mut self, (sequence, ticket): Delivery, outcome: Outcome) -> Verdict {
         self.running = self.running.saturating_sub(1);
         if self.out.get(&sequence).is_some_and(|out| out.ticket == ticket) && !self.queued.contains(&sequence) {
@@ -186,7 +186,7 @@ impl Subscription {
         self.draining = true;
     }
 
-    /// Begins nothing more, either. Gives what is to be given back.
+    /// Stops beginning deliveries, too. Returns the deliveries to give back.
     pub fn cut(&mut self) -> Vec<Delivery> {
         self.draining = true;
         let queued = std::mem::take(&mut self.queued);

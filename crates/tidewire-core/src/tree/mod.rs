@@ -131,7 +131,7 @@ impl<T> SubjectTree<T> {
         self.len
     }
 
-    /// Tells whether there is no subscription.
+    /// True if there is no subscription.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -21,8 +21,8 @@ pub(super) fn check(text: &str, grammar: Grammar) -> Result<(), SubjectError> {
     }
 }
 
-/// Tells quickly that a text is a subject of ASCII alone, as nearly all are: every publish by name
-/// comes through here.
+/// A fast check for subjects of ASCII alone, as nearly all are: every publish by name comes through
+/// here.
 fn is_plain(text: &[u8]) -> bool {
     if text.len() > SUBJECT_BYTES {
         return false;

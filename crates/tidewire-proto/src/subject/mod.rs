@@ -66,7 +66,7 @@ impl Subject {
         Ok(Self(text.into()))
     }
 
-    /// Tells whether a text is a subject, without allocating.
+    /// Checks that a text is a subject, without allocating.
     ///
     /// # Errors
     ///

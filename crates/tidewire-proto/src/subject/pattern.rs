@@ -33,7 +33,7 @@ impl Pattern {
         Ok(Self(text.into()))
     }
 
-    /// Tells whether a text is a pattern, without allocating.
+    /// Checks that a text is a pattern, without allocating.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Pattern {
         check(text, Grammar::Pattern)
     }
 
-    /// Tells whether the pattern selects a subject.
+    /// True if the pattern selects a subject.
     ///
     /// ```
     /// use tidewire_proto::subject::{Pattern, Subject};
@@ -72,7 +72,7 @@ impl Pattern {
         theirs.next().is_none()
     }
 
-    /// Tells whether some subject fits both patterns.
+    /// True if some subject fits both patterns.
     ///
     /// ```
     /// use tidewire_proto::subject::Pattern;
@@ -93,7 +93,7 @@ impl Pattern {
         }
     }
 
-    /// Tells whether the pattern has no wildcard, so that it selects one subject only.
+    /// True if the pattern has no wildcard, so that it selects one subject only.
     pub fn is_literal(&self) -> bool {
         !self.0.contains(['*', '>'])
     }

@@ -99,7 +99,7 @@ pub struct FieldsWriter<'a> {
 }
 
 impl<'a> FieldsWriter<'a> {
-    /// Begins behind what is there.
+    /// A writer that appends to the buffer.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, count_at: None }
     }

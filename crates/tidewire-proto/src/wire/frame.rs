@@ -21,7 +21,7 @@ const ID_AT: usize = 8;
 pub struct Frame<'a> {
     /// The kind.
     pub kind: Kind,
-    /// Its lane, and what is special about it.
+    /// Its lane, and the marks of its payload.
     pub flags: Flags,
     /// The exchange that it belongs to, or 0.
     pub id: u64,
@@ -119,7 +119,7 @@ pub fn write(
     Ok(())
 }
 
-/// Writes what comes before the payload of a frame, which is to have so many bytes.
+/// Writes the beginning of a frame whose payload will have so many bytes.
 ///
 /// # Errors
 /// As for [`write()`].
@@ -141,7 +141,7 @@ pub fn begin(
     begun
 }
 
-/// Gives the frame at the front of `bytes` another id.
+/// Sets the id of the frame at the front of `bytes`.
 ///
 /// # Panics
 /// If `bytes` are fewer than [`FRAME_HEAD`].
@@ -149,8 +149,7 @@ pub fn set_id(bytes: &mut [u8], id: u64) {
     bytes[ID_AT..FRAME_HEAD].copy_from_slice(&id.to_le_bytes());
 }
 
-/// Gives the CALL or PUBLISH at the front of `bytes` an origin, and the subscription that it is
-/// for.
+/// Sets the origin and the target subscription of the CALL or PUBLISH at the front of `bytes`.
 ///
 /// # Panics
 /// If `bytes` are too few for that. With debug assertions, also if the frame is of another kind.

@@ -46,7 +46,7 @@ impl MemoryLocation {
     }
 }
 
-/// Says of a frame that begins a long payload, all of which is `frame`, where that lies.
+/// Sets the location of a long payload in its first frame, which is all of `frame`.
 ///
 /// # Panics
 /// If `frame` is shorter than the least of its kind.

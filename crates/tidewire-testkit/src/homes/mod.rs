@@ -36,7 +36,7 @@ const SECOND_US: u64 = 1_000_000;
 pub struct HomePlace {
     /// The storage backend.
     pub home: Arc<dyn Home>,
-    /// Removes what is behind it when it is dropped.
+    /// Removes the storage of the backend when it is dropped.
     pub keep: Box<dyn Any>,
 }
 
@@ -209,7 +209,7 @@ fn fetch(home: &dyn Home, max_messages: u32, wait_us: u64) -> Vec<Delivery> {
     good(home.fetch("orders", "c", Fetch { max_messages, max_bytes: 1 << 20, wait_us }))
 }
 
-/// Fetches until there are so many.
+/// Fetches until there are so many deliveries.
 fn fetch_exactly(home: &dyn Home, count: usize) -> Vec<Delivery> {
     let mut all = Vec::new();
     while all.len() < count {

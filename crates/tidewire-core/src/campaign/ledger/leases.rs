@@ -11,9 +11,8 @@ use crate::campaign::state::State;
 
 /// A run that has killed its worker so often is quarantined.
 const KILLS: u32 = 2;
-/// After so many workers that were lost one after the other, with no run completed meanwhile, it is
-/// the runs that are tried again first: otherwise a campaign whose runs all kill would lose a
-/// worker for each of them.
+/// The number of workers lost in a row, with no run completed meanwhile, after which suspect runs
+/// are tried first. Otherwise a campaign whose runs all kill would lose a worker for each of them.
 const DEATHS: u32 = 3;
 
 /// A lease as the ledger keeps it.
@@ -73,12 +72,12 @@ impl Ledger {
     }
 
     /// Completes so many runs from the front of a lease, whose results are stored in the same
-    /// transaction, and renews the rest. A lease that is overdue still counts as long as nobody
-    /// else has claimed anything.
+    /// transaction, and renews the rest. An overdue lease is still valid as long as nobody else has
+    /// claimed anything.
     ///
     /// # Errors
     ///
-    /// If it was taken away, or the completion does not fit it.
+    /// If it was revoked, or the completion does not fit it.
     pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<ClaimState, Refusal> {
         self.tick(now);
         let at = self.find(lease)?;
@@ -112,7 +111,7 @@ impl Ledger {
         Ok(ClaimState { state: self.state, left })
     }
 
-    /// Gives back what is left of a lease. One that was taken away is no error.
+    /// Gives the rest of a lease back. A revoked lease is no error.
     pub fn give_back(&mut self, now: Clock, lease: &Lease) {
         self.tick(now);
         if let Ok(at) = self.find(lease) {
@@ -198,7 +197,7 @@ impl Ledger {
         Claim::Wait { state: self.state, hint_us: hint_us.min(self.terms.lease_us) }
     }
 
-    /// Gives back the leases of a worker but those that it holds.
+    /// Gives back the leases of a worker, except those in `holding`.
     fn forget(&mut self, worker: u64, holding: &[u64]) {
         for held in self.take_leases(|held| held.worker == worker && !holding.contains(&held.id)) {
             self.returned.put(held.first, held.count, held.losses);

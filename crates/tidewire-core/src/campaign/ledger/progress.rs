@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// So many runs have ended by now.
+    /// Records the number of runs that have ended by now.
     pub fn mark(&mut self, ended: u64) {
         if self.points.last().is_some_and(|(at, _)| self.active_us < at + self.step_us) {
             return;

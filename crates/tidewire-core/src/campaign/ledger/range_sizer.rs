@@ -90,9 +90,9 @@ impl RangeSizer {
         u32::try_from(size.max(1)).unwrap_or(RANGE_RUNS_MAX)
     }
 
-    /// The time that a range should take: what it is meant to, or less while workers die often.
-    /// Work that is lost with a worker grows with the range, the cost of commits shrinks with it;
-    /// their sum is least at sqrt(2 x cost x time between deaths) (Young 1974).
+    /// The time that a range should take: the target time, or less while workers die often. Work
+    /// that is lost with a worker grows with the range, the cost of commits shrinks with it; their
+    /// sum is least at sqrt(2 x cost x time between deaths) (Young 1974).
     fn aim_us(&self, load: &Load) -> f64 {
         let aim = load.range_us as f64;
         if self.losses == 0 {

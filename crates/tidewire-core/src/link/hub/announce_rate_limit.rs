@@ -18,7 +18,8 @@ pub(super) struct AnnounceRateLimit {
 }
 
 impl AnnounceRateLimit {
-    /// So many bytes are announced, of those that may be said in all. Answers until when it rests.
+    /// Counts an announcement of so many bytes, of at most `max` in all. Returns the end of the
+    /// node's pause.
     pub(super) fn announced(&mut self, bytes: usize, max: usize, now_us: u64) -> u64 {
         let cost_us = RESTORED_US.saturating_mul(bytes as u64) / max.max(1) as u64;
         self.rested_us = self.rested_us.max(now_us).saturating_add(cost_us);
@@ -31,8 +32,8 @@ impl AnnounceRateLimit {
 }
 
 impl Hub {
-    /// Until when nothing more is to be taken from a link: its node has announced more, and more
-    /// often, than others can follow. None: it may go on.
+    /// The time until which the hub reads nothing more from a link, because its node has exceeded
+    /// the rate limit. None: no pause.
     pub fn rests_until_us(&self, at: LinkId) -> Option<u64> {
         let link = self.links.get(at)?.as_deref()?;
         let until_us = link.said.pace.rests_until_us();

@@ -29,7 +29,7 @@ type Refusal = (ErrorCode, String);
 pub(super) struct Announcements {
     subscriptions: BTreeSet<SubscriptionId>,
     bytes: usize,
-    /// As the list of services has it; None once that has changed.
+    /// The encoded entry in the list of services; None once it has changed.
     listed: Option<Arc<[u8]>>,
     pub(super) pace: AnnounceRateLimit,
 }
@@ -65,7 +65,7 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// The field with which it says what it is.
+    /// The field of the announcement for this role.
     fn field(&self) -> Option<&'static str> {
         match self {
             Self::Instance(_) => Some(announcement::SERVICE),
@@ -138,8 +138,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// Looks at what a node says of itself: it says no more than it may, and of nothing but what it
-    /// subscribes to.
+    /// Checks an announcement: its size, and that it describes only the subject of its
+    /// subscription.
     fn announces(
         &self,
         at: LinkId,

@@ -253,7 +253,7 @@ impl Hub {
         });
     }
 
-    /// Answers a frame that would have opened an exchange.
+    /// Refuses a frame that would have opened an exchange.
     fn refuse_new(&mut self, at: LinkId, frame: &Frame<'_>, code: ErrorCode, text: &str) {
         self.counts.refused += 1;
         self.put_fail(at, frame.id, frame.flags.lane() as u8, code, text);

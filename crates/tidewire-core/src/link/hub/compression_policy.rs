@@ -7,7 +7,7 @@ use super::super::compression::FEATURE;
 use super::super::session::is_compressed;
 use super::{Hub, Link, LinkId};
 
-/// The number of no node: what is said of it is said of all.
+/// The number that stands for all nodes: no node has it.
 const ALL_NODES: u32 = 0;
 
 impl Hub {
@@ -33,7 +33,7 @@ impl Hub {
         }
     }
 
-    /// Tells a node that has just joined, if there is something to tell.
+    /// Notifies a node that has just joined, if all nodes can inflate.
     pub(super) fn tell_first_shared(&mut self, at: LinkId) {
         if self.plain_nodes == 0 {
             self.tell_shared(at);

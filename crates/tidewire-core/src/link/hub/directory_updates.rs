@@ -7,14 +7,14 @@ use super::calls::put_service;
 use super::routes::Subscriber;
 use super::{Change, Hub, LinkId};
 
-/// On what it is published that something is served, or no longer.
+/// Subjects of the updates that a service has come or gone.
 pub(super) const ADDED: &str = "$hub.services.added";
 pub(super) const REMOVED: &str = "$hub.services.removed";
 /// Subject of the notification that a node has missed directory updates.
 const MISSED: &str = "$hub.services.missed";
 
 impl Hub {
-    /// Tells those who want to know that a subscription which said something of itself has come or
+    /// Publishes an update to its subscribers: a subscription with an announcement has come or
     /// gone.
     pub(super) fn announce(&mut self, subject: &str, node: &str, subscriber: &Subscriber) {
         let (mut told, mut head) = (Vec::new(), Vec::new());

@@ -6,9 +6,9 @@ use super::super::session::ARRIVAL;
 use super::{Hub, LinkId};
 
 impl Hub {
-    /// Asks a node whether it has read what was taken out of its outbox so far. False if it is not
-    /// asked: it was sent nothing since it last said that it is there, it has been silent for a
-    /// heartbeat, or its link ends.
+    /// Asks a node to confirm that it has read everything taken from its send queue so far. Returns
+    /// false without asking in three cases: nothing was sent since its last sign of life, it has
+    /// been silent for a heartbeat, or its link ends.
     pub fn ask(&mut self, at: LinkId, now_us: u64) -> bool {
         let Some(link) = self.link(at) else { return false };
         let greeting = link.greeting_until_us.is_some();

@@ -105,7 +105,7 @@ impl Hub {
     }
 }
 
-/// Notes what a frame lets the other side send.
+/// Records the credit or window that a frame gives to the other side.
 fn heed(passing: &mut FlowWindow, frame: &Frame<'_>) -> Result<(), WireError> {
     match frame.kind {
         Kind::Window => passing.asked(wire::read_u32("WINDOW", frame.head)?),

@@ -75,7 +75,7 @@ struct Link {
     refused: Option<Refused>,
     payload_max: usize,
     frame_max: usize,
-    /// Its node takes what is compressed, and the hub passes that on.
+    /// Its node takes compressed payloads, and the hub forwards them.
     inflates: bool,
     /// The node is counted among those that can't inflate.
     plain: bool,
@@ -106,7 +106,7 @@ struct Link {
     has_said_all: bool,
     /// Frames were sent since the last sign of life of its node.
     fresh: bool,
-    /// Its node has read what it was asked about last.
+    /// Its node has answered the last question if it has read everything.
     has_read: bool,
     closing: bool,
 }
@@ -154,9 +154,9 @@ pub struct Hub {
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
-    /// When each link is to be looked at, and some times that are no longer true.
+    /// The next examination of each link, and some outdated times.
     due: BinaryHeap<Reverse<(u64, LinkId)>>,
-    /// Nodes that are joined and can't read what is compressed.
+    /// Joined nodes that can't inflate.
     plain_nodes: usize,
     /// Recorded changes; none if nobody asks for them.
     changes: Option<Vec<Change>>,
@@ -267,9 +267,9 @@ impl Hub {
         at
     }
 
-    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as
-    /// the hub is, and nobody asks whether it is. The limits of its token don't hold for it, and it
-    /// is not counted among those that joined with that.
+    /// As [`connected`](Self::connected), for a node of this process: it lives as long as the hub,
+    /// and needs no heartbeat. The limits of its token do not apply, and it is not counted among
+    /// the nodes of that token.
     pub fn connected_here(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -291,8 +291,8 @@ impl Hub {
     }
 
     /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token,
-    /// may call, publish and subscribe everywhere, and says for whom it does. It answers for what
-    /// its clients may do.
+    /// may call, publish and subscribe everywhere, and states for whom. The gateway checks the
+    /// permissions of its clients.
     pub fn connected_gateway(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected_here(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -306,8 +306,8 @@ impl Hub {
         &self.options.access
     }
 
-    /// From now on, only those with these tokens may join, and do what they allow. Nodes that
-    /// joined before keep what they may do only if they needed no token.
+    /// Replaces the permissions: from now on only nodes with these tokens may join. Nodes that
+    /// joined before keep their permissions only if they needed no token.
     pub fn set_access(&mut self, access: Access) {
         self.course = None;
         self.options.access = access;
@@ -344,8 +344,8 @@ impl Hub {
         touched
     }
 
-    /// The links that are to be closed once their last frames are written, and why, since this was
-    /// asked before.
+    /// The links to close once their last frames are written, with the reasons, since the last
+    /// call.
     pub fn closing(&mut self) -> Vec<(LinkId, String)> {
         std::mem::take(&mut self.closing)
     }
@@ -413,7 +413,7 @@ impl Hub {
         self.close_choked();
     }
 
-    /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else
+    /// Notifies all nodes that the hub takes no new exchanges. Later calls fail, and no other node
     /// may join.
     pub fn goodbye(&mut self) {
         self.leaving = true;

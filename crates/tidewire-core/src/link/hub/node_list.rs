@@ -56,7 +56,7 @@ impl fmt::Display for Change {
 }
 
 impl Hub {
-    /// From now on, keeps what has changed for [`changes`](Self::changes).
+    /// Records changes from now on, for [`changes`](Self::changes).
     pub fn keep_changes(&mut self) {
         self.changes.get_or_insert_default();
     }

@@ -44,7 +44,7 @@ pub struct HubOptions {
     pub greeting_ms: u64,
     /// Bytes that may come before HELLO has, with it.
     pub hello_bytes: usize,
-    /// Connections of one place that have not said what comes before HELLO.
+    /// Connections of one place that have not sent the bytes before HELLO.
     pub greetings: usize,
     /// The longest payload of its own that it sends in one frame.
     pub chunk_bytes: usize,
@@ -57,7 +57,7 @@ pub struct HubOptions {
     pub memory: Option<Arc<dyn MachineMemory>>,
 }
 
-/// Tells who shares the memory of this machine.
+/// Detects nodes that share the memory of this machine.
 pub trait MachineMemory: Send + Sync + fmt::Debug {
     /// True if the place that a node stated in its HELLO is on this machine.
     fn shares(&self, place: &str) -> bool;

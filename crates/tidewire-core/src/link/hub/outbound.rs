@@ -11,7 +11,7 @@ use super::super::flow_control::stated_bytes;
 use super::{Hub, Link, LinkId};
 
 impl Hub {
-    /// Tells a node the name of another one, once.
+    /// Sends a node the name of another one, once.
     pub(super) fn introduce(&mut self, to: LinkId, other: LinkId) {
         let Some(named) = self.links.get(other).and_then(Option::as_ref) else { return };
         let number = named.number;
@@ -33,11 +33,11 @@ impl Hub {
         if let Some(named) = self.link(other) {
             named.known_by.insert(to);
         }
-        // In the highest lane: it has to come before what it explains.
+        // In the highest lane: the name has to come before the frames that use its number.
         self.put(to, Kind::Node, Flags::URGENT, 0, &number.to_le_bytes(), &said);
     }
 
-    /// Tells those who know a node that it has gone, so that names don't gather for ever.
+    /// Notifies the nodes that know a node that it has gone, so that names don't gather for ever.
     pub(super) fn forget_node(&mut self, number: u32, known_by: BTreeSet<LinkId>) {
         for at in known_by {
             if self.link(at).is_some_and(|link| link.knows.remove(&number)) {

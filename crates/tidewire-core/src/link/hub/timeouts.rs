@@ -13,8 +13,7 @@ impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        // Each once: what is to be written is written later, and until then a link that gathers
-        // stays due.
+        // Each link once: frames are written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
             // A node of this process needs no heartbeat, even if the process has stood still for
@@ -55,8 +54,8 @@ impl Hub {
         due
     }
 
-    /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile
-    /// may have put it off.
+    /// The next time at which [`tick`](Self::tick) has to act or examine a link. Later frames may
+    /// have postponed the action.
     pub fn next_us(&self) -> u64 {
         self.due.peek().map_or(u64::MAX, |Reverse((due_us, _))| *due_us)
     }

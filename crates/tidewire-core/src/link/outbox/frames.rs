@@ -30,11 +30,11 @@ impl Frames {
         self.blocks.iter().map(Vec::capacity).sum()
     }
 
-    /// Adds what is written to the end of a block.
+    /// Appends the bytes that `write` writes to a block.
     pub(super) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
-            // After a full one, another will soon be full: it need not grow, which would copy what
-            // is in it.
+            // After a full block, another will soon be full. Its full capacity is allocated at
+            // once, since growing would copy its content.
             let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
             self.blocks.push_back(Vec::with_capacity(room));
         }

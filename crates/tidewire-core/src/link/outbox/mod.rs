@@ -26,7 +26,7 @@ const SHARE_BYTES: usize = 8_192;
 
 /// Bytes that mandatory control frames may always queue.
 const CONTROL_BYTES: usize = 65_536;
-/// Items that wait for one caller are at most so many times what is left for those of others.
+/// Queued items for one caller take at most so many times the capacity that is left for others.
 const ITEM_SHARE: usize = 3;
 /// Bytes of the frame that tells a caller about its dropped answer.
 const TOLD_BYTES: usize = 256;
@@ -151,7 +151,7 @@ impl Outbox {
         self.tally.ended.drain(..)
     }
 
-    /// Lets about so many bytes wait from now on; what waits stays.
+    /// Sets the limit of waiting bytes from now on; frames that wait already stay.
     pub fn limit(&mut self, bytes_max: usize) {
         (self.bytes_max, self.room) = (bytes_max, bytes_max);
     }
@@ -237,7 +237,7 @@ impl Outbox {
         self.add(kind, flags, id, write)
     }
 
-    /// Adds the frame that `write` writes, behind what it has to come after.
+    /// Adds the frame that `write` writes, behind the frames that it must follow.
     fn add(
         &mut self,
         kind: Kind,

@@ -29,7 +29,7 @@ pub(super) struct Lane {
     turn: usize,
     /// How many of them wait to be written to shared memory.
     to_lay: usize,
-    /// Exchanges, each with what has been given when its last frame has been.
+    /// Ended exchanges, each with the count of given bytes at which its last frame has gone.
     ends: VecDeque<(u64, u64)>,
 }
 
@@ -328,7 +328,7 @@ impl Transfer {
         self.left() + self.behind
     }
 
-    /// Adds what has to come after it.
+    /// Adds a frame or transfer that must follow it.
     pub(super) fn follow(&mut self, next: QueuedAfter) {
         self.behind += next.bytes();
         self.after.push_back(next);

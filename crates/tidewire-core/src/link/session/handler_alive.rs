@@ -29,8 +29,8 @@ impl<C> Session<C> {
         now_us >= self.telling_us
     }
 
-    /// Tells the callers of calls that have been open for some time that they are, and for how long
-    /// the event loop has been blocked.
+    /// Notifies callers whose calls have been open for some time, with the time for which the event
+    /// loop has been blocked.
     pub fn still_at_work(&mut self, blocked_ms: u32, now_us: u64) {
         // A notice that is not read in time is worthless, so none is added to a full queue.
         let silent = self.out.bytes() > self.out.bytes_max() / 2;

@@ -14,7 +14,7 @@ impl<C: Clone> Session<C> {
         self.parts.to_inflate()
     }
 
-    /// Takes back what was inflated, and adds what that means to `events`.
+    /// Takes the inflated data back, and adds its events to `events`.
     pub fn inflated(&mut self, inflating: Inflating, now_us: u64, events: &mut Vec<Event<C>>) {
         match self.parts.inflated(inflating) {
             Inflated::Whole(message) => self.complete(message, now_us, events),
@@ -23,7 +23,7 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    /// Inflates here and now what is [to be inflated](Self::to_inflate).
+    /// Inflates the [received data](Self::to_inflate) at once.
     pub fn inflate(&mut self, now_us: u64, events: &mut Vec<Event<C>>) {
         if let Some(mut inflating) = self.to_inflate() {
             inflating.inflate();

@@ -85,9 +85,9 @@ enum OutboundExchange<C> {
 
 /// An exchange that the hub opened.
 enum InboundExchange {
-    /// A call that is not all there yet. So many items were asked for meanwhile.
+    /// A call that is not complete yet. So many items were requested meanwhile.
     Coming { lane: u8, wanted: u32, unread: bool },
-    /// A call that is to be answered. Its caller may send so many items.
+    /// An open call. Its caller may send so many items.
     Open { caller: u32, lane: u8, living: HandlerAliveTimer, inflates: bool, input: Credit },
     /// A long message that was published.
     Published,

@@ -368,8 +368,7 @@ impl<C: Clone> Session<C> {
     }
 }
 
-/// The longest payload of a frame that may have so many bytes, if its head is as long as a head may
-/// be.
+/// The longest payload of a frame of so many bytes with a head of the greatest length.
 fn chunk_bytes(frame_bytes: u64) -> usize {
     let rest = frame_bytes.saturating_sub((FRAME_HEAD - LENGTH_BYTES) as u64 + limits::LINK_HEAD_BYTES.default);
     rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.max) as usize

@@ -39,7 +39,7 @@ impl<C> Session<C> {
         self.subscribe_with(Flags::NORMAL, head, fields, call)
     }
 
-    /// As [`subscribe`](Self::subscribe), for one who listens: no calls come.
+    /// As [`subscribe`](Self::subscribe), for a listener: it gets messages and no calls.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -100,7 +100,7 @@ impl<C> Session<C> {
     /// Answers a call, which ends it.
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; the call is still open, unless it is that which has ended.
+    /// [`Refused`] if it can't be sent. The call is still open then, unless it had ended.
     pub fn reply(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answer(Kind::Reply, id, flags, payload)?;
         self.end_theirs(id);
@@ -150,7 +150,7 @@ impl<C> Session<C> {
         self.answer(Kind::Item, id, flags, payload)
     }
 
-    /// Says that no more items of an answer come, which ends the call.
+    /// Ends the items of an answer, and with them the call.
     pub fn answer_over(&mut self, id: u64) {
         if let Some(flags) = self.answer_flags(id) {
             self.end_theirs(id);
@@ -158,14 +158,14 @@ impl<C> Session<C> {
         }
     }
 
-    /// Says that the handler of a call is still at work.
+    /// Notifies the caller that the handler of its call is still working.
     pub fn alive(&mut self, id: u64) {
         if let Some(flags) = self.answer_flags(id) {
             self.tell(Kind::Alive, flags, id, 0);
         }
     }
 
-    /// Takes so many further items from the caller of an open call.
+    /// Gives the caller of an open call credit for so many further items.
     pub fn want_input(&mut self, id: u64, items: u32) {
         if let Some(InboundExchange::Open { input, .. }) = self.theirs.get(id) {
             input.give(items);
@@ -193,8 +193,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Takes so many further items of the answer to a call; 0: none any more, and the other side is
-    /// to end it.
+    /// Gives credit for so many further items of the answer to a call; 0: takes no more, and the
+    /// other side shall end the call.
     pub fn want(&mut self, id: u64, items: u32) {
         if let Some(OutboundExchange::Call(_, lane, credit)) = self.mine.get(id) {
             credit.give(items);
@@ -203,7 +203,7 @@ impl<C> Session<C> {
         }
     }
 
-    /// Says why the link is closed. Nothing else can be sent then.
+    /// Closes the link with a reason. Nothing else can be sent then.
     pub fn close(&mut self, code: ErrorCode, text: &str) {
         self.closing = true;
         let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());

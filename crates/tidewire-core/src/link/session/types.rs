@@ -144,7 +144,7 @@ pub enum Event<C> {
     Input(Message),
     /// The caller of an open call sends no more items.
     InputOver(u64),
-    /// The caller of an open call takes so many further items.
+    /// The caller of an open call gives credit for so many further items.
     Wanted(u64, u32),
     /// A published message.
     Published(Message),
@@ -161,10 +161,10 @@ pub enum Event<C> {
     Item(C, Message),
     /// No more items come; the call has ended.
     Over(C),
-    /// The callee takes so many further items.
+    /// The callee gives credit for so many further items.
     Credited(C, u32),
-    /// A call is still at work. The event loop that its handler is on has been blocked for so many
-    /// milliseconds; 0: it goes round.
+    /// A call is still running. The event loop of its handler has been blocked for so many
+    /// milliseconds; 0: not blocked.
     Alive(C, u32),
     /// A node that the hub had named has gone.
     Left(u32),
@@ -213,9 +213,9 @@ impl From<WireError> for Fault {
 /// Why something was not sent. Nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many exchanges as possible are open.
+    /// The limit of open exchanges is reached.
     InFlight {
-        /// So many.
+        /// The limit.
         max: usize,
         /// The hub takes no more with the token of this node; with others it may.
         of_token: bool,
@@ -229,7 +229,7 @@ pub enum Refused {
     },
     /// Too much waits to be written.
     Full {
-        /// So many bytes.
+        /// The length in bytes.
         bytes: usize,
     },
     /// The token of this node does not allow it.
@@ -303,7 +303,7 @@ pub enum OutgoingPayload<'a> {
 }
 
 impl<'a> From<&'a [u8]> for OutgoingPayload<'a> {
-    /// Copies what is long.
+    /// A long payload is copied.
     fn from(bytes: &'a [u8]) -> Self {
         if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
             Self::Long(Box::new(bytes.to_vec()))
@@ -337,7 +337,7 @@ impl OutgoingPayload<'_> {
         packed.map_or(self, Self::Packed)
     }
 
-    /// The same for one who may read what is compressed, or not.
+    /// The payload in a form that the receiver can read.
     pub(super) fn readable(self, inflates: bool) -> Self {
         match self {
             Self::Packed(packed) if !inflates => Self::Long(Box::new(packed.inflate())),

@@ -32,12 +32,12 @@ pub enum Settlement {
 pub struct Stale;
 
 impl Consumer {
-    /// Says what became of a delivery.
+    /// Settles a delivery.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if it is not out. An ack or a term that comes late counts as long as there was no
-    /// other delivery.
+    /// [`Stale`] if it is not out. A late ack or term counts as long as the event was not
+    /// redelivered.
     pub fn settle(&mut self, sequence: u64, ticket: u64, how: Settlement, now_us: u64) -> Result<(), Stale> {
         let pending = self.pending.get(&sequence).filter(|pending| pending.ticket == ticket && ticket > 0);
         let stage = pending.ok_or(Stale)?.stage;
@@ -91,7 +91,7 @@ impl Consumer {
         delays.get(index).copied().unwrap_or(0)
     }
 
-    /// Gives an event up.
+    /// Turns an event into a dead letter.
     pub(super) fn bury(&mut self, sequence: u64, reason: &str, error: String, traceback: String, now_us: u64) {
         let deliveries = self.pending[&sequence].deliveries;
         let reason = reason.to_owned();

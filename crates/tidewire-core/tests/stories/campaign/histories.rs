@@ -125,8 +125,8 @@ impl History {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    /// Stores every decision of the ledger after a call, as a store does, and reloads the ledger
-    /// from its record.
+    /// Handles every decision of the ledger after a call, as a store does. At random, reloads the
+    /// ledger from its record.
     fn settle(&mut self) {
         for lost in self.ledger.take_losses() {
             assert!(self.ended_alone.insert(lost.run), "history {}: run {} ended twice", self.number, lost.run);
