@@ -119,7 +119,7 @@ pub trait Campaigns: Send {
     /// Reports that a worker process has died, and its current run, if its progress mark is known.
     /// Its leases go to others at once. A run that has killed its worker twice is quarantined.
     ///
-    /// With `overtime` the worker was killed because that run was over its time limit: the run is
+    /// With `overtime`, the worker was killed because that run was over its time limit. The run is
     /// stored as failed with that failure once it has had its `attempts`. Runs before it are run
     /// again.
     fn worker_lost(

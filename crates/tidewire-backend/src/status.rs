@@ -61,8 +61,8 @@ pub struct Status {
     pub rows: u64,
     /// The sum of the digests of the stored runs.
     pub digest: u128,
-    /// How long it has been at work, in microseconds: from its first lease to its last commit, or
-    /// to now while ranges are out, without the times in which it was paused or had no worker.
+    /// The running time, in microseconds: from its first lease to its last commit, or to now while
+    /// ranges are leased. Times in which it was paused or had no worker do not count.
     pub active_us: u64,
     /// How long a run takes, in microseconds, as a moving average; 0 if nothing is known.
     pub run_us: f64,

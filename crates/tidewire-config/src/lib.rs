@@ -70,7 +70,7 @@ impl Config {
     /// Reads a configuration from up to three places, of which a later one wins: `code`, a TOML
     /// text with the name of its origin, and environment variables that begin with `TIDEWIRE_`.
     ///
-    /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are not looked at.
+    /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are ignored.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Sequential stopping: a campaign ends when the mean of a column is known well enough.
 //!
 //! Looks are made at fixed run indices, when every run before them has ended and none behind them
-//! has begun, so that the end does not depend on workers or timing. The k-th look may err with
-//! probability alpha / (k (k + 1)); over all looks that is alpha, so that the confidence holds
-//! although one looks often.
+//! has begun. So the end does not depend on workers or timing. The k-th look may err with
+//! probability alpha / (k (k + 1)). Over all looks the sum is alpha, so that the confidence holds
+//! although there are many looks.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

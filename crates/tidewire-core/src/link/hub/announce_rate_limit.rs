@@ -40,8 +40,8 @@ impl Hub {
         (until_us > self.now_us && !link.here && !link.closing).then_some(until_us)
     }
 
-    /// Work done so far, for callers that share the time of the hub out: one unit for each frame
-    /// that it took or queued, and one for each KiB of these frames.
+    /// Work done so far, for callers that divide the time of the hub. The unit is one frame that it
+    /// took or queued, or one KiB of these frames.
     pub fn work(&self) -> u64 {
         self.work
     }

@@ -1,8 +1,8 @@
 //! The memory budget of send queues, shared by all links.
 //!
-//! A link may fill as much as is left. One link that nobody reads takes half of all, several take
-//! equal shares, and links that are read always have capacity (dynamic thresholds: Choudhury and
-//! Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! A link may fill as much as is left. One link that nobody reads takes half of all; several take
+//! equal shares. Links that are read always have capacity (dynamic thresholds: Choudhury and Hahne,
+//! IEEE/ACM Transactions on Networking 6(2), 1998).
 
 use super::{Hub, Link, LinkId};
 

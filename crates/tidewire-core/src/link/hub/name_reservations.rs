@@ -67,7 +67,7 @@ impl Hub {
             return Ok(());
         };
         let Some(holder) = self.link(other) else { return Ok(()) };
-        // The old node only has to close its link, and may have done so: the end of the old link
+        // The old node only has to close its link, and may have done so. The end of the old link
         // and the first frame of the new one come over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
         let resumes = !holder.resume.is_empty() && knows(&holder.resume);
