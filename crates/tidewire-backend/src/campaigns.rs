@@ -1,11 +1,11 @@
-//! The port of campaign stores: plans, leases of ranges, results, and what people ask about them.
+//! The port of campaign stores: plans, leases of ranges, results and status queries.
 
 use crate::{
     Campaign, CampaignId, Claim, ClaimState, Event, Lease, Plan, RangeResults, Result, Rows, State, Status,
     StoredFailure, Summary, WorkerId, WorkerInfo,
 };
 
-/// What to do about a store that does not exist when it is opened.
+/// The action on a missing store when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Make its file, if it is one, and its tables.
@@ -15,19 +15,19 @@ pub enum Missing {
 }
 
 /// A connection to a store of campaigns. Each call is one transaction: it happens whole or not at
-/// all, whatever dies when.
+/// all, even if a process dies.
 ///
 /// A connection belongs to one thread at a time. Processes share a store by opening it each for
 /// itself; a connection must not be used in a forked child.
 ///
 /// # Errors
 ///
-/// Every call fails with [`Unreachable`](crate::ErrorKind::Unreachable) when the store is away,
-/// [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long, both of
-/// which are worth another try, and with [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign) for
-/// an id that it doesn't have. A call that writes fails with
+/// Every call fails with [`Unreachable`](crate::ErrorKind::Unreachable) when the store is away, and
+/// with [`Locked`](crate::ErrorKind::Locked) when another process has held it for too long. Both
+/// are worth a retry. For an unknown id, a call fails with
+/// [`NoSuchCampaign`](crate::ErrorKind::NoSuchCampaign). A call that writes fails with
 /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Full`](crate::ErrorKind::Full) or
-/// [`Denied`](crate::ErrorKind::Denied). Further errors stand with each call.
+/// [`Denied`](crate::ErrorKind::Denied). Further errors are listed at each call.
 pub trait Campaigns: Send {
     /// Stores a plan and its parameter sets, as a draft. Run i has parameter set `i % sets`;
     /// without a sweep there is one set. Each is a JSON object.
@@ -58,17 +58,16 @@ pub trait Campaigns: Send {
     /// the number of runs.
     fn status(&mut self, campaign: CampaignId) -> Result<Status>;
 
-    /// What happened to the campaign as a whole, oldest first: its states with time and reason, and
-    /// notes.
+    /// Events of the whole campaign, oldest first: its states with time and reason, and notes.
     fn events(&mut self, campaign: CampaignId) -> Result<Vec<Event>>;
 
-    /// Moves a campaign to another state. Cancelling or failing it takes all leases away; pausing
-    /// lets them be stored.
+    /// Moves a campaign to another state. Cancelling or failing it revokes all leases; results of
+    /// leases in a paused campaign are still stored.
     ///
     /// # Errors
     ///
-    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the state that it has.
-    /// The state that it has already is no error.
+    /// [`Transition`](crate::ErrorKind::Transition) if `to` may not follow the present state. A
+    /// transition to the present state is no error.
     fn transition(&mut self, campaign: CampaignId, to: State, reason: &str) -> Result<()>;
 
     /// Adds `more` runs behind the last one. One that was done runs again; its stored runs stay as
@@ -104,24 +103,23 @@ pub trait Campaigns: Send {
     fn renew(&mut self, campaign: CampaignId, lease: &Lease) -> Result<ClaimState>;
 
     /// Stores the results of `results.count` runs from the front of a lease, and completes that
-    /// part of it, in one transaction. When it returns they are on disk. `lease` is moved on by so
-    /// many runs.
+    /// part of it, in one transaction. When the call returns, they are on disk. `lease` is advanced
+    /// by so many runs.
     ///
     /// # Errors
     ///
     /// [`Stale`](crate::ErrorKind::Stale) if the lease was taken away: nothing was stored, and the
-    /// results must be forgotten. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit
-    /// the lease or the columns.
+    /// results must be dropped. [`Invalid`](crate::ErrorKind::Invalid) if the results don't fit the
+    /// lease or the columns.
     fn commit(&mut self, campaign: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState>;
 
-    /// Gives what is left of a lease back, to be leased to the next who asks. One that was taken
-    /// away is no error.
+    /// Gives the rest of a lease back, for the next worker that asks. A revoked lease is no error.
     fn give_back(&mut self, campaign: CampaignId, lease: &Lease) -> Result<()>;
 
-    /// Says that a worker process has died, and which run it was in, if its progress mark is known:
-    /// its leases go to others at once. A run that has killed its worker twice is quarantined.
+    /// Reports that a worker process has died, and its current run, if its progress mark is known.
+    /// Its leases go to others at once. A run that has killed its worker twice is quarantined.
     ///
-    /// With `overtime` the worker was killed because that run was over its time limit: the run is
+    /// With `overtime`, the worker was killed because that run was over its time limit. The run is
     /// stored as failed with that failure once it has had its `attempts`. Runs before it are run
     /// again.
     fn worker_lost(

@@ -1,19 +1,18 @@
-//! Errors of a campaign store, by what the caller can do about them.
+//! Errors of a campaign store, by the possible reaction of the caller.
 
 use std::fmt;
 
 /// The result of a call of a store.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why a store could not do what it was asked for. The message names the field or place, the value
-/// and the mend.
+/// An error of a campaign store. The message names the field or place, the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: ErrorKind,
     message: String,
 }
 
-/// What went wrong, as far as a program can do something about it.
+/// The kind of an error, as far as a program can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -34,7 +33,7 @@ pub enum ErrorKind {
     Newer,
     /// The URL can't be read.
     Url,
-    /// A value that can't be stored, or does not fit what is.
+    /// A value that can't be stored, or does not fit the stored data.
     Invalid,
     /// No campaign has this name or number.
     NoSuchCampaign,
@@ -51,17 +50,17 @@ pub enum ErrorKind {
 }
 
 impl StoreError {
-    /// An error of a kind, with a message that names the value and the mend.
+    /// An error of a kind, with a message that names the value and the fix.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What went wrong, in words.
+    /// The error text.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,11 +1,11 @@
-//! Ports of Tidewire: what a backend does, whichever database or server is behind it.
+//! Ports of Tidewire: interfaces of its backends, independent of the database or server.
 //!
 //! - [`campaigns`]: campaigns of seeded runs, leased in ranges, results stored by range.
-//! - [`home`]: homes of durable things: streams and their consumers, key-value buckets, leases.
-//! - [`sql`]: what stores of campaigns on SQL databases have in common.
+//! - [`home`]: storage backends: streams and their consumers, key-value buckets, leases.
+//! - [`sql`]: the common part of campaign stores on SQL databases.
 //!
 //! A backend is a crate of its own (`tidewire-sqlite`, `tidewire-postgres`), and passes the
-//! conformance suite of `tidewire-testkit`. What decides is in [`tidewire_core::campaign`].
+//! conformance suite of `tidewire-testkit`. The decisions are in [`tidewire_core::campaign`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The plan of a campaign: what runs, how often, with which settings, into which columns.
+//! The plan of a campaign: function, number of runs, settings and columns.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ const TIME_US_MAX: u64 = 30 * 86_400_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CampaignId(pub u64);
 
-/// What a campaign runs. Stored once, and never changed but for the number of runs and columns that
-/// were not known.
+/// The plan of a campaign. It is stored once, and changes only where the number of runs or the
+/// columns were unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Unique in its store; 1 to 128 bytes.
@@ -104,7 +104,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid), naming field, value and mend.
+    /// [`Invalid`](ErrorKind::Invalid), naming field, value and fix.
     pub fn check(&self) -> Result<()> {
         let (name, settings) = (&self.name, &self.settings);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {

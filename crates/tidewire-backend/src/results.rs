@@ -48,7 +48,7 @@ pub struct Failure {
 /// A failed or quarantined run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFailure {
-    /// What the worker, or the store, said of it.
+    /// The failure, as the worker or the store reported it.
     pub failure: Failure,
     /// The worker that ran it.
     pub worker: WorkerId,
@@ -69,7 +69,7 @@ pub struct Stages {
     pub encode_us: u64,
     /// Commits.
     pub persist_us: u64,
-    /// Waiting for others to finish what they hold, or for a campaign that is paused.
+    /// Waiting for other workers to finish their leases, or for a paused campaign.
     pub wait_us: u64,
     /// Waiting for a campaign to serve.
     pub idle_us: u64,

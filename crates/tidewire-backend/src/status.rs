@@ -17,7 +17,7 @@ impl fmt::Display for WorkerId {
 /// A worker process that joins a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerInfo {
-    /// What people call it.
+    /// The name of the worker, for people.
     pub name: String,
     /// Its machine.
     pub host: String,
@@ -61,8 +61,8 @@ pub struct Status {
     pub rows: u64,
     /// The sum of the digests of the stored runs.
     pub digest: u128,
-    /// How long it has been at work, in microseconds: from its first lease to its last commit, or
-    /// to now while ranges are out, without the times in which it was paused or had no worker.
+    /// The running time, in microseconds: from its first lease to its last commit, or to now while
+    /// ranges are leased. Times in which it was paused or had no worker do not count.
     pub active_us: u64,
     /// How long a run takes, in microseconds, as a moving average; 0 if nothing is known.
     pub run_us: f64,
@@ -100,7 +100,7 @@ pub struct PrecisionSample {
 pub struct WorkerStatus {
     /// Its number.
     pub id: WorkerId,
-    /// Who it is.
+    /// Description of the worker process.
     pub info: WorkerInfo,
     /// `working`, `left` or `lost`.
     pub state: String,
@@ -116,7 +116,7 @@ pub struct WorkerStatus {
     pub leased: Vec<(u64, u32)>,
 }
 
-/// Something that happened to a campaign as a whole.
+/// An event of the whole campaign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, in microseconds since 1970 by the store's clock.

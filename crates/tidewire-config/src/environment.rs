@@ -8,18 +8,18 @@ use crate::tables::{SUBS, Sub};
 
 const PREFIX: &str = "TIDEWIRE_";
 
-/// What follows the prefix in variables that mean something elsewhere, in small letters.
+/// Suffixes of variables with this prefix that are no configuration keys, in small letters.
 const OTHERS: [&str; 7] = ["ca", "config", "inspect", "log", "store", "token", "url"];
 
 /// Divides the parts of a key.
 const DIVIDER: &str = "__";
 
-/// Whether a variable should be a key of the configuration.
+/// True if a variable should be a key of the configuration.
 pub(crate) fn is_ours(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| !OTHERS.iter().any(|other| *rest == other.to_uppercase()))
 }
 
-/// The variable as a table with one value, or what is wrong with its name.
+/// The variable as a table with one value, or the problem with its name.
 ///
 /// Variables are written in capitals: a dispatcher whose name is `known` in another case is that
 /// one.

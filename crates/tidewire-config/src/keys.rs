@@ -11,7 +11,8 @@ pub(crate) const DISPATCHERS: &str = "dispatchers";
 /// The key of a dispatcher that uses the threads of another.
 pub(crate) const SHARE: &str = "share";
 
-/// A key with a number: its limit, and where the number is kept. The name of the limit is the key.
+/// A key with a number: its limit, and its field in the configuration. The name of the limit is the
+/// key.
 pub(crate) struct Key<T> {
     pub(crate) limit: &'static Limit,
     pub(crate) get: fn(&T) -> u64,
@@ -58,7 +59,7 @@ pub(crate) fn of_dispatcher() -> Vec<&'static str> {
     DISPATCHER_KEYS.iter().map(|key| key.limit.name).chain([SHARE]).collect()
 }
 
-/// Whether a key says something about threads, so that it has no meaning beside a share.
+/// True if a key is about threads, so that it has no meaning together with a share.
 pub(crate) fn is_of_threads(key: &str) -> bool {
     [limits::THREADS.name, limits::SPARE_THREADS.name].contains(&key)
 }

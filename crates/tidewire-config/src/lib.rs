@@ -2,7 +2,7 @@
 //! as a whole.
 //!
 //! Options of a command line win over the environment, the environment over the text, the text over
-//! code. Everything that is wrong is reported at once.
+//! code. All problems are reported at once.
 //!
 //! ```
 //! use tidewire_config::Config;
@@ -70,7 +70,7 @@ impl Config {
     /// Reads a configuration from up to three places, of which a later one wins: `code`, a TOML
     /// text with the name of its origin, and environment variables that begin with `TIDEWIRE_`.
     ///
-    /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are not looked at.
+    /// A key `a.b` is the variable `TIDEWIRE_A__B`. Other variables are ignored.
     ///
     /// # Errors
     ///

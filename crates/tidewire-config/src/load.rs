@@ -1,4 +1,4 @@
-//! Lays the sources of a configuration over each other, and collects what is wrong with them.
+//! Merging of configuration sources, by precedence, and collection of their problems.
 
 use std::collections::BTreeMap;
 
@@ -213,7 +213,7 @@ fn not_a_table(key: &str, value: &Value, keys: &str, origin: &str) -> Problem {
     Problem::new(key, &value, &format!("{value} is not a table; write a table with {keys}"), origin)
 }
 
-/// A value as it would be written, or what it is where that would be long.
+/// A value as text. A long text is cut, and an array or a table is named by its type.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().count() > SHOWN => format!("{:?}...", start_of(text, SHOWN)),

@@ -1,3 +1,5 @@
+//! Tests of the configuration: precedence of sources, errors with their origins, and dispatchers.
+
 use proptest::prelude::*;
 use toml::{Table, Value, toml};
 

@@ -1,4 +1,4 @@
-//! What a timer costs: `cargo bench -p tidewire-core --bench wheel [rounds]`.
+//! Benchmark of the timer wheel: `cargo bench -p tidewire-core --bench wheel [rounds]`.
 //!
 //! Prints nanoseconds per operation as min, median and max over the rounds.
 

@@ -1,5 +1,5 @@
-//! Growing delays between attempts, spread out so that many who failed together do not return
-//! together.
+//! Backoff: growing delays between attempts, spread out so that many callers that failed together
+//! do not return together.
 
 /// The delays before the first, second, ... new attempt, in microseconds.
 ///

@@ -1,8 +1,8 @@
-//! Distributions of times, kept in a few hundred bytes with a bounded relative error.
+//! Histograms of times, stored in a few hundred bytes with a bounded relative error.
 
 use std::iter;
 
-/// Bits of a value that are kept below its highest one.
+/// Bits of a value that are stored below its highest one.
 const PRECISION: u32 = 4;
 /// Buckets for each doubling of the value.
 const STEPS: usize = 1 << PRECISION;
@@ -10,9 +10,9 @@ const STEPS: usize = 1 << PRECISION;
 /// Counts of values (nanoseconds, or any other unit) in buckets whose width is at most 1/16 of what
 /// they hold.
 ///
-/// Values below 32 are kept exactly. What the histogram tells of a larger one is at most 1/16 above
-/// it. An empty histogram has no storage; it grows to cover the values that come, 8 bytes for a
-/// bucket and 16 buckets for each doubling, at most 976 buckets in all.
+/// Values below 32 are stored exactly. A larger value is reported at most 1/16 too high. An empty
+/// histogram has no storage; it grows to cover the values that come, 8 bytes for a bucket and 16
+/// buckets for each doubling, at most 976 buckets in all.
 ///
 /// ```
 /// use tidewire_core::histogram::Histogram;

@@ -1,4 +1,4 @@
-//! What a frame costs: `cargo run --release -p tidewire-proto --example wire_speed [rounds]`.
+//! Benchmark of frames: `cargo run --release -p tidewire-proto --example wire_speed [rounds]`.
 //!
 //! Prints CALL frames of 256 bytes of payload per second, as min, median and max over the rounds.
 

@@ -1,4 +1,5 @@
-//! Reading a frame allocates nothing, and neither does writing one into a buffer that has room.
+//! Reading a frame allocates nothing, and neither does writing one into a buffer with enough
+//! capacity.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use tidewire_proto::wire::{CallHead, Fields, FieldsWriter, Flags, Hello, Kind, S
 struct Counting;
 
 thread_local! {
-    /// Of this thread alone: the tests beside it allocate, too.
+    /// Of this thread alone: tests in other threads allocate, too.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,8 +1,8 @@
-//! Locks and values of the process, as they must be in a process that forks.
+//! Locks and values of the process that are safe in a process that forks.
 //!
-//! The child of a fork has one of its parent's threads, and memory as the others left it: a lock
-//! that one of them held is never released there. So nothing here is shared by locks that have
-//! nothing to do with each other, and what belongs to the process is made anew in each child.
+//! The child of a fork has one of its parent's threads, and memory as the other threads left it. A
+//! lock that one of them held is never released in the child. So this crate shares no state between
+//! independent locks, and values of the process are initialized anew in each child.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! The locks of `std`, without its poison: a panic under one of them is a bug, and is reported
-//! where it happens.
+//! The locks of `std`, without poisoning: a panic under one of them is a bug, and is reported where
+//! it happens.
 //!
-//! Those of `parking_lot` keep their waiting threads in one table of the process. A fork copies
-//! that table as it is, with the parent's threads in it and its rows perhaps locked, and threads of
-//! the child then spin over it for ever (`docs/decisions/0009-*`). A lock of `std` is a word of its
-//! own.
+//! The locks of `parking_lot` store their waiting threads in one table of the process. A fork
+//! copies that table as it is, with the parent's threads in it and its rows perhaps locked. Threads
+//! of the child then spin over it for ever (`docs/decisions/0009-*`). Each lock of `std` is a word
+//! of its own.
 
 use std::sync::{self, PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
@@ -70,7 +70,7 @@ impl<T> RwLock<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable that nobody waits for.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }

@@ -1,11 +1,12 @@
-//! Which process this is, counted in forks, and what each has for itself.
+//! Identity of a process, counted in forks, and values that each process has for itself.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks, told to [`forked`], lie between the process that loaded this crate and this one.
+/// The number of forks, as reported to [`forked`], between the process that loaded this crate and
+/// this one.
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -24,13 +25,13 @@ pub struct PerProcess<T> {
 }
 
 impl<T: Default> PerProcess<T> {
-    /// One that is made when it is first needed.
+    /// A value that is initialized when it is first needed.
     pub const fn new() -> Self {
         Self { value: OnceLock::new(), child: OnceLock::new() }
     }
 
-    /// The value of this process. Whoever calls [`forked`] calls this after it, so that a fork of
-    /// the child finds it made.
+    /// The value of this process. A caller of [`forked`] calls this after it, so that a fork of the
+    /// child finds the value initialized.
     pub fn get(&self) -> &T {
         let mut mine = self;
         for _ in 0..generation() {

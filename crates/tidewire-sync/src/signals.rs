@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use nix::sys::signal::{SigSet, Signal};
 
-/// What a thread does to itself, and what profilers look at it with.
+/// Signals that a thread raises itself, and signals that profilers use.
 #[cfg(unix)]
 const OWN: [Signal; 8] = [
     Signal::SIGABRT,
@@ -19,16 +19,16 @@ const OWN: [Signal; 8] = [
 /// Leaves the signals that are sent to the process to its other threads.
 ///
 /// The system may hand a signal to any thread that does not block it. CPython handles signals in
-/// its main thread, and a main thread that waits for a lock is not woken by one that another thread
-/// was handed: Ctrl-C would do nothing. So threads that run no code of users begin with this. Those
-/// that do must not: a process that is started there inherits what it blocks.
+/// its main thread. If another thread gets the signal, a main thread that waits for a lock is not
+/// woken: Ctrl-C would do nothing. So threads that run no code of users call this first. Threads
+/// that run such code must not: a process that is started there inherits the blocked signals.
 #[cfg(unix)]
 pub fn leave_signals() {
     let mut signals = SigSet::all();
     for own in OWN {
         signals.remove(own);
     }
-    // It fails for no set of signals.
+    // Blocking signals fails for no set of signals.
     let _ = signals.thread_block();
 }
 

@@ -1,4 +1,4 @@
-//! Kills: processes that die in the middle of commits, and campaigns of a size that none ends.
+//! Crash tests: processes that die in the middle of commits, and campaigns too large to end.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use crate::{
 
 /// The address of the store, for a process that is to be killed.
 const ADDRESS: &str = "TIDEWIRE_VICTIM";
-/// What it does: it stands still with its first lease, or works until it is killed.
+/// The task of a process: it stands still with its first lease, or works until it is killed.
 const STANDS: &str = "TIDEWIRE_VICTIM_STANDS";
 const WORKS: &str = "TIDEWIRE_VICTIM_WORKS";
 const RUNS: u64 = 60_000;

@@ -1,4 +1,4 @@
-//! Leases: who gets which runs, what becomes of those that come back, and how campaigns end.
+//! Lease cases: assignment of runs, returned runs, and the end of campaigns.
 
 use tidewire_backend::{CampaignId, Claim, ErrorKind, Lease, Plan, Settings, State, WorkerId};
 

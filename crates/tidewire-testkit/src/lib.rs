@@ -1,4 +1,5 @@
-//! Conformance suites: what every backend of a port must do, as tests that each backend runs.
+//! Conformance suites: the required behaviour of every backend of a port, as tests that each
+//! backend runs.
 //!
 //! A store of campaigns calls [`conformance!`] in its integration tests, with a function that makes
 //! an empty store, and one that opens a store:
@@ -199,7 +200,7 @@ pub fn lease(claim: Claim) -> Lease {
     }
 }
 
-/// What a run of [`plan`] gives.
+/// The result of a run of [`plan`].
 pub fn outcome(run: u64) -> [Value<'static>; 2] {
     [Value::Integer((run % 83) as i64), Value::Float(run as f64 / 7.0)]
 }
@@ -239,7 +240,7 @@ pub fn store_all(store: &mut Connection, id: CampaignId, mut lease: Lease) {
     store.commit(id, &mut lease, &results).unwrap();
 }
 
-/// One worker does all that there is to do, and leaves.
+/// A single worker does all runs, and leaves.
 pub fn work_off(store: &mut Connection, id: CampaignId) {
     let worker = join(store, id);
     loop {

@@ -1,4 +1,4 @@
-//! Sequential stopping: a campaign ends at the same run, whoever works on it.
+//! Sequential stopping: a campaign ends at the same run, independent of its workers.
 
 use tidewire_backend::{
     Claim, Column, ColumnType, ErrorKind, Plan, Precision, RangeResults, Rows, Schema, Settings, State,

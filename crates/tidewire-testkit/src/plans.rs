@@ -1,4 +1,4 @@
-//! Plans: what is stored of them, and which are refused.
+//! Cases of plans: stored and refused plans.
 
 use tidewire_backend::{CampaignId, Column, ColumnType, ErrorKind, Plan, Precision, Schema, Seed, Settings, State};
 

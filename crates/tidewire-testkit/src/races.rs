@@ -1,8 +1,8 @@
 //! Races: connections in several threads do random things with two campaigns, and every run is
 //! stored once.
 //!
-//! `TIDEWIRE_RACES=n` sets how many there are; a race is replayed as far as its threads take the
-//! same turns.
+//! `TIDEWIRE_RACES=n` sets their number. A race is replayed as far as its threads take the same
+//! turns.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const RACES: u64 = 3;
 const THREADS: u64 = 3;
 const STEPS: u64 = 150;
 
-/// What the callers were told: the runs whose commit was answered, by campaign.
+/// Acknowledged commits: the runs whose commit was answered, by campaign.
 #[derive(Default)]
 struct AnsweredCommits {
     stored: BTreeSet<(u64, u64)>,
@@ -82,7 +82,7 @@ impl Racer<'_> {
         self.worker = join(&mut self.store, self.campaign);
     }
 
-    /// Nobody hears of it: its leases expire.
+    /// Ends without a notice: its leases expire.
     fn die(&mut self) {
         self.join();
     }
@@ -125,7 +125,7 @@ impl Racer<'_> {
         self.leases.retain(|held| held.id != lease.id);
     }
 
-    /// Whatever is read fits together at any moment.
+    /// Checks that everything read at any moment is consistent.
     fn look(&mut self) {
         let status = self.store.status(self.campaign).unwrap();
         assert_eq!(status.rows, status.summary.done);

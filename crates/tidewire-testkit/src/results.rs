@@ -1,4 +1,4 @@
-//! Results: every value comes back, and what does not fit stores nothing.
+//! Result cases: every value comes back, and a wrong result stores nothing.
 
 use tidewire_backend::{
     CampaignId, Claim, Column, ColumnType, ErrorKind, Lease, Plan, RangeResults, Rows, Schema, State,
@@ -250,8 +250,8 @@ pub fn what_is_read_while_others_write_is_whole(place: &EmptyStore) {
             loop {
                 let rows = store.read_rows(id, from, 300).unwrap();
                 let Some(last) = rows.runs.last() else { break };
-                // One worker stores runs in order: what is read is all that there was, and has no
-                // holes.
+                // A single worker stores runs in order: each page has every run up to its last one,
+                // without holes.
                 assert_eq!(rows.runs, (from..=*last).collect::<Vec<_>>());
                 for (at, run) in rows.runs.iter().enumerate() {
                     assert_eq!([rows.columns[0].at(at), rows.columns[1].at(at)], outcome(*run));

@@ -1,4 +1,5 @@
-//! News: what one connection does wakes those that wait on others, and is kept as events.
+//! Wakeups: a change by one connection wakes the connections that wait for it, and is stored as an
+//! event.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The answer of a call that goes on elsewhere: a future, something to wait for, or a callback.
+//! The pending answer of a call: a future, a blocking wait, or a callback.
 
 use std::fmt;
 use std::future::Future;
@@ -15,8 +15,8 @@ pub fn answer<T>() -> (Teller<T>, Answer<T>) {
     (Teller(Some(Arc::clone(&shared))), Answer(Inner::Later(shared)))
 }
 
-/// What a call will have given: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
-/// plain thread, or have it call back with [`then`](Answer::then).
+/// The pending result of a call: `.await` it on any runtime, [`wait`](Answer::wait) for it on a
+/// plain thread, or pass a callback to [`then`](Answer::then).
 #[must_use = "nothing is known of the call before its answer was looked at"]
 pub struct Answer<T>(Inner<T>);
 
@@ -25,7 +25,7 @@ enum Inner<T> {
     Later(Arc<Shared<T>>),
 }
 
-/// Who fills an answer. One that is dropped without having told anything tells
+/// The sender of an answer. A sender that is dropped without a result sends
 /// [`Closed`](HomeErrorKind::Closed).
 pub struct Teller<T>(Option<Arc<Shared<T>>>);
 
@@ -38,9 +38,9 @@ struct State<T> {
     result: Option<HomeResult<T>>,
     waker: Option<Waker>,
     callback: Option<Box<dyn FnOnce(HomeResult<T>) + Send>>,
-    /// Runs when the answer is dropped before it was told.
+    /// Runs when the answer is dropped before it has a result.
     dropped: Option<Box<dyn FnOnce() + Send>>,
-    /// The answer was dropped: nobody looks any more.
+    /// The answer was dropped: nobody awaits the result.
     unwanted: bool,
 }
 
@@ -56,11 +56,11 @@ impl<T> Answer<T> {
         Self(Inner::Ready(Some(result)))
     }
 
-    /// Blocks this thread until the answer is there.
+    /// Blocks this thread until the result arrives.
     ///
     /// # Errors
     ///
-    /// What the call says.
+    /// The error of the call.
     pub fn wait(mut self) -> HomeResult<T> {
         match &mut self.0 {
             Inner::Ready(result) => result.take().unwrap_or_else(|| Err(taken())),
@@ -147,7 +147,8 @@ impl<T> Future for Answer<T> {
 impl<T> Unpin for Answer<T> {}
 
 impl<T> Answer<T> {
-    /// Looks no more. Gives what has come by now; what would have come later its teller gets back.
+    /// Stops waiting, and returns the result if it has arrived. The sender gets a later result
+    /// back.
     pub(super) fn give_up(&mut self) -> Option<HomeResult<T>> {
         match &mut self.0 {
             Inner::Ready(result) => result.take(),
@@ -173,7 +174,7 @@ impl<T> Drop for Answer<T> {
 }
 
 impl<T> Teller<T> {
-    /// Fills the answer. Gives the result back if nobody looks any more.
+    /// Fills the answer with the result.
     ///
     /// # Errors
     ///
@@ -187,9 +188,9 @@ impl<T> Teller<T> {
         self.0.as_ref().is_some_and(|shared| !shared.lock().unwanted)
     }
 
-    /// Has something run when the answer is dropped before it was told, at once if it was dropped
-    /// already: a call elsewhere is cancelled then. It runs on the thread that drops the answer,
-    /// and must be short.
+    /// Registers a function that runs when the answer is dropped before it has a result; at once if
+    /// it was dropped already. A remote call is cancelled then. The function runs on the thread
+    /// that drops the answer, and must be short.
     pub fn when_dropped(&self, run: impl FnOnce() + Send + 'static) {
         let Some(shared) = &self.0 else { return };
         let mut state = shared.lock();

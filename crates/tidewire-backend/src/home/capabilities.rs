@@ -1,25 +1,25 @@
-//! Capabilities of a home: optional features that it declares, and the reason where it lacks one.
+//! Capabilities of a storage backend: its optional features, and the reason for each missing one.
 
 use super::{Capability, HomeError, HomeErrorKind, HomeResult};
 
-/// What a home can do, and why it can't do the rest.
+/// The capabilities of a storage backend, and the reasons for the missing ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     missing: Vec<(Capability, String)>,
 }
 
 impl Capabilities {
-    /// A home that can do everything.
+    /// A storage backend with all capabilities.
     pub const fn all() -> Self {
         Self { missing: Vec::new() }
     }
 
-    /// A home that can do everything but these, each with the reason.
+    /// A storage backend with all capabilities but these, each with the reason.
     pub fn lacking(missing: &[(Capability, &str)]) -> Self {
         Self { missing: missing.iter().map(|(capability, why)| (*capability, (*why).to_owned())).collect() }
     }
 
-    /// The same without one, with the reason and the mend as a sentence: "the server is older than
+    /// The same without one, with the reason and the fix as a sentence: "the server is older than
     /// 2.11: ...".
     #[must_use]
     pub fn without(mut self, capability: Capability, why: impl Into<String>) -> Self {
@@ -27,7 +27,7 @@ impl Capabilities {
         self
     }
 
-    /// Whether the home can do it.
+    /// True if the storage backend has this capability.
     pub fn has(&self, capability: Capability) -> bool {
         self.why_not(capability).is_none()
     }
@@ -37,7 +37,7 @@ impl Capabilities {
         self.missing.iter().find(|(missing, _)| *missing == capability).map(|(_, why)| why.as_str())
     }
 
-    /// Refuses what the home can't do. `field` is what asked for it.
+    /// Refuses a missing capability. `field` is the setting that requires it.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
-//! Consumers: named cursors over a stream, with what was delivered and not yet acked.
+//! Consumers: named cursors over a stream, with their unacknowledged deliveries.
 
 use tidewire_proto::subject::Pattern;
 
 use super::Event;
 
-/// What a consumer is asked to be. Two settings are the same if all fields but `start` are equal.
+/// Settings of a consumer. Two settings are the same if all fields but `start` are equal.
 ///
-/// All who fetch from one consumer compete for its events. For broadcast each has a consumer of its
-/// own, with a name of its own such as `prices-<instance>`, and `inactive_us` so that it goes when
-/// the instance does.
+/// All who fetch from one consumer compete for its events. For broadcast each instance has a
+/// consumer of its own, with a name such as `prices-<instance>`. Set `inactive_us` so that the
+/// consumer is deleted after the instance has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
@@ -26,7 +26,7 @@ pub struct ConsumerSettings {
     pub backoff_us: Vec<u64>,
     /// How many deliveries may be out at once, over all who fetch.
     pub max_in_flight: u32,
-    /// What waits for what.
+    /// The order of deliveries.
     pub order: Order,
     /// Deleted when nobody has fetched or settled for so long. 0: never.
     pub inactive_us: u64,
@@ -72,10 +72,10 @@ pub enum Order {
     Key,
 }
 
-/// What there is of a consumer.
+/// State of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: ConsumerSettings,
     /// Every event up to here is acked, dead, or not selected.
     pub acked_to: u64,
@@ -83,9 +83,9 @@ pub struct ConsumerInfo {
     pub in_flight: u64,
     /// How many failed events wait for their next delivery.
     pub waiting: u64,
-    /// The newest event of the stream minus `acked_to`: what it has still to see, filtered or not.
+    /// The lag: the newest event of the stream minus `acked_to`, filtered or not.
     pub lag: u64,
-    /// How many deliveries were not the first of their event, since the home was opened.
+    /// How many deliveries were not the first of their event, since the storage backend was opened.
     pub redelivered: u64,
     /// How many dead letters it has.
     pub dead: u64,
@@ -109,59 +109,60 @@ pub struct Fetch {
 /// One attempt at an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// What is delivered.
+    /// The delivered event.
     pub event: Event,
     /// Which attempt it is, counted from 1.
     pub delivery: u32,
-    /// What names it when it is settled: no other delivery of the event has it, also after `seek`
-    /// and `requeue`.
+    /// The ticket that settles it. No other delivery of the event has the same ticket, also after
+    /// `seek` and `requeue`.
     pub ticket: u64,
 }
 
-/// What became of a delivery.
+/// The result of a delivery, as the client settles it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The event.
     pub sequence: u64,
-    /// That of the delivery.
+    /// The ticket of the delivery.
     pub ticket: u64,
-    /// What became of it.
+    /// The result.
     pub how: Settlement,
 }
 
-/// What can become of a delivery.
+/// The possible results of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It was handled, and is never delivered again.
+    /// The event was handled, and is never delivered again.
     Ack,
-    /// It failed: deliver it again after a delay (`None`: what `backoff_us` says), or, if that was
-    /// the last delivery, keep it as a dead letter.
+    /// The handler failed: deliver the event again after a delay (`None`: as `backoff_us` says).
+    /// After the last delivery the event becomes a dead letter.
     Nak {
         /// Instead of what `backoff_us` says.
         delay_us: Option<u64>,
-        /// What the handler raised.
+        /// The error of the handler.
         fault: Option<Fault>,
     },
-    /// It can't be handled: keep it as a dead letter at once.
+    /// The event can't be handled: it becomes a dead letter at once.
     Term {
         /// Why, in words.
         reason: String,
-        /// What the handler raised.
+        /// The error of the handler.
         fault: Option<Fault>,
     },
-    /// It is still worked on: its ack wait begins anew.
+    /// The handler is still working: the ack wait begins anew.
     Working,
-    /// Nobody has begun with it: deliver it again at once. The delivery does not count where the
-    /// home has [`Release`](super::Capability::Release), else it counts as one that failed.
+    /// Nobody has begun with the event: deliver it again at once. The delivery does not count where
+    /// the storage backend has [`Release`](super::Capability::Release), else it counts as one that
+    /// failed.
     Release,
 }
 
-/// What a handler raised.
+/// An error that a handler raised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
     /// In one line.
     pub error: String,
-    /// The way to it; may be empty.
+    /// The traceback; may be empty.
     pub traceback: String,
 }
 
@@ -178,6 +179,6 @@ pub struct DeadLetter {
     pub dead_at_us: u64,
     /// Why: `max_deliver`, or what `term` was given.
     pub reason: String,
-    /// What the handler raised last; "no ack within 30 s" if it said nothing.
+    /// The last error of the handler; "no ack within 30 s" if it raised none.
     pub fault: Fault,
 }

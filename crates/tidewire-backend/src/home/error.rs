@@ -1,12 +1,11 @@
-//! Errors of a home, by what the caller can do about them.
+//! Errors of a storage backend, by the possible reaction of the caller.
 
 use std::fmt;
 
-/// The result of a call of a home.
+/// The result of a call of a storage backend.
 pub type HomeResult<T> = std::result::Result<T, HomeError>;
 
-/// Why a home could not do what it was asked for. The message names the field or thing, the value
-/// and the mend.
+/// An error of a storage backend. The message names the field or object, the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeError(Box<Inner>);
 
@@ -16,13 +15,13 @@ struct Inner {
     message: String,
 }
 
-/// What went wrong, as far as a program can do something about it.
+/// The kind of an error, as far as a program can react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HomeErrorKind {
     /// A name, subject, limit or option that is out of range, or does not fit what is stored.
     Invalid,
-    /// This home can't do it; its capabilities say so.
+    /// This storage backend can't do it, as its capabilities declare.
     Unsupported,
     /// There is no stream, consumer or bucket of this name, or it was deleted.
     NotFound,
@@ -34,42 +33,42 @@ pub enum HomeErrorKind {
     Stale,
     /// The key has another revision than was expected.
     Revision,
-    /// The lease was lost: its time was over, or somebody else holds it.
+    /// The lease was lost: it expired, or another holder has it.
     LeaseLost,
-    /// Somebody else held the lease for as long as was waited.
+    /// Another holder had the lease for the whole wait.
     LeaseHeld,
     /// There are as many streams, consumers or leases as there may be.
     Limit,
-    /// The home takes nothing more for the moment: too much waits to be stored.
+    /// The storage backend takes nothing more for the moment: too much waits to be stored.
     Busy,
     /// The folder is in use by another process.
     Locked,
     /// The folder or file can't be read or written, or the disk is full.
     Disk,
-    /// What is stored contradicts its checksums.
+    /// Stored data contradicts its checksums.
     Corrupt,
-    /// What is stored was made by a newer version, or is not Tidewire's.
+    /// Stored data was written by a newer version, or is not Tidewire's.
     Foreign,
     /// There is no connection to the servers, or they don't answer.
     Unreachable,
     /// The servers refuse the user, the password or the operation.
     Denied,
-    /// The home was closed, or ended before it answered.
+    /// The storage backend was closed, or ended before it answered.
     Closed,
 }
 
 impl HomeError {
-    /// An error of a kind, with a message that names the value and the mend.
+    /// An error of a kind, with a message that names the value and the fix.
     pub fn new(kind: HomeErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner { kind, message: message.into() }))
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> HomeErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, in words.
+    /// The error text.
     pub fn message(&self) -> &str {
         &self.0.message
     }

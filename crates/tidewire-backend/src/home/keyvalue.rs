@@ -5,12 +5,12 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use super::Answer;
 
-/// What a bucket is asked to be.
+/// Settings of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
-    /// How many entries of a key are kept, the newest included. 1 to 64.
+    /// How many entries of a key are stored, the newest included. 1 to 64.
     pub history: u32,
     /// Entries go when they are so old.
     pub ttl_us: Option<u64>,
@@ -27,14 +27,14 @@ impl BucketSettings {
     }
 }
 
-/// What there is of a bucket.
+/// State of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: BucketSettings,
     /// How many keys have a value.
     pub keys: u64,
-    /// What keys and values take, history included.
+    /// Bytes of keys and values, history included.
     pub bytes: u64,
     /// The newest revision.
     pub revision: u64,
@@ -53,12 +53,12 @@ pub struct Entry {
     pub time_us: u64,
 }
 
-/// What must be true of a key for a change to happen.
+/// The precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
     Any,
-    /// It has no value: it was never written, or deleted, or its time was over.
+    /// The key has no value: it was never written, was deleted or has expired.
     Absent,
     /// Its newest entry has this revision.
     Revision(u64),
@@ -77,7 +77,7 @@ pub struct Watch {
     pub wait_us: u64,
 }
 
-/// What changed.
+/// Changes of a bucket, as a watcher reads them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// In order of revision; of each key at least the newest. A change between may be missing if
@@ -101,7 +101,7 @@ pub trait KeyValue: Send + Sync {
     /// [`Differs`](super::HomeErrorKind::Differs), as of streams.
     fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo>;
 
-    /// What there is of a bucket.
+    /// The state of a bucket.
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo>;
 
     /// Every bucket, in order of name.
@@ -110,12 +110,12 @@ pub trait KeyValue: Send + Sync {
     /// Deletes a bucket with all its entries.
     fn delete_bucket(&self, bucket: &str) -> Answer<()>;
 
-    /// Writes a value, with a time to live of its own if one is given. Gives the new revision.
+    /// Writes a value, with a time to live of its own if one is given. Returns the new revision.
     ///
     /// # Errors
     ///
-    /// [`Revision`](super::HomeErrorKind::Revision) if what is expected is not so: the message has
-    /// the key's revision. [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
+    /// [`Revision`](super::HomeErrorKind::Revision) if `expect` does not hold: the message has the
+    /// key's revision. [`Full`](super::HomeErrorKind::Full) over `max_bytes`.
     fn put(&self, bucket: &str, key: Subject, value: Bytes, expect: Expect, ttl_us: Option<u64>) -> Answer<u64>;
 
     /// The newest entry of a key, or that of a revision if the history still has it. None: it has
@@ -133,7 +133,7 @@ pub trait KeyValue: Send + Sync {
     /// Keys that have a value, in order, those after `after`, at most `max`.
     fn keys(&self, bucket: &str, filter: Pattern, after: Option<Subject>, max: u32) -> Answer<Vec<Subject>>;
 
-    /// What is kept of a key, oldest first, deletions included.
+    /// The stored entries of a key, oldest first, deletions included.
     fn history(&self, bucket: &str, key: Subject) -> Answer<Vec<Entry>>;
 
     /// Waits for changes. Called again with `upto`, it gives every change, or at least the newest

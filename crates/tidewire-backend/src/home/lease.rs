@@ -2,22 +2,22 @@
 
 use super::Answer;
 
-/// A lease that somebody holds.
+/// A granted lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The fencing token: greater than that of every grant of this name before, for ever.
     pub fence: u64,
-    /// How long it is valid. Whoever holds it counts from before the call that gave it, by a clock
+    /// The TTL of the lease. The holder counts from before the call that acquired it, by a clock
     /// that does not jump.
     pub ttl_us: u64,
 }
 
-/// What is known of a lease.
+/// State of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
     /// Its name.
     pub name: String,
-    /// Who holds it, if somebody does.
+    /// The name of the holder, if the lease is held.
     pub holder: Option<String>,
     /// The newest fencing token.
     pub fence: u64,
@@ -27,9 +27,9 @@ pub struct LeaseInfo {
 
 /// Leases by name. A name is a subject's text, so that `orders.matching` is one.
 ///
-/// Of two holders the home lets one in at a time, by its own clock; with the fence, what both write
-/// to can tell them apart. A home that was away for a while (closed, restarted) lets each lease
-/// that it knows of run its whole time again.
+/// The storage backend admits one holder at a time, by its own clock. With the fencing token, the
+/// target of their writes can tell two holders apart. After a close or a restart, the storage
+/// backend lets each lease that it knows of run its whole time again.
 pub trait Leases: Send + Sync {
     /// Takes a lease that is free, waiting for it up to `wait_us` in the order of the calls.
     /// `holder` says who it is for people.
@@ -46,12 +46,12 @@ pub trait Leases: Send + Sync {
     /// [`LeaseLost`](super::HomeErrorKind::LeaseLost): it must not be believed any more.
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant>;
 
-    /// Gives a lease back. True if it was held with this fence.
+    /// Releases a lease. True if it was held with this fencing token.
     fn release(&self, name: &str, fence: u64) -> Answer<bool>;
 
-    /// What is known of a lease; None if nobody ever held it.
+    /// The state of a lease; None if nobody ever held it.
     fn lease_info(&self, name: &str) -> Answer<Option<LeaseInfo>>;
 
-    /// Every lease that somebody holds, in order of name.
+    /// Every held lease, in order of name.
     fn list_leases(&self) -> Answer<Vec<LeaseInfo>>;
 }

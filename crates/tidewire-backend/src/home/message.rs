@@ -6,14 +6,14 @@ use tidewire_proto::subject::Subject;
 /// Names and values, in their order. Names are compared as they are written.
 pub type Headers = Vec<(String, String)>;
 
-/// A message on its way into a stream.
+/// A message to publish to a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
     /// Where it goes: one of the stream's `subjects` selects it.
     pub subject: Subject,
-    /// The value, encoded. What it is, a header says.
+    /// The encoded value. A header names its encoding.
     pub payload: Bytes,
-    /// What it is about, such as a customer: consumers with `Order::Key` handle one of a key at a
+    /// The key, such as a customer: consumers with `Order::Key` handle one event of a key at a
     /// time.
     pub key: Option<String>,
     /// The idempotency key: a second message with it is not stored within the stream's `dedupe_us`.
@@ -34,22 +34,22 @@ impl NewMessage {
     }
 }
 
-/// What a stream says of a message that it has.
+/// The acknowledgement of a published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
     /// Its place in the stream, from 1; of a duplicate, that of the first. A delayed message gets
     /// another when it is due.
     pub sequence: u64,
-    /// What it survives.
+    /// The durability that the message has reached.
     pub durability: Durability,
     /// A message with the same id was there before: this one was not stored again.
     pub duplicate: bool,
 }
 
-/// What a stored message survives.
+/// The failures that a stored message survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// The end of whoever published it.
+    /// The end of the publisher.
     Memory,
     /// The end of everything on this machine, power included: it was synced.
     Disk,
@@ -79,7 +79,7 @@ pub struct Event {
     pub subject: Subject,
     /// The value, encoded.
     pub payload: Bytes,
-    /// What it is about.
+    /// The key.
     pub key: Option<String>,
     /// Its idempotency key.
     pub id: Option<String>,

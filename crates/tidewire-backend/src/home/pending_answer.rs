@@ -1,5 +1,5 @@
-//! Answers that bring something which is not to be lost: what has come when nobody wants it any
-//! more goes back.
+//! Answers whose content must not be lost: content that arrives after the answer was dropped is
+//! given back.
 
 use std::fmt;
 use std::future::Future;
@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 use super::{Answer, Delivery, Fetch, Grant, Home, HomeResult, Settle, Settlement};
 
-/// An answer under way. Dropped before it was ready, it gives back what has come meanwhile; what
-/// comes later its home gives back.
+/// A pending answer. If it is dropped early, it gives back what has arrived so far; the storage
+/// backend gives back what arrives later.
 #[must_use = "what it brings goes back when it is dropped"]
 pub struct PendingAnswer<T> {
     answer: Answer<T>,
@@ -32,8 +32,8 @@ pub fn acquire(home: &Arc<dyn Home>, name: &str, holder: &str, ttl_us: u64, wait
     PendingAnswer { answer, back: Some(Box::new(move |grant| home.release(&name, grant.fence).then(drop))) }
 }
 
-/// Gives deliveries back that nobody has begun with, and says when they are. What does not get
-/// there comes again after its ack wait.
+/// Releases deliveries that nobody has begun with, and then calls `done`. A delivery whose release
+/// fails is redelivered after its ack wait.
 pub fn release(
     home: &dyn Home,
     stream: &str,
@@ -49,7 +49,7 @@ pub fn release(
 }
 
 impl<T> From<Answer<T>> for PendingAnswer<T> {
-    /// One of which nothing need go back.
+    /// An answer whose content need not be given back.
     fn from(answer: Answer<T>) -> Self {
         Self { answer, back: None }
     }

@@ -1,4 +1,4 @@
-//! Schedules: messages that a home publishes by itself, again and again.
+//! Schedules: messages that a storage backend publishes by itself, again and again.
 
 use tidewire_core::stream::recurrence::Timing;
 use tidewire_proto::generated::limits;
@@ -8,35 +8,35 @@ use super::{HomeError, HomeErrorKind, HomeResult, NewMessage};
 /// The header of an event that says which schedule it is a beat of.
 pub const SCHEDULE_HEADER: &str = "Tidewire-Schedule";
 
-/// What a schedule is asked to be. Two are the same if all fields are equal.
+/// Settings of a schedule. Two settings are the same if all fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
     /// When it beats.
     pub timing: Timing,
-    /// What each beat publishes, without an id and without a time of its own. A time to live counts
+    /// The message of each beat, without an id and without a time of its own. A time to live counts
     /// from the beat.
     pub message: NewMessage,
 }
 
-/// What there is of a schedule.
+/// State of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: ScheduleSettings,
     /// Its next beat.
     pub next_us: Option<u64>,
 }
 
-/// What making a schedule has done.
+/// The effect of creating a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// There was none of this name.
     Made,
     /// There was one with other settings: it is gone.
     Replaced,
-    /// It was there, with the same settings: its beats go on as they were.
+    /// The schedule exists with the same settings: its beats continue.
     Kept,
 }
 
@@ -52,7 +52,7 @@ impl Change {
 }
 
 impl ScheduleSettings {
-    /// Refuses what no home takes.
+    /// Refuses settings that no storage backend takes.
     ///
     /// # Errors
     ///

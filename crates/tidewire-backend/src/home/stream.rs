@@ -7,21 +7,21 @@ use super::{
     ScheduleInfo, ScheduleSettings, Settle, Start,
 };
 
-/// What a stream is asked to be. Two settings are the same if all fields are equal.
+/// Settings of a stream. Two settings are the same if all fields are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
     /// Letters, digits, `_` and `-`, 1 to 64 characters.
     pub name: String,
-    /// What it takes: at least one pattern.
+    /// Subjects of its messages: at least one pattern.
     pub subjects: Vec<Pattern>,
     /// Events older than this are forgotten.
     pub max_age_us: Option<u64>,
-    /// The bytes that its events may take on disk. A home may forget up to an eighth more than it
-    /// must.
+    /// The bytes that its events may take on disk. A storage backend may delete up to an eighth
+    /// more than necessary.
     pub max_bytes: Option<u64>,
     /// How many events it may have.
     pub max_messages: Option<u64>,
-    /// What happens at `max_bytes` and `max_messages`.
+    /// The policy at `max_bytes` and `max_messages`.
     pub full: Full,
     /// For how long an id is remembered. 0: ids are not looked at.
     pub dedupe_us: u64,
@@ -31,7 +31,7 @@ pub struct StreamSettings {
     pub compact: Option<Compact>,
 }
 
-/// What the events of a compacted stream are told apart by.
+/// The identity of events in a compacted stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compact {
     /// Their keys. Each must have one.
@@ -67,7 +67,7 @@ impl StreamSettings {
     }
 }
 
-/// What a stream at its limit does.
+/// The policy of a stream at its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Publishing fails with [`Full`](super::HomeErrorKind::Full).
@@ -76,14 +76,14 @@ pub enum Full {
     DropOld,
 }
 
-/// What there is of a stream.
+/// State of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// As it was made.
+    /// The settings that it was created with.
     pub settings: StreamSettings,
     /// How many events it has.
     pub messages: u64,
-    /// What they take on disk.
+    /// Bytes of its events on disk.
     pub bytes: u64,
     /// The oldest event; one more than `last` if there is none.
     pub first: u64,
@@ -104,7 +104,7 @@ pub struct StreamInfo {
 /// A piece of a stream to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Where to begin. `New` is what comes after the call.
+    /// The start. `New` selects events after the call.
     pub start: Start,
     /// The last sequence to be read.
     pub stop: Option<u64>,
@@ -118,7 +118,7 @@ pub struct Read {
     pub wait_us: u64,
 }
 
-/// What was read.
+/// A page of events that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// In order of sequence.
@@ -129,12 +129,12 @@ pub struct Page {
     pub last: u64,
 }
 
-/// What to purge: every event that all given fields select.
+/// Selection of a purge: every event that all given fields select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purge {
     /// Events before this sequence.
     pub before: Option<u64>,
-    /// All but the newest so many. Not together with `before`.
+    /// Keeps the newest so many events, and purges the others. Not together with `before`.
     pub keep: Option<u64>,
     /// Events of these subjects.
     pub filter: Option<Pattern>,
@@ -144,16 +144,16 @@ pub struct Purge {
 /// [`Invalid`](super::HomeErrorKind::Invalid), one that does not exist
 /// [`NotFound`](super::HomeErrorKind::NotFound).
 pub trait Streams: Send + Sync {
-    /// Makes a stream, or finds that it is there with the same settings.
+    /// Creates a stream, or returns the existing one with the same settings.
     ///
     /// # Errors
     ///
     /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names the
     /// first field that differs, with both values.
-    /// [`Unsupported`](super::HomeErrorKind::Unsupported) for what this home can't do.
+    /// [`Unsupported`](super::HomeErrorKind::Unsupported) if a setting needs a missing capability.
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo>;
 
-    /// What there is of a stream.
+    /// The state of a stream.
     fn stream_info(&self, stream: &str) -> Answer<StreamInfo>;
 
     /// Every stream, in order of name.
@@ -183,15 +183,16 @@ pub trait Streams: Send + Sync {
     /// is as durable as its ack says.
     fn read(&self, stream: &str, read: Read) -> Answer<Page>;
 
-    /// Makes a schedule, or takes the place of one of this name with other settings; one with the
-    /// same goes on as it was. The home publishes its message at each beat, with the header
+    /// Creates a schedule, or replaces one of this name with other settings; one with the same
+    /// settings continues. The storage backend publishes its message at each beat, with the header
     /// [`SCHEDULE_HEADER`](super::SCHEDULE_HEADER).
     ///
     /// # Errors
     ///
-    /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take,
-    /// [`Limit`](super::HomeErrorKind::Limit), [`Unsupported`](super::HomeErrorKind::Unsupported)
-    /// for a stream that might have no room for a beat, and for what this home can't do.
+    /// [`Invalid`](super::HomeErrorKind::Invalid) for a message that the stream would not take, and
+    /// [`Limit`](super::HomeErrorKind::Limit) for too many schedules.
+    /// [`Unsupported`](super::HomeErrorKind::Unsupported) for a stream that might have no capacity
+    /// for a beat, and for missing capabilities.
     fn create_schedule(&self, stream: &str, settings: ScheduleSettings) -> Answer<(ScheduleInfo, Change)>;
 
     /// Every schedule of a stream, in order of name.
@@ -200,16 +201,16 @@ pub trait Streams: Send + Sync {
     /// Ends a schedule. False: there was none of this name.
     fn cancel_schedule(&self, stream: &str, schedule: &str) -> Answer<bool>;
 
-    /// Makes a consumer, or finds that it is there with the same settings (`start` is not compared:
-    /// the consumer goes on where it was). One made for `Start::New` gets what is published after
-    /// the answer.
+    /// Creates a consumer, or returns the existing one with the same settings (`start` is not
+    /// compared: the consumer continues at its position). A consumer with `Start::New` gets the
+    /// messages that are published after the answer.
     ///
     /// # Errors
     ///
     /// [`Differs`](super::HomeErrorKind::Differs), as of streams.
     fn create_consumer(&self, stream: &str, settings: ConsumerSettings) -> Answer<ConsumerInfo>;
 
-    /// What there is of a consumer.
+    /// The state of a consumer.
     fn consumer_info(&self, stream: &str, consumer: &str) -> Answer<ConsumerInfo>;
 
     /// Every consumer of a stream, in order of name.
@@ -223,13 +224,12 @@ pub trait Streams: Send + Sync {
     /// fetch from one consumer; each event goes to one of them.
     fn fetch(&self, stream: &str, consumer: &str, fetch: Fetch) -> Answer<Vec<Delivery>>;
 
-    /// Says what became of deliveries. Each has a result of its own.
+    /// Settles deliveries. Each has a result of its own.
     ///
     /// # Errors
     ///
-    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or was given
-    /// to another since. An ack that comes after its time, while the event was not given to another
-    /// yet, counts.
+    /// [`Stale`](super::HomeErrorKind::Stale) for a delivery that was settled before, or whose
+    /// event was redelivered since. A late ack counts as long as its event was not redelivered.
     fn settle(&self, stream: &str, consumer: &str, settled: Vec<Settle>) -> Answer<Vec<HomeResult<()>>>;
 
     /// Delivers nothing more until `until_us` or `resume`; deliveries that are out may be settled.
@@ -245,8 +245,8 @@ pub trait Streams: Send + Sync {
     /// Dead letters of a consumer, in order of sequence, from one on.
     fn dead_letters(&self, stream: &str, consumer: &str, from: u64, max: u32) -> Answer<Vec<DeadLetter>>;
 
-    /// Delivers dead letters anew, counted from 1, in their places behind what is ready. Gives how
-    /// many of them there were.
+    /// Delivers dead letters anew, counted from 1, in their order behind the ready events. Returns
+    /// their number.
     fn requeue(&self, stream: &str, consumer: &str, sequences: Vec<u64>) -> Answer<u64>;
 
     /// Forgets dead letters. Gives how many of them there were.

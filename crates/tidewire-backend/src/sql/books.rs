@@ -1,5 +1,5 @@
-//! One transaction of a campaign: its ledger is loaded, asked once, and kept, with whatever follows
-//! from it.
+//! One transaction of a campaign: the ledger is loaded, changed once and saved, together with the
+//! resulting rows.
 
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal};
 use tidewire_core::campaign::precision::{Moments, Verdict};
@@ -44,7 +44,7 @@ impl<'a, D: Database> Books<'a, D> {
         Ok(Self { database, id, now, ledger, results, schema, sets, until, news: false })
     }
 
-    /// Keeps the ledger, and what it said. True if others must hear of it.
+    /// Saves the ledger and its decisions. True if other connections must be notified.
     pub fn keep(mut self) -> Result<bool> {
         while let Some((from, to)) = self.ledger.look_due() {
             let verdict = self.look(from, to)?;
@@ -89,7 +89,7 @@ impl<'a, D: Database> Books<'a, D> {
         Ok(self.news)
     }
 
-    /// Asks the ledger for what others must hear of.
+    /// Calls the ledger for a decision that other connections must be notified of.
     pub fn decide<T>(&mut self, ask: impl FnOnce(&mut Ledger, Clock) -> std::result::Result<T, Refusal>) -> Result<T> {
         self.news = true;
         ask(&mut self.ledger, self.now.clock).map_err(|refusal| self.refused(refusal, None))
@@ -192,7 +192,7 @@ impl<'a, D: Database> Books<'a, D> {
         }
     }
 
-    /// A worker was heard of.
+    /// Records that a worker is alive.
     pub fn seen(&mut self, worker: WorkerId) -> Result<()> {
         let statement = "UPDATE tidewire_workers SET state = 'working', seen = ?3 WHERE campaign = ?1 AND id = ?2";
         self.worker(worker, statement, Cell::Time(self.now.utc_us))
@@ -261,7 +261,7 @@ impl<'a, D: Database> Books<'a, D> {
         Ok(())
     }
 
-    /// Looks at the results of runs that no look has seen.
+    /// Examines the results of runs that no look has seen.
     fn look(&mut self, from: u64, to: u64) -> Result<Verdict> {
         let id = [Cell::number(self.id.0)];
         let kept = self.database.query("SELECT moments FROM tidewire_moments WHERE campaign = ?1", &id)?.pop();

@@ -1,5 +1,5 @@
-//! The port of SQL databases: transactions, statements, results in bulk, a clock, news of other
-//! connections.
+//! The port of SQL databases: transactions, statements, bulk results, a clock, and notifications
+//! from other connections.
 //!
 //! Statements are written once for all databases, with `?1`, `?2`, ... for their values. Integers
 //! are of 64 bits.
@@ -11,7 +11,7 @@ use tidewire_core::campaign::ledger::Clock;
 use super::ResultTable;
 use crate::{CampaignId, ErrorKind, Result, Rows, StoreError};
 
-/// What a transaction is for.
+/// The use of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads one state of the database, and keeps nobody from writing.
@@ -20,7 +20,7 @@ pub enum Access {
     Write,
 }
 
-/// What [`Database::begin_campaign`] reads of a campaign.
+/// The query of [`Database::begin_campaign`].
 pub const CAMPAIGN: &str =
     "SELECT ledger, results, columns, many, sets, until_column FROM tidewire_campaigns WHERE id = ?1";
 
@@ -29,7 +29,7 @@ pub const CAMPAIGN: &str =
 pub struct Now {
     /// The clock of leases.
     pub clock: Clock,
-    /// What is shown to people: microseconds since 1970-01-01 00:00 UTC.
+    /// Time for display: microseconds since 1970-01-01 00:00 UTC.
     pub utc_us: i64,
 }
 
@@ -187,8 +187,8 @@ pub trait Database: Send {
     /// the time at which it got it, and the row of [`CAMPAIGN`], if there is such a campaign.
     fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)>;
 
-    /// Ends the transaction: what it wrote is on disk when this returns. With `news` others that
-    /// wait are woken, where the database can do that.
+    /// Commits the transaction: its writes are on disk when this returns. With `news`, waiting
+    /// connections are woken, where the database can do this.
     fn commit(&mut self, news: bool) -> Result<()>;
 
     /// Ends the transaction as if it had not been.

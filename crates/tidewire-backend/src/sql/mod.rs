@@ -1,8 +1,7 @@
-//! Campaigns on SQL: what all databases with transactions have in common.
+//! Campaigns on SQL: the common part of all databases with transactions.
 //!
-//! [`Store`] is [`Campaigns`] on a [`Database`]: the statements, the ledger and the checks are
-//! here, once; a database adds its transactions, its tables, its way to store many rows, and its
-//! clock.
+//! [`Store`] is [`Campaigns`] on a [`Database`]. The statements, the ledger and the checks are
+//! here, once. A database adds its transactions, its tables, its bulk inserts, and its clock.
 
 mod books;
 mod database;
@@ -48,7 +47,7 @@ impl<D: Database> Store<D> {
         self.end(done)
     }
 
-    /// Ends a transaction with its value, and whether others must hear of it.
+    /// Ends a transaction with its value, and notifies other connections if necessary.
     fn end<T>(&mut self, done: Result<(T, bool)>) -> Result<T> {
         let ended = done.and_then(|(value, news)| {
             self.database.commit(news)?;

@@ -1,4 +1,4 @@
-//! The table of a campaign's results: its name, its columns, and whether results fit them.
+//! The table of a campaign's results: its name, its columns, and the check of results against them.
 
 use serde_json::{Value as Json, json};
 use tidewire_core::campaign::rows::{Data, Texts, Values};
@@ -29,7 +29,7 @@ pub struct ResultTable {
 }
 
 impl ResultTable {
-    /// The name of the table of a campaign: its number, and what is left of its name.
+    /// The name of the table of a campaign: its number, and its name in plain letters.
     pub fn name(campaign: CampaignId, name: &str) -> String {
         let start = format!("results_{campaign}_");
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
@@ -57,7 +57,7 @@ impl ResultTable {
     }
 }
 
-/// A name as SQL takes it, whatever is in it.
+/// A name as a quoted SQL identifier.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

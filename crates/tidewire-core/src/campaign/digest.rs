@@ -1,5 +1,5 @@
-//! The digest of a campaign: the sum of a 128-bit hash of each row, so that it tells nothing of
-//! ranges, workers and order.
+//! The digest of a campaign: the sum of a 128-bit hash of each row, so that it does not depend on
+//! ranges, workers or order.
 
 use super::rows::{Data, Rows};
 use super::siphash::SipHash;

@@ -1,5 +1,5 @@
-//! A lease: the timed right of one worker to run a range, and what a worker is told when it asks
-//! for one.
+//! Leases of a campaign: the timed right of one worker to run a range, and the replies to its
+//! claims.
 
 use super::state::State;
 
@@ -32,7 +32,7 @@ impl Lease {
     }
 }
 
-/// What a worker gets that asks for a range.
+/// The reply to a worker that asks for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// Run this range.
@@ -42,15 +42,14 @@ pub enum Claim {
     Wait {
         /// Running, paused or draft.
         state: State,
-        /// The time until the next lease expires, or longer if that is not what it waits for.
+        /// The time until the next lease expires, or longer if the worker does not wait for that.
         hint_us: u64,
     },
     /// The campaign has ended in this state.
     Ended(State),
 }
 
-/// What has become of a campaign and a lease when results of it were stored, or when it was
-/// renewed.
+/// The state of a campaign and of one lease after results were stored or the lease was renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimState {
     /// The state of the campaign.

@@ -7,8 +7,8 @@
 //! - [`digest`]: a sum of hashes that proves two campaigns to have stored the same rows.
 //! - [`state`]: draft, running, paused, cancelled, failed, done.
 //! - [`lease`]: the timed right of a worker to run a range.
-//! - [`ledger`]: who holds which runs, what is done, what may run next.
-//! - [`precision`]: when a mean is known well enough to end early.
+//! - [`ledger`]: leased, finished and waiting runs.
+//! - [`precision`]: sequential stopping once a mean is known precisely enough.
 //!
 //! `spec/campaigns.md` documents the bytes of all four; `spec/vectors/campaigns.json` has vectors.
 

@@ -1,15 +1,15 @@
 //! Sequential stopping: a campaign ends when the mean of a column is known well enough.
 //!
 //! Looks are made at fixed run indices, when every run before them has ended and none behind them
-//! has begun, so that the end does not depend on workers or timing. The k-th look may err with
-//! probability alpha / (k (k + 1)); over all looks that is alpha, so that the confidence holds
-//! although one looks often.
+//! has begun. So the end does not depend on workers or timing. The k-th look may err with
+//! probability alpha / (k (k + 1)). Over all looks the sum is alpha, so that the confidence holds
+//! although there are many looks.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Runs of each parameter set before the first look.
 const FIRST: u64 = 100;
-/// Below so many values of a parameter set its mean counts as unknown.
+/// The least number of values of a parameter set; with fewer its mean counts as unknown.
 const VALUES_MIN: u64 = 30;
 
 /// How well means must be known.
@@ -21,7 +21,7 @@ pub struct PrecisionTarget {
     pub confidence: f64,
 }
 
-/// What a look has found: the mean of the parameter set that is known least well.
+/// The verdict of a look: the mean of the parameter set that is known least precisely.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Runs before this one were looked at.
@@ -45,7 +45,7 @@ fn or_nan<'de, D: Deserializer<'de>>(input: D) -> Result<f64, D::Error> {
     Option::deserialize(input).map(|mean| mean.unwrap_or(f64::NAN))
 }
 
-/// At which runs is looked, and what was seen last.
+/// The runs at which a look is due, and the latest verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
     aim: PrecisionTarget,
@@ -72,7 +72,7 @@ impl Checkpoints {
         self.last.map_or(0, |last| last.runs)
     }
 
-    /// What was found last.
+    /// The latest verdict.
     pub const fn last(&self) -> Option<&Verdict> {
         self.last.as_ref()
     }

@@ -36,7 +36,7 @@ fn multiply(a: u64, b: u64) -> (u64, u64) {
     ((product >> 64) as u64, product as u64)
 }
 
-/// What a counter is for: the third word of a counter. Streams of different use never overlap.
+/// The use of a counter: its third word. Streams of different use never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Use {

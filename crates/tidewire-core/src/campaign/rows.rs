@@ -1,4 +1,4 @@
-//! Results of runs as typed columns: what a worker collects, a store keeps and a reader gets back.
+//! Results of runs as typed columns, for workers, stores and readers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub enum ColumnType {
     /// 64 bits with a sign.
     Integer,
-    /// 64 bits; NaN and infinities are kept.
+    /// 64 bits; NaN and infinities are preserved.
     Float,
     /// UTF-8 without NUL.
     Text,
@@ -16,7 +16,7 @@ pub enum ColumnType {
     Boolean,
     /// Microseconds since 1970-01-01 00:00 UTC.
     Time,
-    /// JSON, kept byte for byte.
+    /// JSON, stored byte for byte.
     Json,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for ColumnType {
 pub struct Column {
     /// Its name, as the function of the user gives it.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: ColumnType,
 }
 
@@ -182,7 +182,7 @@ impl Values {
         Self { data, valid: None }
     }
 
-    /// What it holds.
+    /// The type of its values.
     pub const fn kind(&self) -> ColumnType {
         match &self.data {
             Data::Integer(_) => ColumnType::Integer,

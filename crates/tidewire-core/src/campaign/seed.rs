@@ -12,9 +12,9 @@ const DIGITS_MAX: usize = 1_234;
 /// Bytes of a text seed, at most.
 const TEXT_BYTES_MAX: usize = 4_096;
 
-/// What a person seeds a campaign with: an integer of any sign, or text.
+/// The seed of a campaign as a person writes it: an integer of any sign, or text.
 ///
-/// Its written form, `int:-7` or `text:monday`, is what is hashed and stored.
+/// Its written form, `int:-7` or `text:monday`, is hashed and stored.
 ///
 /// ```
 /// use tidewire_core::campaign::seed::Seed;
@@ -100,7 +100,7 @@ impl FromStr for Seed {
     }
 }
 
-/// A seed that can't be one: names the value and the mend.
+/// An invalid seed; the text names the value and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeedError(String);
 

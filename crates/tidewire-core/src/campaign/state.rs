@@ -1,4 +1,4 @@
-//! The states of a campaign, and which may follow which.
+//! States of a campaign, and the allowed transitions between them.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ pub enum State {
     Draft,
     /// Ranges are leased to workers.
     Running,
-    /// No range is leased; what is out is still stored.
+    /// No range is leased; results of open leases are still stored.
     Paused,
-    /// Ended by a person. What was out is not stored; what was stored stays.
+    /// Cancelled by a person. Results of leased runs are not stored; stored results stay.
     Cancelled,
-    /// Ended because too many runs failed, or by whoever ran it. What was out is not stored; what
-    /// was stored stays.
+    /// Ended because too many runs failed, or by the program that ran the campaign. Results of
+    /// leased runs are not stored; stored results stay.
     Failed,
     /// Every run is stored, failed or quarantined, or the mean is known as precisely as asked for.
     Done,

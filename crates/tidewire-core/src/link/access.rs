@@ -3,18 +3,18 @@
 use tidewire_proto::generated::limits;
 use tidewire_proto::subject::{Pattern, Subject};
 
-/// What stands for the names of all services.
+/// The wildcard that stands for all service names.
 pub const ALL_SERVICES: &str = "*";
 
 /// Patterns that an error shows.
 const SHOWN: usize = 5;
 
-/// One token, and what it allows.
+/// A token with its permissions.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The secret.
     pub token: String,
-    /// Who it stands for.
+    /// The user of this token.
     pub user: String,
     /// Subjects that it may publish on.
     pub publish: Vec<Pattern>,
@@ -26,7 +26,7 @@ pub struct Grant {
     pub answer: Vec<Pattern>,
     /// Names of services that it may serve; `*` for all.
     pub serve: Vec<String>,
-    /// What nodes that joined with it may have.
+    /// Limits of the nodes that joined with this token.
     pub limits: TokenLimits,
 }
 
@@ -74,7 +74,7 @@ impl Access {
         Self { grants }
     }
 
-    /// Whether everybody may join.
+    /// True if everybody may join.
     pub fn is_open(&self) -> bool {
         self.grants.is_empty()
     }
@@ -82,7 +82,7 @@ impl Access {
     /// The number of the grant that a token gives.
     ///
     /// # Errors
-    /// What to tell whoever wants to join.
+    /// The reason, as text for the node that wants to join.
     pub fn admit(&self, token: Option<&str>) -> Result<Option<usize>, &'static str> {
         if self.is_open() {
             return Ok(None);
@@ -121,29 +121,29 @@ impl Access {
         (stated.len() as u64 <= limits::LINK_HEAD_BYTES.default).then_some(stated)
     }
 
-    /// Whether a grant allows to publish on a subject.
+    /// True if a grant allows to publish on a subject.
     pub fn may_publish(&self, grant: Option<usize>, subject: &str) -> bool {
         self.allows(grant, |grant| any_matches(&grant.publish, subject))
     }
 
-    /// Whether a grant allows to call a subject.
+    /// True if a grant allows to call a subject.
     pub fn may_call(&self, grant: Option<usize>, subject: &str) -> bool {
         self.allows(grant, |grant| any_matches(&grant.call, subject))
     }
 
-    /// Whether a grant allows to answer calls on a pattern.
+    /// True if a grant allows to answer calls on a pattern.
     pub fn may_answer(&self, grant: Option<usize>, pattern: &str) -> bool {
         grant != Some(Self::GATEWAY)
             && self.allows(grant, |grant| grant.answer.iter().any(|wide| covers(wide.as_str(), pattern)))
     }
 
-    /// Whether a grant allows to serve a service.
+    /// True if a grant allows to serve a service.
     pub fn may_serve(&self, grant: Option<usize>, service: &str) -> bool {
         grant != Some(Self::GATEWAY)
             && self.allows(grant, |grant| grant.serve.iter().any(|name| name == ALL_SERVICES || name == service))
     }
 
-    /// Whether a grant allows to subscribe to a pattern.
+    /// True if a grant allows to subscribe to a pattern.
     pub fn may_subscribe(&self, grant: Option<usize>, pattern: &str) -> bool {
         self.allows(grant, |grant| grant.subscribe.iter().any(|wide| covers(wide.as_str(), pattern)))
     }
@@ -162,13 +162,13 @@ impl Access {
 pub(super) struct Publishing(Option<Vec<Pattern>>);
 
 impl Publishing {
-    /// Reads what WELCOME states. What can't be read is left to the hub, which looks at everything
-    /// itself.
+    /// Reads the patterns that WELCOME states. Unreadable patterns are left to the hub, which
+    /// checks every frame itself.
     pub fn stated(text: Option<&str>) -> Self {
         Self(text.and_then(|text| text.split_ascii_whitespace().map(|one| Pattern::new(one).ok()).collect()))
     }
 
-    /// Looks whether the node may publish on a subject.
+    /// Checks if the node may publish on a subject.
     ///
     /// # Errors
     /// The patterns that it may publish on, for people.
@@ -193,7 +193,7 @@ fn any_matches(patterns: &[Pattern], subject: &str) -> bool {
     Subject::new(subject).is_ok_and(|subject| patterns.iter().any(|pattern| pattern.matches(&subject)))
 }
 
-/// Whether everything that the narrow pattern selects is selected by the wide one too.
+/// True if the wide pattern selects everything that the narrow one selects.
 fn covers(wide: &str, narrow: &str) -> bool {
     let mut narrow = narrow.split('.');
     for token in wide.split('.') {
@@ -208,7 +208,7 @@ fn covers(wide: &str, narrow: &str) -> bool {
     narrow.next().is_none()
 }
 
-/// Whether two secrets are equal. How long it takes says nothing about how much of them is.
+/// True if two secrets are equal. The time of the comparison does not reveal how many bytes match.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |seen, (a, b)| seen | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differences) == 0

@@ -1,5 +1,5 @@
-//! Announcements: what instances of services and agents say of themselves in the fields of their
-//! subscriptions, as the hub takes it and its readers read it.
+//! Announcements: descriptions of services and agents in the fields of their subscriptions, with
+//! the checks of the hub and its readers.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ pub const SERVICE: &str = "service";
 pub const AGENT: &str = "agent";
 /// A longer id of an agent is written in hexadecimal digits.
 const AGENT_ID_BYTES_MAX: usize = 99;
-/// How much is said of what is wrong: it may be a part of what a stranger has written.
+/// The most characters of a problem text, which may quote a part of an unknown announcement.
 const PROBLEM_CHARACTERS_MAX: usize = 200;
 
-/// What a hub says of one subscription.
+/// A hub's description of one subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name of the node that subscribed.
@@ -28,7 +28,7 @@ pub struct Entry<'a> {
     pub pattern: &'a str,
     /// Calls that it had not answered when the entry was written.
     pub in_progress: u32,
-    /// What it says of itself.
+    /// The announcement, encoded.
     pub says: &'a [u8],
 }
 
@@ -49,7 +49,7 @@ pub enum ValidAnnouncement<'a> {
         /// Its description.
         json: &'a str,
     },
-    /// Something that this version does not know.
+    /// A role that this version does not know.
     Nothing,
 }
 
@@ -91,20 +91,19 @@ fn taken<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
 }
 
 impl<'a> Entry<'a> {
-    /// Reads what it says of itself.
+    /// Decodes and checks the announcement.
     ///
     /// # Errors
-    /// What is wrong with it: whoever announced it is a stranger, and the rest of the list is of
-    /// use nevertheless.
+    /// The problem. Only this entry is unusable: the rest of the list stays valid.
     pub fn told(&self) -> Result<ValidAnnouncement<'a>, String> {
         told(self.pattern, self.queue, self.says)
     }
 }
 
-/// Reads what a subscription says of itself.
+/// Decodes and checks the announcement of a subscription.
 ///
 /// # Errors
-/// What is wrong with it, in a text of bounded length.
+/// The problem, in a text of bounded length.
 pub fn told<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
     read(pattern, queue, says).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
 }
@@ -146,17 +145,17 @@ pub fn agent_subject(id: &str) -> String {
     format!("agent.~{digits}")
 }
 
-/// Whether a text can be one token of a subject; how long it may be is another question.
+/// True if a text can be one token of a subject. Its length is checked elsewhere.
 #[must_use]
 pub fn is_token(text: &str) -> bool {
     let fits = |letter: char| !".*>".contains(letter) && !letter.is_whitespace() && !letter.is_control();
     !text.is_empty() && text.chars().all(fits)
 }
 
-/// Looks at the version and the metadata of an instance; an empty version is none.
+/// Checks the version and the metadata of an instance. An empty version means no version.
 ///
 /// # Errors
-/// What is wrong, and what to give instead.
+/// The problem, and a valid alternative.
 pub fn check_release<'a>(version: &str, metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
     if let Err(wrong) = semver::Version::parse(version)
         && !version.is_empty()
@@ -201,7 +200,7 @@ struct Service {
     details: Vec<Detail>,
 }
 
-/// What tells an instance from others of its service.
+/// Fields that distinguish one instance from the others of its service.
 #[derive(Deserialize)]
 struct Detail {
     id: String,
@@ -251,7 +250,7 @@ enum ListItem {
     Public,
 }
 
-/// An object; what is in it is for those who read it.
+/// An object; its readers interpret the content.
 type Schema = BTreeMap<String, IgnoredAny>;
 
 impl Service {

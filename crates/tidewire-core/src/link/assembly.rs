@@ -1,4 +1,4 @@
-//! Long payloads, put together again.
+//! Assembly of long payloads from chunks.
 
 mod inflate;
 
@@ -19,7 +19,7 @@ const PACKED_BYTES: usize = 65_536;
 /// A message: the head and the payload of a frame, and of what followed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is for.
+    /// The kind of its frame.
     pub kind: Kind,
     /// The flags of its first frame.
     pub flags: Flags,
@@ -78,7 +78,7 @@ type Key = (u64, bool);
 
 struct Part {
     message: Message,
-    /// What inflates it, if it is compressed.
+    /// The inflater, if the payload is compressed.
     inflater: Option<Inflater>,
     /// Bytes that come.
     total: usize,
@@ -88,9 +88,9 @@ struct Part {
     counted: usize,
     /// Received since the sender was last asked for more.
     unasked: usize,
-    /// What the sender may have sent by now.
+    /// Bytes that the sender may have sent by now.
     allowed: usize,
-    /// It lies in shared memory, and is not sent.
+    /// The payload lies in shared memory, and is not sent.
     placed: bool,
 }
 
@@ -102,7 +102,7 @@ impl Part {
         Self { message, inflater, total, came: 0, counted: total, unasked: 0, allowed, placed: false }
     }
 
-    /// Where what comes is added.
+    /// The buffer for received bytes.
     fn sink(&mut self) -> &mut Vec<u8> {
         match &mut self.inflater {
             Some(inflater) => inflater.packed(),
@@ -115,8 +115,8 @@ impl Part {
         self.total - self.came
     }
 
-    /// Bytes to ask for now. Never more than the rest: what comes late would count for the next
-    /// payload of the exchange.
+    /// Bytes to ask for now. Never more than the rest: a surplus would count for the next payload
+    /// of the exchange.
     fn asks(&mut self) -> usize {
         if self.unasked < limits::LINK_WINDOW_BYTES.default as usize / 2 {
             return 0;
@@ -131,7 +131,7 @@ impl Part {
     }
 }
 
-/// What a frame made of a payload.
+/// The effect of a frame on a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The payload is complete.
@@ -140,19 +140,19 @@ pub enum Progress {
     More,
     /// More is to come, and the sender may be asked for so many further bytes.
     Ask(u32),
-    /// It is to be read there: [`Assemblies::lend`] gives room.
+    /// The payload lies in shared memory; [`Assemblies::lend`] gives the memory to read it into.
     Placed(MemoryLocation, usize),
-    /// It is longer than this side takes. What still comes of it is skipped.
+    /// The payload is longer than this side takes. Its further chunks are skipped.
     TooLong {
-        /// What its sender stated.
+        /// The length that the sender stated.
         bytes: u64,
     },
-    /// This side would take it if fewer others were under way. What still comes of it is skipped.
+    /// Too many other payloads are under way to take this one. Its further chunks are skipped.
     TooMany {
-        /// What its sender stated.
+        /// The length that the sender stated.
         bytes: u64,
     },
-    /// It belongs to something that has ended.
+    /// The frame belongs to an ended exchange.
     Skipped,
 }
 
@@ -161,11 +161,12 @@ pub struct Assemblies {
     parts: BTreeMap<Key, Part>,
     payload_max: usize,
     bytes: usize,
-    /// Those of `bytes` that compressed payloads have: they cost their sender next to nothing.
+    /// The part of `bytes` that belongs to compressed payloads: they cost their sender next to
+    /// nothing.
     inflated_bytes: usize,
-    /// What is to be inflated before anything else is taken.
+    /// Compressed data that must be inflated before another frame is taken.
     packed: Option<Inflating>,
-    /// The long payload that is none of the parts while it is inflated, and what it counts.
+    /// The long payload that is being inflated outside of the parts, and the bytes that it counts.
     away: Option<(Key, usize)>,
 }
 
@@ -203,7 +204,7 @@ impl Assemblies {
         self.payload_max
     }
 
-    /// Forgets what was there of a payload.
+    /// Drops the received part of a payload.
     pub fn forget(&mut self, id: u64, answer: bool) {
         let key = (id, answer);
         if let Some(part) = self.parts.remove(&key) {
@@ -224,7 +225,7 @@ impl Assemblies {
         self.bytes
     }
 
-    /// Whether chunks of some payload are awaited.
+    /// True if chunks of some payload are awaited.
     pub fn awaits_chunks(&self) -> bool {
         self.parts.values().any(|part| !part.placed)
     }
@@ -269,9 +270,9 @@ impl Assemblies {
         self.filled(frame.id, frame.flags, frame.payload.len())
     }
 
-    /// Has `read` write the next bytes of a payload to where they belong, at most `most`, and say
-    /// how many it wrote; then [`filled`](Self::filled) is to be told. None: nothing more of such a
-    /// payload is awaited.
+    /// Calls `read` to write the next bytes of a payload, at most `most`, to their destination.
+    /// `read` returns the number of bytes; the caller passes it to [`filled`](Self::filled). None:
+    /// no chunk of such a payload is awaited.
     pub fn fill<E>(
         &mut self,
         (id, answer): (u64, bool),
@@ -291,7 +292,7 @@ impl Assemblies {
         Some(count)
     }
 
-    /// A chunk of so many bytes, with these flags, lies where it belongs.
+    /// Records a chunk of so many bytes, with these flags, that was written to its destination.
     ///
     /// # Errors
     /// As for [`take`](Self::take).
@@ -318,8 +319,8 @@ impl Assemblies {
         }
     }
 
-    /// Memory for a payload that lies elsewhere, which is to be read to its end;
-    /// [`lent`](Self::lent) takes it back. None: nobody awaits such a payload any more.
+    /// Memory for a payload in shared memory, which must be read to its end. [`lent`](Self::lent)
+    /// takes the memory back. None: nobody awaits this payload any more.
     pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
         Some(std::mem::take(&mut part.message.bytes))

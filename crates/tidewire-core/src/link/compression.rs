@@ -1,5 +1,4 @@
-//! Payloads that are compressed, as section 11 of `spec/wire.md` says: blocks of LZ4 that know
-//! nothing of one another.
+//! Compression of payloads, as section 11 of `spec/wire.md` defines it: independent LZ4 blocks.
 
 use std::fmt;
 
@@ -16,7 +15,8 @@ pub const FEATURE: &str = "lz4";
 const BLOCK_BYTES: usize = 65_536;
 const STATED_BYTES: usize = 8;
 const PREFIX_BYTES: usize = 4;
-/// What has been compressed so far must be shorter by this part of it, or the rest is not tried.
+/// The least saving, as a fraction of the bytes compressed so far. Below it, the rest of the
+/// payload stays uncompressed.
 const SAVED_PART: usize = 8;
 const COMPRESSED_MAX: usize = limits::LINK_COMPRESSED_BYTES.default as usize;
 
@@ -56,7 +56,7 @@ impl Packed {
         &self.bytes
     }
 
-    /// The compressed form, to be kept.
+    /// The compressed form, to be stored.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -75,7 +75,7 @@ impl Packed {
     }
 }
 
-/// One block of a payload: where it is, or gathered from the pieces that it lies in.
+/// A block of a payload: a slice of one piece, or a copy gathered from several pieces.
 fn block_at<'a>(payload: &'a dyn PayloadParts, at: usize, gathered: &'a mut Vec<u8>) -> &'a [u8] {
     let wanted = BLOCK_BYTES.min(payload.bytes() - at);
     let piece = payload.piece(at);
@@ -101,7 +101,7 @@ pub enum Unreadable {
         /// The most that this side takes.
         max: usize,
     },
-    /// It breaks a rule.
+    /// The data breaks a rule of the format.
     Broken(&'static str),
     /// There is no memory for it.
     NoMemory {
@@ -133,27 +133,27 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// What the sender of a payload hears that this side does not take.
+/// The error text for the sender of a payload that is too long for this side.
 pub(super) fn too_long(bytes: u64, max: usize) -> String {
     format!("{bytes} bytes are more than payload_bytes={max} of the receiver: send less, or raise the limit there")
 }
 
-/// Adds to `out` what a compressed payload inflates to: at most `most` bytes.
+/// Inflates a compressed payload to the end of `out`: at most `most` bytes.
 ///
 /// # Errors
-/// [`Unreadable`]; what has been added by then is of no use.
+/// [`Unreadable`]; the bytes added by then are useless.
 pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
     let (mut left, bound) = (None, Bound { most, room: usize::MAX });
     let used = inflate_blocks(&mut left, packed, bound, out)?;
     is_whole(left, &packed[used..])
 }
 
-/// What a payload may have when it is inflated.
+/// Bounds of the inflated length of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Bytes that this side takes.
     pub most: usize,
-    /// Bytes for which there is room at present.
+    /// Bytes of capacity at present.
     pub room: usize,
 }
 
@@ -165,17 +165,17 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// Where what comes of the compressed form is added.
+    /// The buffer for received compressed bytes.
     pub fn packed(&mut self) -> &mut Vec<u8> {
         &mut self.packed
     }
 
-    /// What is missing of the payload. None: its length has not been stated.
+    /// Bytes of the payload that are missing. None: its length has not been stated.
     pub fn left(&self) -> Option<usize> {
         self.left
     }
 
-    /// Whether [`inflate`](Self::inflate) would find something to do, or a fault.
+    /// True if [`inflate`](Self::inflate) would make progress or report a fault.
     pub fn is_ready(&self) -> bool {
         match self.left {
             None => self.packed.len() >= STATED_BYTES,
@@ -184,10 +184,11 @@ impl Inflater {
         }
     }
 
-    /// Adds to `out` what is there in whole blocks. Less than a block of the compressed form stays.
+    /// Inflates all whole blocks to the end of `out`. Less than a block of the compressed form
+    /// stays.
     ///
     /// # Errors
-    /// [`Unreadable`]; what has been added by then is of no use.
+    /// [`Unreadable`]; the bytes added by then are useless.
     pub fn inflate(&mut self, bound: Bound, out: &mut Vec<u8>) -> Result<(), Unreadable> {
         let used = inflate_blocks(&mut self.left, &self.packed, bound, out)?;
         self.packed.drain(..used);

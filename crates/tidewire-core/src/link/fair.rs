@@ -1,18 +1,18 @@
-//! A fair queue: senders take turns, and each may fill as much of the room as is left.
+//! A fair queue: senders take turns, and each may fill as much of the capacity as is left.
 //!
-//! So a sender that floods delays another one by a turn, and takes half of the room (fair queuing:
-//! Nagle, RFC 970, 1985; dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+//! So a sender that floods delays another one by a turn, and takes half of the capacity (fair
+//! queuing: Nagle, RFC 970, 1985; dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998).
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What one entry takes beside its bytes.
+/// Bookkeeping bytes that each entry counts in addition to its own.
 const ENTRY_BYTES: usize = 256;
 
-/// What waits, by who sent it.
+/// A fair queue: entries by sender, taken in turns.
 pub struct FairQueue<T> {
     senders: BTreeMap<u32, Sender<T>>,
-    /// Those with something that waits, in the order of their turns.
+    /// Senders with waiting entries, in the order of their turns.
     turns: VecDeque<u32>,
     bytes: usize,
     bytes_max: usize,
@@ -24,16 +24,16 @@ struct Sender<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty one, in which about so many bytes may wait.
+    /// An empty queue, in which about so many bytes may wait.
     pub fn new(bytes_max: usize) -> Self {
         Self { senders: BTreeMap::new(), turns: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Adds what a sender has sent, of so many bytes.
+    /// Adds an item of a sender, of so many bytes.
     ///
     /// # Errors
-    /// It comes back if there is no room for it. For something there always is if nothing waits,
-    /// however long it is.
+    /// Returns the item if there is no capacity for it. An empty queue accepts an item of any
+    /// length.
     pub fn add(&mut self, sender: u32, bytes: usize, item: T) -> Result<(), T> {
         let bytes = bytes + ENTRY_BYTES;
         let own = self.senders.get(&sender).map_or(0, |sender| sender.bytes);
@@ -50,7 +50,7 @@ impl<T> FairQueue<T> {
         Ok(())
     }
 
-    /// What is next: the first of the sender whose turn it is.
+    /// Takes the next entry: the first of the sender whose turn it is.
     pub fn take(&mut self) -> Option<T> {
         let number = self.turns.pop_front()?;
         let sender = self.senders.get_mut(&number)?;
@@ -65,12 +65,12 @@ impl<T> FairQueue<T> {
         Some(item)
     }
 
-    /// Whether nothing waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Bytes that wait, with what each entry takes beside.
+    /// Bytes that wait, bookkeeping of entries included.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

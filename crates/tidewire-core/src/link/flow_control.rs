@@ -1,20 +1,20 @@
-//! Long payloads that pass through a hub.
+//! Flow control of payloads that pass through a hub.
 //!
-//! A hub does not keep them, but it checks how they are cut: whoever gets them would close the link
-//! of the hub.
+//! The hub does not store them, but checks their chunks: a receiver of a wrong chunk would close
+//! the link to the hub.
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Frame, Kind, WireError};
 
-/// What one side of an exchange has sent of a long payload, and may send of items.
+/// Flow control of one side of an exchange: sent bytes of a long payload, and credit for items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FlowWindow {
     /// Bytes that are still to come. None: no payload is under way.
     left: Option<u64>,
     /// Bytes of the first window of this payload that may still come.
     window: u64,
-    /// Bytes that the receiver asked for and that have not come. What it asked for one payload may
-    /// reach the sender in the next.
+    /// Bytes that the receiver asked for and that have not come. A request for one payload may
+    /// reach the sender only during the next.
     asked: u64,
     items: Credit,
     /// The payload lies in shared memory, and nobody has asked for it in chunks.
@@ -28,7 +28,7 @@ pub struct Credit {
     given: u64,
 }
 
-/// The most that is kept of what a receiver asked for: an honest sender never has as much in hand.
+/// The most requested bytes that are counted: an honest sender never has more in hand.
 const ASKED_MAX: u64 = 4 * limits::LINK_WINDOW_BYTES.default;
 
 /// The length of a payload, as its first frame states it.
@@ -38,21 +38,21 @@ pub fn stated_bytes(frame: &Frame<'_>) -> u64 {
 }
 
 impl Credit {
-    /// So many items to begin with.
+    /// A credit of so many items.
     pub fn new(items: u32) -> Self {
         Self { left: items.into(), given: items.into() }
     }
 
-    /// So many further items.
+    /// Adds credit for so many further items.
     pub fn give(&mut self, items: u32) {
         self.left = self.left.saturating_add(items.into());
         self.given = self.given.saturating_add(items.into());
     }
 
-    /// One item has come.
+    /// Counts a received item.
     ///
     /// # Errors
-    /// [`WireError::Limit`] if it is more than was given.
+    /// [`WireError::Limit`] if it exceeds the credit.
     pub fn take(&mut self) -> Result<(), WireError> {
         self.left = self.left.checked_sub(1).ok_or(WireError::Limit { name: "stream_credit", max: self.given })?;
         Ok(())
@@ -60,12 +60,12 @@ impl Credit {
 }
 
 impl FlowWindow {
-    /// That of a side which may send so many items.
+    /// A window of a side that may send so many items.
     pub fn with_credit(items: u32) -> Self {
         Self { items: Credit::new(items), ..Self::default() }
     }
 
-    /// The other side takes so many further items.
+    /// The other side has given credit for so many further items.
     pub fn credited(&mut self, items: u32) {
         self.items.give(items);
     }
@@ -77,7 +77,7 @@ impl FlowWindow {
     pub fn take(&mut self, frame: &Frame<'_>) -> Result<bool, WireError> {
         match frame.kind {
             Kind::Chunk => self.chunk(frame),
-            // It ends the exchange, whatever was under way.
+            // The exchange ends, even in the middle of a payload.
             Kind::Fail if !frame.flags.more() => Ok(true),
             Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item | Kind::End if self.left.is_some() => {
                 let problem = "the payload before it is not complete: send all of its chunks first";

@@ -25,7 +25,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Most bytes of one write, with what comes before each chunk: as many chunks as their payloads
+    /// Most bytes of one write, including the headers of chunks: as many chunks as their payloads
     /// fill make one write.
     pub fn write_bytes(&self) -> usize {
         self.bytes + self.bytes / 64
@@ -38,7 +38,7 @@ pub struct FlushTimer {
     until_us: Option<u64>,
 }
 
-/// What waits to be written.
+/// The queued frames that wait to be written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueuedBytes {
     /// Bytes.
@@ -50,7 +50,7 @@ pub struct QueuedBytes {
 }
 
 impl FlushTimer {
-    /// Whether what waits is to wait on.
+    /// True if the queued frames shall wait for more.
     pub fn holds(&mut self, batch: &Batch, waiting: QueuedBytes, now_us: u64) -> bool {
         let enough = waiting.urgent || waiting.bytes >= batch.bytes || waiting.frames >= batch.frames;
         if batch.linger_us == 0 || enough || waiting.bytes == 0 {

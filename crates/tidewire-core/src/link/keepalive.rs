@@ -1,4 +1,4 @@
-//! Signs of life of a link.
+//! Keepalive of a link: pings, and the timeout of a silent peer.
 
 /// When to send a ping, and when the other side has been silent for too long. Times are
 /// microseconds.
@@ -12,7 +12,7 @@ pub struct Keepalive {
     heard_us: u64,
 }
 
-/// What a link has to do now.
+/// The action that a link has to take now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepaliveAction {
     /// Nothing.
@@ -35,17 +35,17 @@ impl Keepalive {
         }
     }
 
-    /// Something was sent.
+    /// Records that a frame was sent.
     pub fn sent(&mut self, now_us: u64) {
         self.sent_us = self.sent_us.max(now_us);
     }
 
-    /// Something was heard.
+    /// Records that something was received.
     pub fn heard(&mut self, now_us: u64) {
         self.heard_us = self.heard_us.max(now_us);
     }
 
-    /// What is due. A ping counts as sent once it has been answered with [`KeepaliveAction::Ping`].
+    /// Returns the action that is due. [`KeepaliveAction::Ping`] counts as a ping that was sent.
     pub fn beat(&mut self, now_us: u64) -> KeepaliveAction {
         if now_us >= self.heard_us.saturating_add(self.dead_after_us) {
             return KeepaliveAction::Dead;
@@ -57,13 +57,13 @@ impl Keepalive {
         KeepaliveAction::Rest
     }
 
-    /// Whether nothing was heard for as long as the other side should not be silent: it pings after
-    /// half of that.
+    /// True if the other side has been silent for half of the dead time. A peer that is alive pings
+    /// within that time.
     pub fn is_silent(&self, now_us: u64) -> bool {
         now_us >= self.heard_us.saturating_add(self.dead_after_us / 2)
     }
 
-    /// When `beat` has something to say next, if nothing is sent or heard until then.
+    /// The time of the next action of `beat`, if nothing is sent or received until then.
     pub fn next_us(&self) -> u64 {
         (self.sent_us.saturating_add(self.ping_after_us)).min(self.heard_us.saturating_add(self.dead_after_us))
     }

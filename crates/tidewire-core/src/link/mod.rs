@@ -1,17 +1,16 @@
-//! Links without sockets: what is said, when, and what becomes of it. Bytes and times go in, bytes
-//! and events come out.
+//! State machines of links, without sockets: bytes and times go in, bytes and events come out.
 //!
-//! - [`outbox`]: what waits to be written, in lanes, with long payloads cut.
-//! - [`assembly`]: long payloads put together again.
-//! - [`compression`]: payloads that are compressed, and inflated again.
-//! - [`flow_control`]: the same, checked on their way through a hub.
-//! - [`fair`]: messages that wait for one thread, whose senders take turns.
-//! - [`flush_policy`]: whether what waits goes at once.
+//! - [`outbox`]: the send queue, in lanes, with long payloads in chunks.
+//! - [`assembly`]: assembly of long payloads from chunks.
+//! - [`compression`]: compression of payloads.
+//! - [`flow_control`]: checks of payloads that pass through a hub.
+//! - [`fair`]: a fair queue of messages, whose senders take turns.
+//! - [`flush_policy`]: flushing at once, or after a short wait for more frames.
 //! - [`slots`]: exchanges by their ids.
-//! - [`keepalive`]: when to send a sign of life, and when the other side counts as dead.
+//! - [`keepalive`]: pings, and the timeout of a silent peer.
 //! - [`session`]: the side of a node, where exchanges begin and end.
-//! - [`access`]: who may join a hub, and do what there.
-//! - [`announcement`]: what services and agents say of themselves, checked.
+//! - [`access`]: permissions of tokens.
+//! - [`announcement`]: checked announcements of services and agents.
 //! - [`hub`]: the side that routes between nodes.
 //!
 //! `spec/wire.md` is the protocol.

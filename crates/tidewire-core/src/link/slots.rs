@@ -19,7 +19,7 @@ struct Entry<T> {
 enum State<T> {
     Free,
     Open(T),
-    /// It has ended here, and the other side does not know yet.
+    /// The exchange has ended here, and the other side does not know yet.
     Retired,
 }
 
@@ -29,7 +29,7 @@ impl<T> Slots<T> {
         Self { entries: Vec::new(), free: Vec::new(), retired: 0, max }
     }
 
-    /// Takes at most so many from now on; what is open stays.
+    /// Sets the limit of slots from now on; open ones stay.
     pub fn limit(&mut self, max: usize) {
         self.max = max;
     }
@@ -72,8 +72,8 @@ impl<T> Slots<T> {
     }
 
     /// Ends the exchange with this id, if it is open. Its slot stays in use until
-    /// [`release`](Self::release): the other side has to hear of the end before it hears of the
-    /// next one.
+    /// [`release`](Self::release): the other side must receive the end before it receives the next
+    /// one.
     pub fn retire(&mut self, id: u64) -> Option<T> {
         let value = self.end(id, State::Retired)?;
         self.retired += 1;
@@ -96,12 +96,12 @@ impl<T> Slots<T> {
         self.entries.len() - self.free.len() - self.retired
     }
 
-    /// Whether none is open.
+    /// True if none is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is open.
+    /// The values of all open slots.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| if let State::Open(value) = &entry.state { Some(value) } else { None })
     }
@@ -136,8 +136,8 @@ impl<T> Slots<T> {
 /// Slots of the other side that have their memory together.
 const PAGE: usize = 32;
 
-/// The slots of the other side, seen from here. It chooses them: memory is there for pages of those
-/// that are in use, whatever their numbers.
+/// The slots of the other side, seen from here. The other side chooses them, so memory is allocated
+/// only for pages with slots in use, whatever their numbers.
 #[derive(Debug)]
 pub struct Mirror<T> {
     pages: Vec<Option<Box<Page<T>>>>,
@@ -152,7 +152,7 @@ type Page<T> = [Option<(u32, T)>; PAGE];
 pub enum SlotConflict {
     /// Its slot is beyond the limit that was stated.
     Beyond {
-        /// That limit.
+        /// The limit.
         max: usize,
     },
     /// Its slot is in use, or its generation is 0.
@@ -165,7 +165,7 @@ impl<T> Mirror<T> {
         Self { pages: Vec::new(), open: 0, max }
     }
 
-    /// Takes at most so many from now on; what is open stays.
+    /// Sets the limit of slots from now on; open ones stay.
     pub fn limit(&mut self, max: usize) {
         self.max = max;
     }
@@ -233,7 +233,7 @@ impl<T> Mirror<T> {
         self.open
     }
 
-    /// Whether none is open.
+    /// True if none is open.
     pub fn is_empty(&self) -> bool {
         self.open == 0
     }

@@ -1,5 +1,5 @@
-//! The admission of a service: a concurrency limit, and a bounded queue with priorities for what is
-//! over it.
+//! The admission of a service: a concurrency limit, and a bounded queue with priorities for excess
+//! calls.
 
 use std::collections::VecDeque;
 
@@ -28,21 +28,21 @@ pub struct Admission<T> {
 /// The answer to one that comes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry<T> {
-    /// It runs.
+    /// The call runs.
     Admitted(T),
-    /// It waits, until [`Admission::leave`] of another gives it back.
+    /// The call waits, until [`Admission::leave`] of another call returns it.
     Queued,
     /// Too many wait.
     Refused(T),
 }
 
 impl<T> Admission<T> {
-    /// Nobody runs, nobody waits.
+    /// An admission without running or waiting calls.
     pub fn new(running_max: usize, waiting_max: usize) -> Self {
         Self { running: 0, running_max, queues: Default::default(), waiting_max }
     }
 
-    /// One comes in a lane: 0 is the most urgent; a lane above the last counts as the last.
+    /// Admits a call in a lane: 0 is the most urgent; a lane above the last counts as the last.
     pub fn enter(&mut self, one: T, lane: usize) -> Entry<T> {
         if self.running < self.running_max {
             self.running += 1;
@@ -55,7 +55,7 @@ impl<T> Admission<T> {
         Entry::Queued
     }
 
-    /// One that ran has ended; the one that runs in its place is given back.
+    /// Ends a running call, and returns the waiting call that runs in its place.
     pub fn leave(&mut self) -> Option<T> {
         let next = self.next_waiting();
         if next.is_none() {
@@ -84,7 +84,7 @@ impl<T> Admission<T> {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    /// Those that wait, in the order in which they will run.
+    /// The waiting calls, in the order in which they will run.
     pub fn queued(&self) -> impl Iterator<Item = &T> {
         self.queues.iter().flatten()
     }

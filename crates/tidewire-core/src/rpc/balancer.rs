@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// How much the last call counts for the average.
 const WEIGHT: f64 = 0.2;
-/// A failure may be quick, and must not draw calls: it counts as slower than what was before.
+/// A failed call counts as slower than the calls before: a quick failure must not attract calls.
 const FAILED_FACTOR: f64 = 2.0;
 
 /// How an instance is chosen.
@@ -17,7 +17,7 @@ pub enum Policy {
     Random,
     /// The one with the fewest calls under way; of equal ones, in turn.
     LeastOutstanding,
-    /// The one whose calls took the least time lately, with those counted that are under way there.
+    /// The one whose calls took the least time lately, with its calls under way counted.
     LowestLatency {
         /// The share of calls, 0 to 1, that go to any instance.
         explore: f64,
@@ -27,11 +27,12 @@ pub enum Policy {
 /// How a call has ended, and after how many microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was answered.
+    /// The call was answered.
     Answered(u64),
-    /// It failed.
+    /// The call failed.
     Failed(u64),
-    /// That says nothing of the instance: the call was cancelled or not taken, or was a stream.
+    /// An end that does not rate the instance: the call was cancelled or not taken, or was a
+    /// stream.
     Untold,
 }
 
@@ -118,7 +119,7 @@ impl<T> Balancer<T> {
         self.instances.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no instances.
     pub fn is_empty(&self) -> bool {
         self.instances.is_empty()
     }
@@ -173,7 +174,8 @@ impl<T> Balancer<T> {
         Some((&chosen.id, &chosen.way))
     }
 
-    /// One that nothing is known of is tried once; until its answer comes, others get the calls.
+    /// An instance without measurements gets one call; until its answer comes, other instances get
+    /// the calls.
     fn fresh(&self, left: &[usize]) -> Option<usize> {
         let is_fresh = |one: &Instance<T>| one.latency_us.is_none() && one.outstanding == 0;
         left.iter().copied().find(|&at| is_fresh(&self.instances[at]))

@@ -1,28 +1,28 @@
-//! The directory of a node: who is there, as the hub tells it in lists and in changes that may
-//! overtake them.
+//! The directory of a node: services and nodes, as the hub reports them in lists and in updates
+//! that may overtake the lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has become of an entry. One that is another one than before has left, and then come.
+/// A change of an entry. A replaced entry has left, and its successor has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K, V> {
-    /// It is there.
+    /// The entry has come.
     Came(K, V),
-    /// It is there no more.
+    /// The entry has left.
     Left(K, V),
 }
 
 /// A list that was asked for.
 #[derive(Debug)]
 struct ListRequest<K> {
-    /// What was told of these meanwhile is newer than the list.
+    /// Keys with updates newer than the list.
     told: BTreeSet<K>,
     /// Changes were lost meanwhile: after the list was written, perhaps.
     has_missed: bool,
 }
 
-/// The entries that are known, by key. Lists replace all of them, but for those of which a change
-/// told since the list was asked for.
+/// The known entries, by key. A list replaces all of them, except those with an update since the
+/// list was requested.
 ///
 /// ```
 /// use tidewire_core::rpc::directory::{Change, Directory};
@@ -74,25 +74,25 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         changes
     }
 
-    /// The hub tells that somebody has come.
+    /// An update of the hub: an entry has come.
     pub fn came(&mut self, key: K, value: V) -> Vec<Change<K, V>> {
         self.note_told(&key);
         self.put(key, value)
     }
 
-    /// The hub tells that somebody has left.
+    /// An update of the hub: an entry has left.
     pub fn left(&mut self, key: &K) -> Option<Change<K, V>> {
         self.note_told(key);
         self.take(key)
     }
 
-    /// Changes were lost: the next list says what is there.
+    /// Updates were lost: the next list has the present entries.
     pub fn missed(&mut self) {
         self.is_current = false;
         self.asked.values_mut().for_each(|asked| asked.has_missed = true);
     }
 
-    /// Whether all is known that the hub has told since the last list.
+    /// True if all updates of the hub since the last list are known.
     pub fn is_current(&self) -> bool {
         self.is_current
     }
@@ -102,7 +102,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         self.known.remove(key);
     }
 
-    /// What is known of a key.
+    /// The entry of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.known.get(key)
     }

@@ -1,11 +1,11 @@
-//! The export table of a node: functions, objects and streams that it has given to other nodes,
-//! each with a lease.
+//! The export table of a node: functions, objects and streams that other nodes hold, each with a
+//! lease.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One object that one node, the holder, has been given.
+/// An object that one node, the holder, has received.
 #[derive(Debug)]
 struct Entry<I, T> {
     value: T,
@@ -15,7 +15,7 @@ struct Entry<I, T> {
     origin: Option<u32>,
     lease_us: u64,
     until_us: u64,
-    /// References to it that were given and not let go.
+    /// References that were given to the holder and not released.
     given: u64,
     /// Calls of it, and calls whose argument it is, that are under way.
     busy: u32,
@@ -34,13 +34,14 @@ pub struct Full {
     most: usize,
 }
 
-/// All that a node has given, by key. `I` tells objects apart, `T` is what a call of one needs.
-/// What leaves the table is handed out, to be dropped under no lock. Times are microseconds on one
-/// clock.
+/// The objects that a node has exported, by key. `I` identifies an object, and `T` is the value
+/// that a call of it needs. Removed values are returned, so that the caller drops them without a
+/// lock. Times are microseconds on one clock.
 ///
-/// An object has one key for each node that it was given to, and counts the references there. It
-/// goes when all of them were let go, when its lease is over, or with the link of its holder; while
-/// a call with it is under way it stays, since the answer may bring it back.
+/// An object has one key for each node that holds it, and counts the references there. The table
+/// removes an object when all of its references were released, when its lease expires, or when the
+/// link of its holder is lost. While a call with the object is under way, the object stays, since
+/// the answer may bring it back.
 ///
 /// ```
 /// use tidewire_core::rpc::exports::Exports;
@@ -61,8 +62,8 @@ pub struct Exports<I, T> {
 }
 
 impl<I: Ord + Clone, T> Exports<I, T> {
-    /// A table for so many objects. What was given in a call that is over waits for `claim_us` for
-    /// the word that its callee has got it.
+    /// A table for so many objects. After a call has ended, an object that was exported in the call
+    /// waits `claim_us` for the claim of its receiver.
     pub fn new(most: usize, claim_us: u64) -> Self {
         Self { entries: BTreeMap::new(), known: BTreeMap::new(), most, claim_us }
     }
@@ -72,12 +73,13 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Gives an object once more to a node that has it: its key there. None: it does not have it.
+    /// Exports an object once more to a node that holds it: returns its key there. None: the node
+    /// does not hold it.
     pub fn again(&mut self, holder: &str, identity: &I, now_us: u64) -> Option<Arc<str>> {
         let key = self.known.get(&(Arc::from(holder), identity.clone()))?;
         let entry = self.entries.get_mut(key)?;
@@ -86,10 +88,10 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         Some(Arc::clone(key))
     }
 
-    /// Gives an object to a node that does not have it, under a key of its own.
+    /// Exports an object to a node that does not hold it, under a new key.
     ///
     /// # Errors
-    /// [`Full`], if so much has been given already, and no lease is over.
+    /// [`Full`], if the table is full and no lease has expired.
     pub fn add(
         &mut self,
         holder: &str,
@@ -111,10 +113,10 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         Ok(over)
     }
 
-    /// What a node calls; its lease begins anew.
+    /// The value of an object that a node calls; the lease begins anew.
     ///
     /// # Errors
-    /// [`Gone`], if that node, at that link, has nothing of this key.
+    /// [`Gone`], if that node, at that link, holds nothing under this key.
     pub fn used(&mut self, key: &str, holder: &str, origin: u32, now_us: u64) -> Result<&T, Gone> {
         let gone = || Gone { key: key.to_owned(), holder: holder.to_owned() };
         let entry = self.entries.get_mut(key).filter(|entry| entry.given > 0 && entry.is_held_by(holder, origin));
@@ -124,26 +126,26 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         Ok(&entry.value)
     }
 
-    /// A node says that it has got something. What is not there any more needs no claim.
+    /// Records that a node has received an object. An object that has been removed needs no claim.
     ///
     /// # Errors
-    /// [`Gone`], if it is another node's.
+    /// [`Gone`], if another node holds it.
     pub fn claim(&mut self, key: &str, holder: &str, origin: u32, now_us: u64) -> Result<(), Gone> {
         if self.contains(key) { self.used(key, holder, origin, now_us).map(drop) } else { Ok(()) }
     }
 
-    /// What comes back from a node that has it; without a node, from wherever it comes.
+    /// The object that its holder sends back. Without a node, the object may come from anywhere.
     pub fn returned(&self, key: &str, from: Option<(&str, u32)>) -> Option<&T> {
         let is_of = |entry: &&Entry<I, T>| from.is_none_or(|(holder, origin)| entry.is_held_by(holder, origin));
         self.entries.get(key).filter(is_of).map(|entry| &entry.value)
     }
 
-    /// Whether there is something of this key.
+    /// True if the table has this key.
     pub fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
 
-    /// Whether its holder has ever claimed or called it.
+    /// True if its holder has ever claimed or called it.
     pub fn is_claimed(&self, key: &str) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.origin.is_some())
     }
@@ -155,12 +157,14 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         }
     }
 
-    /// Such a call has ended: when its lease is over then, or what is gone with the call.
+    /// A call with the object has ended. Returns the new end of its lease, or the value if it is
+    /// removed with the call.
     pub fn ends(&mut self, key: &str, now_us: u64) -> (Option<u64>, Option<T>) {
         let claim_us = self.claim_us;
         let Some(entry) = self.entries.get_mut(key) else { return (None, None) };
         entry.busy = entry.busy.saturating_sub(1);
-        // Nobody may have read it: the call may have been given up before it was begun.
+        // The holder may never have read the object: the call may have been cancelled before it
+        // began.
         let left_us = if entry.origin.is_some() { entry.lease_us } else { entry.lease_us.min(claim_us) };
         entry.until_us = now_us.saturating_add(left_us);
         if entry.is_unused() {
@@ -169,15 +173,15 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         (Some(entry.until_us), None)
     }
 
-    /// A node has let so many references go: what is gone with them. What another node, or another
-    /// link, has stays.
+    /// Releases so many references of a node, and returns the value with the last one. References
+    /// of other nodes or other links stay.
     pub fn release(&mut self, key: &str, holder: &str, origin: u32, count: u64) -> Option<T> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.is_held_by(holder, origin))?;
         entry.given = entry.given.saturating_sub(count);
         if entry.is_unused() { self.remove(key) } else { None }
     }
 
-    /// Lets something go.
+    /// Removes an entry.
     pub fn remove(&mut self, key: &str) -> Option<T> {
         let Entry { value, identity, holder, .. } = self.entries.remove(key)?;
         self.known.remove(&(holder, identity));
@@ -189,12 +193,12 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.remove_all(|entry| entry.origin == Some(origin))
     }
 
-    /// Its owner lets an object go, whoever has it.
+    /// Disposes an object for its owner: all entries of it are removed.
     pub fn dispose(&mut self, identity: &I) -> Vec<T> {
         self.remove_all(|entry| entry.identity == *identity)
     }
 
-    /// Lets go whose lease is over, and says when to look again.
+    /// Removes the entries with an expired lease, and returns the time of the next expiry.
     pub fn expire(&mut self, now_us: u64) -> (Vec<T>, Option<u64>) {
         let over = self.remove_all(|entry| entry.busy == 0 && entry.until_us <= now_us);
         (over, self.entries.values().filter(|entry| entry.busy == 0).map(|entry| entry.until_us).min())
@@ -205,7 +209,7 @@ impl<I: Ord + Clone, T> Exports<I, T> {
         self.entries.values().map(|entry| &entry.value)
     }
 
-    /// Lets all go.
+    /// Removes all entries.
     pub fn clear(&mut self) -> Vec<T> {
         self.remove_all(|_| true)
     }
@@ -218,7 +222,8 @@ impl<I: Ord + Clone, T> Exports<I, T> {
 }
 
 impl<I, T> Entry<I, T> {
-    /// Whether it was given to a node, and that at the link of this number, as far as it is known.
+    /// True if it was exported to this node, and at the link of this number, as far as the link is
+    /// known.
     fn is_held_by(&self, holder: &str, origin: u32) -> bool {
         &*self.holder == holder && self.origin.is_none_or(|known| known == origin)
     }

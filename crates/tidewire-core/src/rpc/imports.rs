@@ -1,31 +1,31 @@
 //! The import table of a node: functions, objects and streams of other nodes that it holds, and the
-//! news that their owners get of them.
+//! updates for their owners.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something of another node.
+/// An object of another node.
 #[derive(Debug)]
 struct Entry<T> {
     value: T,
-    /// Tells what holds it from what held it before under the same key.
+    /// Distinguishes the present proxy of the key from an earlier one.
     identity: usize,
     /// The number of the owner's link.
     node: u32,
-    /// References to it that came and were not let go.
+    /// References that came and were not released.
     count: u64,
-    /// Whether its owner has let it go, or is not there any more.
+    /// True if its owner has released it, or has left.
     is_lost: bool,
 }
 
-/// What one owner is to be told: first the keys that have come, then those that were let go, with
-/// the number of references.
+/// Updates for one owner: first the claimed keys, then the released ones with their numbers of
+/// references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportUpdates {
     /// Keys that were claimed.
     pub claims: Vec<Arc<str>>,
-    /// Keys that were let go, each with all references to it that had come.
+    /// Keys that were released, each with all references to it that had come.
     pub releases: Vec<(Arc<str>, u64)>,
 }
 
@@ -35,9 +35,10 @@ pub struct Full {
     most: usize,
 }
 
-/// All that a node holds of others, by key. `T` finds what stands for it here, which may be gone
-/// already: then the key is taken over with its references, and the one before says nothing when it
-/// lets go. What leaves the table is handed out, to be dropped under no lock.
+/// The objects of other nodes that a node holds, by key. `T` finds the local proxy, which may have
+/// been dropped already. Then a new proxy takes the key over with its references, and the release
+/// of the old proxy has no effect. Removed values are returned, so that the caller drops them
+/// without a lock.
 ///
 /// ```
 /// use tidewire_core::rpc::imports::Imports;
@@ -67,12 +68,12 @@ impl<T> Imports<T> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What is held under a key.
+    /// The value under a key.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.entries.get(key).map(|entry| &entry.value)
     }
@@ -82,20 +83,21 @@ impl<T> Imports<T> {
         self.entries.keys().map(|key| &**key)
     }
 
-    /// Whether a key is held by this one, and not lost.
+    /// True if this proxy holds the key, and the key is not lost.
     pub fn holds(&self, key: &str, identity: usize) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.identity == identity && !entry.is_lost)
     }
 
-    /// A reference to what is held came once more. False: it is not held.
+    /// Counts a further reference to a held key. False: the key is not held.
     pub fn again(&mut self, key: &str) -> bool {
         self.entries.get_mut(key).filter(|entry| !entry.is_lost).map(|entry| entry.count += 1).is_some()
     }
 
-    /// A reference came to what is not held, or by something that is gone: what held it before.
+    /// Adds a reference to a key that is not held, or whose proxy is gone. Returns the value of
+    /// that earlier proxy.
     ///
     /// # Errors
-    /// [`Full`], if so much is held already.
+    /// [`Full`], if the table is full.
     pub fn add(&mut self, key: &str, node: u32, identity: usize, value: T) -> Result<Option<T>, Full> {
         let before = self.entries.remove_entry(key);
         if before.is_none() && self.len() >= self.most {
@@ -110,14 +112,14 @@ impl<T> Imports<T> {
         Ok(before.map(|(_, entry)| entry.value))
     }
 
-    /// Nobody here has it any more: its owner is to be told, unless it is lost. None: another one
-    /// holds it by now.
+    /// Releases the key of a dropped proxy: its owner is notified, unless the key is lost. None:
+    /// another proxy holds the key by now.
     pub fn let_go(&mut self, key: &str, identity: usize) -> Option<T> {
         self.entries.get(key).filter(|entry| entry.identity == identity)?;
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;
         if !is_lost {
             let news = self.news.entry(node).or_default();
-            // What was not told of needs no claim.
+            // A key whose claim was not sent yet needs none.
             news.claims.retain(|claimed| *claimed != key);
             news.releases.push((key, count));
         }
@@ -143,7 +145,7 @@ impl<T> Imports<T> {
         std::mem::take(&mut self.entries).into_values().map(|entry| entry.value).collect()
     }
 
-    /// What owners are to be told since the last time, by the numbers of their links.
+    /// Takes the updates for the owners since the last call, by the numbers of their links.
     pub fn news(&mut self) -> BTreeMap<u32, ImportUpdates> {
         std::mem::take(&mut self.news)
     }

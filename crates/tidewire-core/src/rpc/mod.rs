@@ -2,10 +2,10 @@
 //! watchdog of handlers.
 //!
 //! - [`balancer`]: one of several instances for a call, by their load.
-//! - [`directory`]: who is there, as the hub tells it.
+//! - [`directory`]: services and nodes, as the hub reports them.
 //! - [`admission`]: the concurrency limit of a service, with priorities.
-//! - [`exports`]: functions and objects that were given to other nodes.
-//! - [`imports`]: functions and objects of other nodes that are held here.
+//! - [`exports`]: functions and objects that other nodes hold.
+//! - [`imports`]: functions and objects of other nodes that this node holds.
 //! - [`retry`]: new attempts of a call whose link was lost.
 //! - [`watchdog`]: handlers that block their event loop or their threads.
 

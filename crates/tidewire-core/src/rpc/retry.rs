@@ -1,5 +1,4 @@
-//! The retry policy of a call: at which instances it was tried, how often it is made again after
-//! its link was lost, after which waits, and until when.
+//! The retry policy of a call: tried instances, retries after a lost link, backoff and deadline.
 
 use crate::backoff::Backoff;
 
@@ -8,9 +7,9 @@ const WAIT_US: (u64, u64) = (20_000, 500_000);
 
 /// The attempts of one call at instances `I`. Times are microseconds on one clock.
 ///
-/// One that an instance does not take goes to another one at once. So does one whose link was lost,
-/// if it may be made again; from then on its instances may still be on their way back, and where
-/// none is left to try it waits for them.
+/// A call that an instance refuses goes to another instance at once. So does a call whose link was
+/// lost, if it may be repeated. After a lost link, the instances may be about to return: if none is
+/// left to try, the call waits for them.
 ///
 /// ```
 /// use tidewire_core::rpc::retry::Retry;
@@ -47,7 +46,7 @@ impl<I> Retry<I> {
         &self.tried
     }
 
-    /// Whether its link was lost after it was sent.
+    /// True if its link was lost after it was sent.
     pub fn was_lost(&self) -> bool {
         self.was_lost
     }
@@ -57,8 +56,8 @@ impl<I> Retry<I> {
         self.tried.extend(at.into());
     }
 
-    /// It was sent to an instance, and its link was lost: whether it is made again, elsewhere if
-    /// there is another instance.
+    /// Records that the link was lost after the call was sent. Returns true if the call is retried,
+    /// at another instance if there is one.
     pub fn lost(&mut self, at: impl Into<Option<I>>, now_us: u64) -> bool {
         let may = self.left > 0 && self.until_us.is_none_or(|until_us| now_us < until_us);
         if may {

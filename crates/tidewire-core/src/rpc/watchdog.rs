@@ -1,5 +1,5 @@
-//! The watchdog of handlers: notices that an event loop, or the threads of handlers, do not begin
-//! what is ready.
+//! The watchdog of handlers: it detects an event loop, or handler threads, that do not begin ready
+//! work.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,29 +21,29 @@ const BLOCKED_US: u64 = 100_000;
 /// ```
 #[derive(Debug, Default)]
 pub struct Watchdog {
-    /// One more than the time; 0: all that was ready has begun.
+    /// The time plus one; 0: all ready work has begun.
     ready_at: AtomicU64,
     is_told: AtomicBool,
 }
 
-/// What is ready has not begun for too long.
+/// A report of blocked handlers: ready work has not begun for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// For how many milliseconds.
     pub ms: u32,
-    /// Whether this is the first time that it is said of these.
+    /// True in the first report of this blockage.
     pub is_new: bool,
 }
 
 impl Watchdog {
-    /// Something is ready. Answers whether nothing else was.
+    /// Records ready work. Returns true if no other work was ready.
     pub fn ready(&self, now_us: u64) -> bool {
         let at = now_us.saturating_add(1);
         self.ready_at.load(Ordering::Relaxed) == 0
             && self.ready_at.compare_exchange(0, at, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Something has begun.
+    /// Records that work has begun.
     pub fn begun(&self) {
         self.ready_at.store(0, Ordering::Release);
         if self.is_told.load(Ordering::Relaxed) {
@@ -51,7 +51,7 @@ impl Watchdog {
         }
     }
 
-    /// Whether handlers are blocked.
+    /// Reports blocked handlers, if there are any.
     pub fn blocked(&self, now_us: u64) -> Option<Blocked> {
         let ready_at = self.ready_at.load(Ordering::Acquire);
         let since_us = now_us.saturating_add(1).saturating_sub(ready_at);

@@ -1,23 +1,23 @@
-//! The life of a command: queued, run by one worker at a time, tried again if it fails, cancelled,
-//! and over once.
+//! The state machine of a command: queued, run by one worker at a time, retried after a failure,
+//! cancelled, and ended once.
 //!
-//! The record of a command is kept where all can read it, and changed by compare-and-set. Whoever
-//! changes it reads it, asks this machine, and writes what the machine says; if somebody else was
-//! faster, it reads anew. Beside the record there is a token, an event of a queue, that one worker
-//! has at a time: who gets it runs the command.
+//! The record of a command is stored where every node can read it, and changed by compare-and-set.
+//! A writer reads the record, asks this state machine, and writes the result; after a conflict it
+//! reads the record anew. Each command also has a token, an event of a queue that one worker has at
+//! a time. The worker with the token runs the command.
 
 /// Where a command is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for a worker, for the first time or to be tried again.
+    /// The command waits for a worker, for the first time or for a retry.
     Queued,
     /// A worker is at it.
     Running,
-    /// It has a result.
+    /// The command has a result.
     Succeeded,
-    /// It has an error, and is not tried again.
+    /// The command has an error, and is not retried.
     Failed,
-    /// It was cancelled before it had a result.
+    /// The command was cancelled before it had a result.
     Cancelled,
 }
 
@@ -36,16 +36,16 @@ impl Stage {
         }
     }
 
-    /// Whether nothing more becomes of it.
+    /// True if the command has ended.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What a worker does that was given a command.
+/// The decision of a worker that has received a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// It runs the command; this is the attempt, from 1.
+    /// The worker runs the command; this is the attempt, from 1.
     Run(u32),
     /// Nothing: the command is over.
     Over,
@@ -61,24 +61,24 @@ pub enum Begin {
 /// How an attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned.
+    /// The handler returned.
     Returned,
-    /// It raised.
+    /// The handler raised an error.
     Raised,
-    /// It did not begin, as its arguments do not fit: another attempt would not, either.
+    /// The attempt did not begin, as its arguments do not fit: another attempt would not, either.
     Refused,
-    /// It was interrupted, as the command was cancelled.
+    /// The attempt was interrupted, as the command was cancelled.
     Cancelled,
     /// Its worker stops: the attempt does not count.
     Interrupted,
 }
 
-/// What becomes of a command whose attempt has ended.
+/// The next step of a command whose attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is over.
+    /// The command has ended.
     Over(Stage),
-    /// It is tried again after this many microseconds.
+    /// The command is retried after this many microseconds.
     Again(u64),
     /// Another attempt has begun meanwhile, or it is over: what this one did does not count.
     Stale,
@@ -93,7 +93,7 @@ pub struct Command {
     pub attempt: u32,
     /// How often it is tried again after an attempt that failed or was lost.
     pub retries: u32,
-    /// Whether its worker was asked to end it.
+    /// True if its worker was asked to end it.
     pub is_cancelling: bool,
     /// The sequence of the token that stands for it, once a worker has got one.
     pub token: Option<u64>,
@@ -131,7 +131,7 @@ impl Command {
         }
     }
 
-    /// Whether an attempt is the one that runs, so that its progress counts.
+    /// True if this attempt is the current one, so that its progress counts.
     pub fn is_current(&self, attempt: u32) -> bool {
         self.stage == Stage::Running && self.attempt == attempt
     }
@@ -160,8 +160,8 @@ impl Command {
         End::Over(self.stage)
     }
 
-    /// Somebody wants it to end. Gives whether that changes anything: a queued one is over at once,
-    /// one that runs when its worker has ended it.
+    /// Requests the end of the command. Returns true if that changes anything: a queued command
+    /// ends at once, a running one when its worker has ended it.
     pub const fn cancel(&mut self) -> bool {
         if self.stage.is_over() || self.is_cancelling {
             return false;
@@ -173,8 +173,7 @@ impl Command {
         true
     }
 
-    /// Somebody wants it to begin anew, with a new token. Gives whether it does: it has failed or
-    /// was cancelled.
+    /// Requests a new run, with a new token. Returns true if the command was failed or cancelled.
     pub const fn renew(&mut self) -> bool {
         if !matches!(self.stage, Stage::Failed | Stage::Cancelled) {
             return false;

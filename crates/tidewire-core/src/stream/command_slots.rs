@@ -1,9 +1,9 @@
-//! The places of a worker of commands: which tokens it fetches, which command goes first, what it
-//! gives back.
+//! The slots of a command worker: which queues it fetches from, which command starts first, and
+//! which tokens it gives back.
 //!
-//! Tokens lie in one queue for each priority. A free place takes from the most urgent queue that
-//! has something; if none has, the worker waits at all of them. What comes and finds no place goes
-//! back, as another worker may have one. A command that waits for its key leaves its place to
+//! Tokens lie in one queue for each priority. A free slot takes from the most urgent queue that has
+//! tokens; if all are empty, the worker waits at all of them. A token that finds no free slot goes
+//! back, as another worker may have one. A command that waits for its key leaves its slot to
 //! others. Times are microseconds of any clock that does not jump.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub struct Fetch {
     pub queue: usize,
     /// How many tokens.
     pub count: u32,
-    /// Whether to wait until there is one.
+    /// True if the fetch shall wait until there is a token.
     pub waits: bool,
 }
 
@@ -39,16 +39,16 @@ struct HeldToken {
     state: State,
 }
 
-/// What is known of a queue.
+/// The known state of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
-    /// Nobody has looked since a place became free.
+    /// Nobody has looked since a slot became free.
     Unknown,
-    /// It is being looked at.
+    /// A fetch is under way.
     Looking,
-    /// It was found empty.
+    /// The queue was found empty.
     Empty,
-    /// It was found empty, and is waited at.
+    /// The queue was found empty, and a fetch waits for a token.
     Waiting,
 }
 
@@ -65,8 +65,8 @@ pub struct CommandSlots {
 }
 
 impl CommandSlots {
-    /// Places for `count` commands at once, from so many queues. Tokens that it has are to be
-    /// extended every third of the lease.
+    /// Slots for `count` commands at once, from so many queues. Tokens of waiting and running
+    /// commands need an extension every third of the lease.
     pub fn new(count: usize, queues: usize, lease_us: u64) -> Self {
         Self {
             count: count.max(1),
@@ -112,7 +112,7 @@ impl CommandSlots {
     pub fn fetched(&mut self, queue: usize, tokens: &[(u64, u64)], now_us: u64) -> Vec<Token> {
         self.queues[queue] = Queue::Empty;
         if !tokens.is_empty() {
-            // What is found next is to be the most urgent again.
+            // The next search starts again with the most urgent queue.
             self.look_again();
         }
         let mut back = Vec::new();
@@ -199,7 +199,7 @@ impl CommandSlots {
         self.extend_us
     }
 
-    /// Fetches nothing more. Gives what has not begun, to be given back.
+    /// Stops fetching. Returns the tokens that have not begun, to be given back.
     pub fn drain(&mut self) -> Vec<Token> {
         self.draining = true;
         let mut back = Vec::new();
@@ -216,7 +216,7 @@ impl CommandSlots {
         self.held.len()
     }
 
-    /// Whether it drains, has nothing left, and nothing is on its way.
+    /// True if the worker drains, has no commands left, and no fetch is under way.
     pub fn is_over(&self) -> bool {
         let quiet = |queue: &Queue| !matches!(queue, Queue::Looking | Queue::Waiting);
         self.draining && self.held.is_empty() && self.queues.iter().all(quiet)

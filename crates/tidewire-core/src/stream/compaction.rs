@@ -1,15 +1,14 @@
-//! Compaction of a log: the newest event of each key or subject, and which older ones are hidden
-//! and may go.
+//! Compaction of a log: the newest event of each key or subject stays, and older ones are hidden
+//! and deleted.
 //!
-//! An event is hidden once a newer one of its name was synced. Its bytes go when the sealed
-//! segments are written anew, which is done when they have at least twice as many events as there
-//! are names.
+//! An event is hidden once a newer one of its name was synced. Its bytes are deleted when the
+//! sealed segments are rewritten: once they have at least twice as many events as there are names.
 
 use std::collections::BTreeMap;
 
 use super::record::Event;
 
-/// What events are told apart by.
+/// The identity of events in a compacted log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Their keys.
@@ -24,19 +23,19 @@ pub struct Newest {
     by: By,
     names_max: usize,
     sequences: BTreeMap<Box<str>, u64>,
-    /// Names of the group that is not synced yet: what they replace is still to be seen.
+    /// Names of the group that is not synced yet: the events that they replace are still visible.
     group: Vec<(Box<str>, u64)>,
     /// How many events the last cleaning had to keep.
     kept: u64,
 }
 
 impl Newest {
-    /// That of a log without events, with at most so many names.
+    /// The state of an empty log with at most so many names.
     pub fn new(by: By, names_max: usize) -> Self {
         Self { by, names_max, sequences: BTreeMap::new(), group: Vec::new(), kept: 0 }
     }
 
-    /// What events are told apart by.
+    /// The identity of events.
     pub const fn by(&self) -> By {
         self.by
     }
@@ -46,12 +45,12 @@ impl Newest {
         self.sequences.len() as u64
     }
 
-    /// Whether there is none.
+    /// True if there are no names.
     pub fn is_empty(&self) -> bool {
         self.sequences.is_empty()
     }
 
-    /// Whether there is room for an event with this name: the limit, if not.
+    /// Checks the capacity for an event with this name. Returns the limit if there is none.
     pub fn full(&self, subject: &str, key: Option<&str>) -> Option<u64> {
         let known = self.name(subject, key).is_none_or(|name| self.sequences.contains_key(name));
         (!known && self.sequences.len() + self.group.len() >= self.names_max).then_some(self.names_max as u64)
@@ -64,7 +63,7 @@ impl Newest {
         }
     }
 
-    /// What was appended is synced.
+    /// Marks the appended events as synced.
     pub fn synced(&mut self) {
         self.sequences.extend(self.group.drain(..));
     }
@@ -81,7 +80,7 @@ impl Newest {
         }
     }
 
-    /// Whether there is a newer one that is synced.
+    /// True if a newer event of the same name is synced.
     pub fn hides(&self, event: &Event<'_>) -> bool {
         let newest = self.name(event.subject, event.key).and_then(|name| self.sequences.get(name));
         event.due_us.is_none() && newest.is_some_and(|newest| *newest != event.sequence)
@@ -99,17 +98,17 @@ impl Newest {
         }
     }
 
-    /// Whether it is worth writing sealed segments anew that have so many events.
+    /// True if rewriting sealed segments with so many events is worth the effort.
     pub fn is_worth(&self, events: u64) -> bool {
         events > 2 * self.len().max(self.kept)
     }
 
-    /// They were, and so many events had to stay.
+    /// Sealed segments were rewritten, and so many events had to stay.
     pub const fn cleaned(&mut self, kept: u64) {
         self.kept = kept;
     }
 
-    /// What an event is told apart by.
+    /// The name of an event: its key or its subject.
     pub fn name<'a>(&self, subject: &'a str, key: Option<&'a str>) -> Option<&'a str> {
         match self.by {
             By::Key => key,

@@ -1,10 +1,10 @@
-//! A consumer: a cursor over a stream, with the deliveries that are out, the events that wait, and
-//! those that are done.
+//! State machine of a consumer: a cursor over a stream, with pending, waiting and acknowledged
+//! events.
 //!
-//! The caller offers the events of the stream in order ([`Consumer::offer`]), takes what is ready
-//! ([`Consumer::take`]), says what became of it ([`Consumer::settle`]), and calls
-//! [`Consumer::tick`] when a deadline is over. What must survive a crash comes out as [`Change`]s;
-//! given to [`Consumer::restore`] in their order, they make the same consumer again.
+//! The caller offers the events of the stream in order ([`Consumer::offer`]) and takes ready events
+//! ([`Consumer::take`]). It reports each result ([`Consumer::settle`]), and calls
+//! [`Consumer::tick`] when a deadline is over. [`Change`]s are the state that must survive a crash.
+//! Given to [`Consumer::restore`] in their order, they restore the same consumer.
 
 mod change;
 mod settle;
@@ -28,11 +28,11 @@ pub struct Options {
     pub backoff_us: Vec<u64>,
     /// How many deliveries may be out.
     pub max_in_flight: usize,
-    /// Whether an event waits until all earlier ones of its key are done.
+    /// True if an event waits until all earlier ones of its key are done.
     pub by_key: bool,
     /// How many events may wait for earlier ones of their keys before nothing more is read.
     pub parked_max: usize,
-    /// How many dead letters are kept; the oldest go.
+    /// How many dead letters are stored; the oldest are deleted.
     pub dead_max: usize,
 }
 
@@ -42,11 +42,11 @@ pub struct Consumer {
     options: Options,
     /// Every event up to here is done.
     acked_to: u64,
-    /// What is done above it.
+    /// Sequences above it that are done.
     done: Ranges,
     /// The next event to be offered.
     next: u64,
-    /// What was offered, or requeued, and is not done.
+    /// Events that were offered or requeued, and are not done.
     pending: BTreeMap<u64, Pending>,
     ready: BTreeSet<u64>,
     /// When an ack wait or a delay is over, and of which event.
@@ -73,7 +73,7 @@ struct Pending {
     stage: Stage,
     /// How many there were, the one that is out included.
     deliveries: u32,
-    /// That of the last delivery; 0 while there is none that may be settled.
+    /// The ticket of the last delivery; 0 while there is none that may be settled.
     ticket: u64,
     key: Option<Arc<str>>,
 }
@@ -83,8 +83,7 @@ struct Pending {
 pub struct Delivered {
     /// Its number, from 1.
     pub delivery: u32,
-    /// What it is settled by. Later deliveries of the consumer have larger ones, whatever is done
-    /// with the consumer.
+    /// The ticket that settles it. Later deliveries of the consumer always have larger tickets.
     pub ticket: u64,
 }
 
@@ -96,7 +95,7 @@ enum Stage {
     Out {
         until_us: u64,
     },
-    /// It has failed, and its delay is not over.
+    /// The delivery has failed, and its delay is not over.
     Waiting {
         due_us: u64,
     },
@@ -163,7 +162,7 @@ impl Consumer {
         self.paused_until_us
     }
 
-    /// What was given up, by sequence.
+    /// Dead letters, by sequence.
     pub fn dead(&self) -> &BTreeMap<u64, Dead> {
         &self.dead
     }
@@ -173,14 +172,14 @@ impl Consumer {
         self.pending.first_key_value().map(|(sequence, _)| *sequence)
     }
 
-    /// Whether a delivery may go out now, if there is something for it.
+    /// True if a delivery may go out now, provided that an event is ready.
     pub fn has_room(&self) -> bool {
         self.paused_until_us.is_none() && self.out < self.options.max_in_flight
     }
 
-    /// Whether it takes further events.
+    /// True if it takes further events.
     pub fn wants_more(&self) -> bool {
-        // Ranges of what is done grow without bound behind an event that never gets done.
+        // Ranges of done events would grow without bound behind an event that never gets done.
         self.has_room() && self.parked < self.options.parked_max && self.done.len() < self.options.parked_max
     }
 
@@ -268,7 +267,7 @@ impl Consumer {
         }
     }
 
-    /// Does what is due: ack waits and delays that are over.
+    /// Handles expired ack waits and ended delays.
     pub fn tick(&mut self, now_us: u64) {
         if self.paused_until_us.is_some_and(|until| until <= now_us) {
             self.resume();
@@ -297,7 +296,7 @@ impl Consumer {
         }
     }
 
-    /// Goes to another place. What is out is forgotten; dead letters stay.
+    /// Moves the cursor to another position. Open deliveries are forgotten; dead letters stay.
     pub fn seek(&mut self, next: u64) {
         self.move_to(next);
         self.tell(Change::Moved(self.next));
@@ -339,12 +338,12 @@ impl Consumer {
         *self = Self { dead, redelivered, paused_until_us, ticket, changes, ..Self::new(options, next) };
     }
 
-    /// Moves an event from one stage to another, with all that is counted and kept of either.
+    /// Moves an event from one stage to another, with the counters and indexes of both.
     fn enter(&mut self, sequence: u64, stage: Stage, now_us: u64) {
         self.leave(sequence);
         let pending = self.pending.get_mut(&sequence).expect("the event is pending");
-        // One that has had its deliveries comes here only when a crash came in the middle of the
-        // last.
+        // An event without further deliveries gets here only after a crash during its last
+        // delivery.
         let spent = self.options.max_deliver > 0 && pending.deliveries >= self.options.max_deliver;
         if stage == Stage::Ready && spent {
             pending.stage = Stage::Parked;
@@ -394,7 +393,7 @@ impl Consumer {
         self.raise_floor();
         let Some(key) = pending.key else { return };
         let Some(line) = self.lines.get_mut(&key) else { return };
-        // What has gone while it waited is not pending any more.
+        // An event that was removed while it waited is no longer pending.
         let next = std::iter::from_fn(|| line.pop_front()).find(|next| self.pending.contains_key(next));
         match next {
             Some(next) => self.enter(next, Stage::Ready, now_us),

@@ -49,7 +49,7 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// What is wrong with which field, and what would be right.
+    /// The field, the problem and a valid alternative.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = SHORTHANDS.iter().find(|(name, _)| *name == text).map_or(text, |(_, fields)| fields);
         if text.starts_with('@') {
@@ -74,24 +74,24 @@ impl Cron {
         Ok(Self { minutes, hours, days, months, weekdays, any_day, any_weekday })
     }
 
-    /// Whether a month, from 1, is selected.
+    /// True if a month, from 1, is selected.
     pub const fn has_month(&self, month: u32) -> bool {
         self.months & 1 << month != 0
     }
 
-    /// Whether a day is: its number from 1, and its weekday from Sunday, 0. If both fields restrict
-    /// it, one of them suffices.
+    /// True if a day is selected: its number from 1, and its weekday from Sunday, 0. If both fields
+    /// restrict the day, one of them suffices.
     pub const fn has_day(&self, day: u32, weekday: u32) -> bool {
         let (by_day, by_weekday) = (self.days & 1 << day != 0, self.weekdays & 1 << weekday != 0);
         if self.any_day || self.any_weekday { by_day && by_weekday } else { by_day || by_weekday }
     }
 
-    /// Whether an hour is.
+    /// True if an hour is selected.
     pub const fn has_hour(&self, hour: u32) -> bool {
         self.hours & 1 << hour != 0
     }
 
-    /// Whether a minute is.
+    /// True if a minute is selected.
     pub const fn has_minute(&self, minute: u32) -> bool {
         self.minutes & 1 << minute != 0
     }

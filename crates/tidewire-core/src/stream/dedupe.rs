@@ -44,7 +44,7 @@ impl Window {
         self.ages.len()
     }
 
-    /// Whether none is.
+    /// True if no id is remembered.
     pub fn is_empty(&self) -> bool {
         self.ages.is_empty()
     }

@@ -1,7 +1,7 @@
-//! The pace of a reader: how many events it fetches at once.
+//! The fetch size of a reader: how many events it fetches at once.
 //!
-//! What was fetched and waits to be handled has an ack wait that runs. So batches grow while they
-//! are handled quickly, and are of one event while they are not. Times are microseconds of any
+//! The ack wait of fetched events runs while they wait for their handler. So batches grow while
+//! they are handled quickly, and are of one event while they are not. Times are microseconds of any
 //! clock that does not jump.
 
 /// A batch that was handled within this time was too small.
@@ -28,7 +28,7 @@ pub struct FetchPacer {
 }
 
 impl FetchPacer {
-    /// A reader that has fetched nothing, and fetches at most so many at once.
+    /// A reader that has fetched nothing yet, and fetches at most so many events at once.
     pub fn new(most: u32) -> Self {
         Self { batch: 1, most: most.max(1), fetched_us: 0 }
     }
@@ -41,7 +41,7 @@ impl FetchPacer {
         self.batch
     }
 
-    /// A fetch has ended with so many.
+    /// A fetch has ended with so many events.
     pub fn fetched(&mut self, count: usize, now_us: u64) {
         self.fetched_us = now_us;
         if count == 0 {

@@ -1,25 +1,25 @@
-//! The inbox of a durable agent: which messages of its stream are over, which wait for another
-//! attempt, and how many its handlers have sent. All of it is one record, which its holder writes
-//! by compare-and-set together with the agent's state.
+//! State machine of a durable agent's inbox: messages that are done, messages that wait for a
+//! retry, and the count of sent messages. All of it is one record, which its holder writes by
+//! compare-and-set together with the agent's state.
 //!
-//! Messages are begun in the order of the stream. The record says up to where that has come (the
-//! cursor), and which of those before are not over: so a holder that reads it begins exactly what
-//! is not over, and nothing else. What another agent's handlers sent has a number of its sender: a
-//! sender that does not know whether it was stored sends it again, and the one that came second is
-//! left out.
+//! Messages are begun in the order of the stream. The record holds the cursor and the messages
+//! before the cursor that are not done. So a holder that reads the record begins exactly the
+//! messages that are not done. A message from a handler of another agent has a number of its
+//! sender. A sender that does not know the result of a publish sends the message again, and the
+//! inbox skips the duplicate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The attempts at a message that is begun and not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// Those that have failed.
+    /// Failed attempts.
     pub failed: u32,
-    /// Those whose process has ended before they did, as far as that is known.
+    /// Attempts whose process has ended before they did, as far as this is known.
     pub lost: u32,
 }
 
-/// What the record of an inbox says.
+/// The record of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The newest message that was begun.
@@ -32,7 +32,7 @@ pub struct Record {
     pub sent: u64,
 }
 
-/// What to do with a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Handle it; this is the attempt, from 1.
@@ -40,22 +40,22 @@ pub enum Begin {
     /// The same, once the record was written: if the process ends during this attempt, the next
     /// holder knows of it.
     RunOnceWritten(u32),
-    /// Nothing: it is over, or under way.
+    /// Nothing: it is a duplicate of an earlier message.
     Over,
     /// Nothing: it is another copy of one that came before.
     Copy,
-    /// Give it up: processes have ended while they were at it; so many attempts there were. It is
-    /// over with `Inbox::done`.
+    /// Give the message up after so many attempts: processes have ended during them. Then call
+    /// `Inbox::done`.
     Dead(u32),
 }
 
-/// What becomes of a message whose attempt has failed.
+/// The next step of a message whose attempt has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It is tried again; so many attempts have failed.
+    /// The message is retried; so many attempts have failed.
     Again(u32),
-    /// It is to be given up after so many attempts. It is over with `Inbox::done`: once its dead
-    /// letter was written.
+    /// The message must be given up after so many attempts. Call `Inbox::done` once its dead letter
+    /// was written.
     Dead(u32),
 }
 
@@ -64,9 +64,9 @@ pub enum Failed {
 pub struct Inbox {
     record: Record,
     under_way: BTreeSet<u64>,
-    /// Attempts still to come of which the record is written first. Whether a message ends its
-    /// process is known only so; it costs a write, and is needed only after a holder was lost, for
-    /// as many messages as it was at.
+    /// Number of further attempts before which the record is written. Only such a write shows later
+    /// if a message ended its process. Each write costs time, so the writes happen only after a
+    /// holder was lost, for as many messages as that holder had in progress.
     careful: u32,
     lost_max: u32,
     senders_max: usize,
@@ -81,8 +81,8 @@ impl Inbox {
         Self { record, under_way: BTreeSet::new(), careful, lost_max, senders_max }
     }
 
-    /// What is to be written now: attempts that are under way count as not begun, unless they were
-    /// to be written.
+    /// The record to write now: attempts in progress count as not begun, unless their start had to
+    /// be written.
     pub const fn record(&self) -> &Record {
         &self.record
     }

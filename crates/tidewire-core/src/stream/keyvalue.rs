@@ -9,11 +9,11 @@ use bytes::Bytes;
 /// How a bucket behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many entries of a key are kept, the newest included.
+    /// How many entries of a key are stored, the newest included.
     pub history: usize,
     /// Entries go when they are so old.
     pub ttl_us: Option<u64>,
-    /// What keys and values may take.
+    /// Bytes that keys and values may take.
     pub max_bytes: Option<u64>,
     /// How many deleted keys are remembered; the oldest go.
     pub deleted_max: usize,
@@ -32,11 +32,11 @@ pub struct Entry {
     pub time_us: u64,
     /// When its time is over.
     pub expires_us: Option<u64>,
-    /// What was there before it is gone.
+    /// True if the earlier entries of the key were removed.
     pub purged: bool,
 }
 
-/// What must be so before a change.
+/// The precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -52,7 +52,7 @@ pub enum Expect {
 pub enum Refusal {
     /// The key has this revision; 0: no value.
     Revision(u64),
-    /// So many bytes would be there.
+    /// The change would need so many bytes.
     Full(u64),
 }
 
@@ -64,7 +64,7 @@ pub struct Bucket {
     bytes: u64,
     live: u64,
     keys: BTreeMap<Arc<str>, VecDeque<Entry>>,
-    /// The key of each entry that is kept.
+    /// The key of each stored entry.
     revisions: BTreeMap<u64, Arc<str>>,
     /// When the newest entry of a key expires.
     expiries: BTreeSet<(u64, Arc<str>)>,
@@ -92,7 +92,7 @@ impl Bucket {
         self.revision
     }
 
-    /// What keys and values take.
+    /// Bytes of keys and values.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -102,7 +102,7 @@ impl Bucket {
         self.live
     }
 
-    /// Whether no key has one.
+    /// True if no key has a value.
     pub const fn is_empty(&self) -> bool {
         self.live == 0
     }
@@ -111,7 +111,7 @@ impl Bucket {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] if the key is not as expected, or there is no room.
+    /// [`Refusal`] if the key is not as expected, or there is no capacity.
     pub fn put(
         &mut self,
         key: &str,
@@ -151,7 +151,7 @@ impl Bucket {
         entry.filter(|entry| entry.value.is_some() && entry.expires_us.is_none_or(|at| at > now_us))
     }
 
-    /// What is kept of a key, oldest first.
+    /// The stored entries of a key, oldest first.
     pub fn history(&self, key: &str) -> impl Iterator<Item = &Entry> {
         self.keys.get(key).into_iter().flatten()
     }
@@ -173,7 +173,7 @@ impl Bucket {
         })
     }
 
-    /// Every entry that is kept, in order of revision.
+    /// Every stored entry, in order of revision.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let of = |(revision, key): (&u64, &Arc<str>)| {
             let revision = *revision;
@@ -182,7 +182,7 @@ impl Bucket {
         self.revisions.iter().filter_map(of)
     }
 
-    /// Deletes what is over: entries to be stored.
+    /// Deletes expired values. Returns the entries to store.
     pub fn tick(&mut self, now_us: u64) -> Vec<Entry> {
         let mut entries = Vec::new();
         while let Some((at, key)) = self.expiries.first().cloned() {

@@ -13,15 +13,15 @@ pub struct Leases {
 pub struct Lease {
     /// The newest token.
     pub fence: u64,
-    /// Who holds it, and until when.
+    /// The current holder and the end of its lease.
     pub held: Option<ActiveLease>,
     waiting: VecDeque<LeaseWaiter>,
 }
 
-/// Who holds a lease.
+/// The holder of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveLease {
-    /// Who it is, for people.
+    /// The name of the holder, for people.
     pub holder: String,
     /// How long a grant lasts.
     pub ttl_us: u64,
@@ -44,13 +44,13 @@ pub struct Granted {
     pub name: String,
     /// The token.
     pub fence: u64,
-    /// Who got it.
+    /// The name of the holder.
     pub holder: String,
     /// How long it lasts.
     pub ttl_us: u64,
 }
 
-/// What comes of time and releases, for those who wait.
+/// The outcome of time and releases, for waiting callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The lease is this one's.
@@ -91,7 +91,7 @@ impl Leases {
         Some(held.ttl_us)
     }
 
-    /// Gives a lease back. True if it was held with this token.
+    /// Releases a lease. True if it was held with this token.
     pub fn release(&mut self, name: &str, fence: u64, now_us: u64) -> bool {
         let Some(lease) = self.leases.get_mut(name).filter(|lease| lease.fence == fence) else { return false };
         lease.expire(now_us);
@@ -105,7 +105,7 @@ impl Leases {
         }
     }
 
-    /// Ends what is over, and gives what is free to those who wait, in their order.
+    /// Ends expired leases and waits, and grants free leases to waiting callers, in their order.
     pub fn tick(&mut self, now_us: u64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for (name, lease) in &mut self.leases {

@@ -1,9 +1,9 @@
 //! A lease as its holder sees it: held until a time of the holder's own clock, and renewed before
 //! that.
 //!
-//! The home counts a lease from when it has granted or renewed it. Its holder counts from when it
-//! asked, so that it stops believing before the home gives the lease to another. Times are
-//! microseconds of a clock that does not jump.
+//! The storage backend counts a lease from when it has granted or renewed it. The holder counts
+//! from when it asked, so that it stops believing before the storage backend gives the lease to
+//! another. Times are microseconds of a clock that does not jump.
 
 /// How many times a lease is renewed within its time.
 const RENEWALS: u64 = 3;
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(tenure.fence(1_999), Some(1));
     }
 
-    /// Two holders and a home whose clocks differ and whose calls take time: never do both believe
-    /// that they hold it.
+    /// Two holders and a storage backend whose clocks differ and whose calls take time: the holders
+    /// never both believe that they hold the lease.
     #[test]
     fn of_two_holders_one_at_most_believes_at_any_time() {
         for seed in 0..200_u64 {

@@ -1,8 +1,9 @@
-//! The log of one stream: gives messages their sequences, groups them for one write, and says which
-//! segments go.
+//! State machine of a stream's log: assigns sequences to messages, groups them for one write, and
+//! decides which segments are deleted.
 //!
-//! One write is under way at a time. What is appended meanwhile is the next group. A message may be
-//! acked, and read, once the write of its group was synced ([`StreamLog::synced`]).
+//! One write is under way at a time. Messages that are appended meanwhile form the next group. A
+//! message may be acknowledged, and read, once the write of its group was synced
+//! ([`StreamLog::synced`]).
 
 mod segment;
 
@@ -19,7 +20,7 @@ use super::record::{Event, GROUP_BYTES, Group, Kind, put};
 pub struct Options {
     /// Events go when they are so old.
     pub max_age_us: Option<u64>,
-    /// What its files may take.
+    /// Bytes that its files may take.
     pub max_bytes: Option<u64>,
     /// How many events there may be.
     pub max_messages: Option<u64>,
@@ -42,7 +43,7 @@ pub struct Options {
 pub struct New<'a> {
     /// Where it was published.
     pub subject: &'a str,
-    /// What it is about.
+    /// The key of the event.
     pub key: Option<&'a str>,
     /// Its idempotency key.
     pub id: Option<&'a str>,
@@ -65,7 +66,7 @@ pub struct New<'a> {
 pub struct Appended {
     /// Its sequence, or that of the first with its id.
     pub sequence: u64,
-    /// Whether there was one.
+    /// True if the message is a duplicate.
     pub duplicate: bool,
 }
 
@@ -85,7 +86,7 @@ pub enum Full {
 pub struct Write {
     /// Where.
     pub offset: u64,
-    /// What.
+    /// The bytes to write.
     pub bytes: Vec<u8>,
 }
 
@@ -95,7 +96,7 @@ pub struct StreamLog {
     options: Options,
     segments: VecDeque<SegmentInfo>,
     next: u64,
-    /// What was purged or dropped is before it.
+    /// The first sequence; purged and dropped events are before it.
     first: u64,
     /// No event is older than the one before.
     time_us: u64,
@@ -108,8 +109,8 @@ pub struct StreamLog {
 }
 
 impl StreamLog {
-    /// A log with these segments, oldest first; the last takes what is appended. `first` is the
-    /// oldest event that was not purged.
+    /// A log with these segments, oldest first; the last one takes appended messages. `first` is
+    /// the oldest event that was not purged.
     pub fn new(options: Options, segments: Vec<SegmentInfo>, first: u64) -> Self {
         let next = segments.last().map_or(1, |newest| newest.last + 1).max(first);
         let oldest = segments.first().map_or(next, |oldest| oldest.base);
@@ -163,17 +164,17 @@ impl StreamLog {
         }
     }
 
-    /// Whether a newer event has taken the place of one, so that it is shown to nobody.
+    /// True if a newer event has replaced this one, so that no reader sees it.
     pub fn hides(&self, event: &Event<'_>) -> bool {
         self.newest.as_ref().is_some_and(|newest| newest.hides(event))
     }
 
-    /// Whether older events go when newer ones of their names come.
+    /// True if newer events replace older ones of the same name.
     pub const fn is_compacted(&self) -> bool {
         self.newest.is_some()
     }
 
-    /// What its files take, what is not written yet included.
+    /// Bytes of its files, including bytes that are not written yet.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum::<u64>() + self.group.len() as u64
     }
@@ -188,18 +189,18 @@ impl StreamLog {
         self.options.max_age_us.map_or(0, |age| now_us.saturating_sub(age))
     }
 
-    /// Repeats an event of before a restart, for what is remembered of ids.
+    /// Restores the id of an event from before a restart.
     pub fn remember(&mut self, id: &str, sequence: u64, time_us: u64) {
         self.window.insert(id, sequence, time_us);
     }
 
-    /// What is known of names from before a restart.
+    /// Restores the names that were known before a restart.
     pub fn remember_names(&mut self, mut newest: Newest) {
         newest.purged(self.first);
         self.newest = self.newest.is_some().then_some(newest);
     }
 
-    /// Gives a message its sequence, and takes it into the group.
+    /// Assigns a message its sequence, and adds it to the group.
     ///
     /// # Errors
     ///
@@ -269,7 +270,7 @@ impl StreamLog {
         {
             return Err(Full::Messages(max));
         }
-        // What a record takes beside its payload is not worth an exact figure.
+        // An estimate suffices for the size of a record without its payload.
         let bytes = (new.payload.len() + new.headers.len() + new.subject.len() + 64) as u64;
         match self.options.max_bytes {
             Some(max) if self.bytes() + bytes > max && new.origin.is_none() => Err(Full::Bytes(max)),
@@ -293,7 +294,7 @@ impl StreamLog {
         self.group.len()
     }
 
-    /// Ends the group: what is to be written now. None if nothing was appended.
+    /// Ends the group, and returns the bytes to write now. None if nothing was appended.
     pub fn take_group(&mut self) -> Option<Write> {
         if self.group.is_empty() {
             return None;
@@ -323,7 +324,7 @@ impl StreamLog {
         (last <= self.durable && newest.is_worth(sealed().map(|segment| segment.events).sum())).then_some(last)
     }
 
-    /// Whether an event of a sealed segment must stay: it is shown, waits for its time, or its id
+    /// True if an event of a sealed segment must stay: it is visible, waits for its time, or its id
     /// is still remembered.
     pub fn keeps(&self, event: &Event<'_>, now_us: u64) -> bool {
         if let Some(due_us) = event.due_us {
@@ -333,7 +334,7 @@ impl StreamLog {
         if recent && event.id.is_some() {
             return true;
         }
-        // What is past hides older ones, whose ids may still be remembered.
+        // An expired event still hides older ones, whose ids may still be remembered.
         let past = event.time_us < self.oldest_time_us(now_us) || event.expires_us.is_some_and(|at| at <= now_us);
         event.sequence >= self.first && !self.hides(event) && (recent || !past)
     }
@@ -344,8 +345,8 @@ impl StreamLog {
         newest.name(event.subject, event.key)
     }
 
-    /// One segment has taken the place of all sealed ones up to an event, without those that were
-    /// the newest of these names. Gives the segments that it replaces, which are to be removed.
+    /// A new segment has replaced all sealed ones up to an event, without the newest events of
+    /// these names. Returns the replaced segments, which must be removed.
     pub fn cleaned(&mut self, segment: SegmentInfo, freed: &[(Box<str>, u64)]) -> Vec<SegmentInfo> {
         let count = self.segments.iter().take_while(|sealed| sealed.base <= segment.last).count();
         if let Some(newest) = &mut self.newest {
@@ -369,7 +370,7 @@ impl StreamLog {
         Some(Write { offset, bytes })
     }
 
-    /// Whether a new segment should be begun before the next group.
+    /// True if a new segment should be begun before the next group.
     pub fn should_roll(&self, now_us: u64) -> bool {
         let Some(newest) = self.segments.back() else { return true };
         let old = self.options.max_age_us.is_some_and(|age| newest.first_time_us.saturating_add(age / 8) <= now_us);
@@ -398,7 +399,7 @@ impl StreamLog {
         if self.is_compacted() { before - self.messages() } else { purged }
     }
 
-    /// Takes out the segments that are to be removed by now.
+    /// Takes out the segments to delete by now.
     pub fn retire(&mut self, now_us: u64) -> Vec<SegmentInfo> {
         if let Some(max) = self.options.max_messages.filter(|_| self.options.drop_old) {
             self.first = self.first.max(self.next.saturating_sub(max));

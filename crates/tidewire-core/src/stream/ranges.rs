@@ -1,13 +1,13 @@
-//! Sets of sequences as ranges: small as long as what is in them lies together.
+//! Sets of sequences as ranges: small as long as the sequences are mostly consecutive.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers, kept as disjoint ranges that do not touch.
+/// A set of numbers, stored as disjoint ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Whether a number is in it.
+    /// True if a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.0.range(..=number).next_back().is_some_and(|(_, last)| *last >= number)
     }
@@ -32,8 +32,8 @@ impl Ranges {
         self.0.insert(first, last);
     }
 
-    /// Removes what is `upto` or smaller, and what follows `upto` without a gap. Gives the last
-    /// number that was removed or `upto`.
+    /// Removes all numbers up to `upto`, and those that follow `upto` without a gap. Returns the
+    /// last number that was removed or `upto`.
     pub fn advance(&mut self, mut upto: u64) -> u64 {
         while let Some((&begin, &end)) = self.0.first_key_value() {
             if begin > upto.saturating_add(1) {
@@ -55,7 +55,7 @@ impl Ranges {
         self.0.len()
     }
 
-    /// Whether there is nothing in it.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -7,9 +7,10 @@
 //! event     sequence u64 | time_us u64 | flags u8 | subject | [key] [id] [headers] [due u64] [expires u64] [origin u64] [beat u64] | payload
 //! ```
 //!
-//! All numbers are little-endian. The checksum covers the id of the segment and the place in the
-//! file as well, so that a record that was copied elsewhere, into a payload for example, is no
-//! record there. No record is all zeros at its head: zeros are space that was not written yet.
+//! All numbers are little-endian. The checksum covers the id of the segment and the offset in the
+//! file as well. So a record that was copied to another place, into a payload for example, is no
+//! valid record there. No record is all zeros at its head: zeros are space that was not written
+//! yet.
 
 use crc32fast::Hasher;
 
@@ -26,7 +27,7 @@ pub const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"TIDEWIRE";
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The head of a file.
@@ -35,7 +36,7 @@ pub enum Kind {
     Group = 2,
     /// A message of a stream.
     Event = 3,
-    /// A change of the state of a home.
+    /// A change of the state of a storage backend.
     Change = 4,
 }
 
@@ -51,14 +52,14 @@ impl Kind {
     }
 }
 
-/// What stands at a place of a segment.
+/// The result of reading a record at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A whole record.
     Record {
-        /// What it is.
+        /// The kind.
         kind: Kind,
-        /// What is in it.
+        /// The body.
         body: &'a [u8],
         /// How many bytes it takes, its head included.
         length: usize,
@@ -142,7 +143,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// `None` for what is no segment.
+    /// `None` for a file that is no segment.
     pub fn decode(bytes: &[u8]) -> Result<Self, Option<u32>> {
         let Parsed::Record { kind: Kind::Segment, body, .. } = parse(bytes, 0, 0) else { return Err(None) };
         if body.len() < 12 || &body[..8] != MAGIC {
@@ -178,7 +179,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Writes it in front of its records. `out` begins with [`GROUP_BYTES`] of room.
+    /// Writes it in front of its records. `out` begins with [`GROUP_BYTES`] bytes for it.
     pub fn write_to(&self, out: &mut [u8]) {
         let mut head = Vec::with_capacity(GROUP_BYTES);
         put(&mut head, self.id, self.offset, Kind::Group, |out| {
@@ -210,7 +211,7 @@ pub struct Event<'a> {
     pub time_us: u64,
     /// Where it was published.
     pub subject: &'a str,
-    /// What it is about.
+    /// The key of the event.
     pub key: Option<&'a str>,
     /// Its idempotency key.
     pub id: Option<&'a str>,
@@ -319,7 +320,7 @@ fn put_short(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What was not read yet.
+/// The unread rest of a record.
 struct RecordTail<'a>(&'a [u8]);
 
 impl<'a> RecordTail<'a> {

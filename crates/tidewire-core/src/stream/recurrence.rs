@@ -1,8 +1,8 @@
-//! When a schedule beats: a cron expression in a time zone, or an interval.
+//! Recurrence rule of a schedule: a cron expression in a time zone, or an interval.
 //!
-//! A cron expression selects minutes by what a clock on the wall of its time zone shows. So a time
-//! that is skipped when daylight saving begins has no beat on that day, and one that is shown twice
-//! when it ends has two.
+//! A cron expression selects minutes of local time in its time zone. A minute that is skipped at
+//! the start of daylight saving has no beat on that day. A minute that occurs twice at the end of
+//! daylight saving has two beats.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -43,7 +43,7 @@ impl Timing {
     ///
     /// # Errors
     ///
-    /// What is wrong: the field, the value and the mend.
+    /// The field, the value and the fix.
     pub fn new(text: &str, time_zone: &str) -> Result<Self, String> {
         if text.len() > LENGTH_MAX {
             return Err(format!("when: it has {} characters: give at most {LENGTH_MAX}", text.len()));
@@ -125,8 +125,8 @@ fn seconds_of(span: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{span:?} is no interval: {right}"))
 }
 
-/// Looks at minutes of the zone from one on; where the month, the day or the hour is wrong it goes
-/// on with the next one.
+/// Searches minutes of the zone from one on; where the month, the day or the hour does not match,
+/// the search goes on with the next one.
 fn next_minute_us(cron: &Cron, zone: &TimeZone, after_us: u64) -> Option<u64> {
     let first = (after_us / MINUTE_US + 1) * 60;
     let mut at = Timestamp::from_second(i64::try_from(first).ok()?).ok()?;

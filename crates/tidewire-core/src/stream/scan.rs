@@ -1,14 +1,14 @@
-//! Recovery of a segment: which of its groups are whole, and whether what follows them was torn or
-//! has rotted.
+//! Recovery of a segment: finds its whole groups, and tells a torn write at the end from
+//! corruption.
 //!
-//! A group says up to where the segment was synced when it was written. So a damaged place with a
-//! later group that says so was synced once, and has changed since: that is corruption. Any other
-//! damaged place is of a write that a crash has torn: nothing of it was acked, and it may be cut
-//! off with all that follows.
+//! Each group states up to where the segment was synced when the group was written. A damaged place
+//! was synced if a later group states so: then it has changed since, which is corruption. Any other
+//! damaged place belongs to a write that a crash has torn. Nothing of that write was acknowledged,
+//! so it may be cut off with all that follows.
 
 use super::record::{Event, GROUP_BYTES, Group, HEAD, Kind, Parsed, SEGMENT_BYTES, Segment, parse};
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned {
     /// Its head; None if that is damaged, or was never written whole.
@@ -20,18 +20,18 @@ pub struct Scanned {
     /// The sequence behind its last event, if it was closed: events before it that are not there
     /// were compacted away.
     pub closed: Option<u64>,
-    /// What follows the last whole group.
+    /// The rest after the last whole group.
     pub tail: Tail,
 }
 
-/// What follows the last whole group of a segment.
+/// The rest of a segment after the last whole group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Zeros, or nothing.
     Clean,
     /// A write that a crash has torn: so many bytes up to the last one that is not zero.
     Torn(u64),
-    /// Something that was whole once: a later group begins at `proof`.
+    /// Data that was whole once: a later group begins at `proof`.
     Corrupt {
         /// Where the first damaged record begins.
         at: u64,
@@ -49,9 +49,9 @@ pub struct ScannedRecord<'a> {
     pub group: &'a Group,
     /// Where its head begins.
     pub offset: u64,
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// What is in it.
+    /// The body.
     pub body: &'a [u8],
 }
 
@@ -101,7 +101,7 @@ fn whole_group(bytes: &[u8], id: u64, at: usize) -> Option<Group> {
     (record == end).then_some(group)
 }
 
-/// What lies from a place on at which no whole group begins.
+/// Classifies the rest of a segment from an offset at which no whole group begins.
 fn tail(bytes: &[u8], id: Option<u64>, at: usize) -> Tail {
     let Some(last) = bytes.iter().rposition(|byte| *byte != 0).filter(|last| *last >= at) else {
         return Tail::Clean;
@@ -112,10 +112,10 @@ fn tail(bytes: &[u8], id: Option<u64>, at: usize) -> Tail {
     }
 }
 
-/// What the head of a group says was synced before it, if one stands at a place; of any segment if
-/// its own is not known.
+/// The synced end that the header of a group states, if a group header stands at this offset. If
+/// the id of the segment is unknown, a header of any segment counts.
 fn synced_before(bytes: &[u8], id: Option<u64>, at: usize) -> Option<u64> {
-    // Looked at first, as it is in few places what it must be.
+    // Checked first: few offsets have the kind and length of a group header.
     let head = bytes.get(at..at + GROUP_BYTES)?;
     if head[8] != Kind::Group as u8 || head[4..8] != ((GROUP_BYTES - HEAD) as u32).to_le_bytes() {
         return None;

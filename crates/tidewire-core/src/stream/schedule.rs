@@ -1,23 +1,23 @@
-//! Schedules of one stream: what beats when, which beat is due, and which ones are over.
+//! Schedules of one stream: their beats, the due ones and the ended ones.
 //!
-//! A beat that has come is over up to the time at which it came: however many were missed before
-//! it, it is one.
+//! A beat that has arrived covers all time up to its arrival: however many beats were missed
+//! before, one is published.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::recurrence::Timing;
 
-/// Schedules by name, each with what it publishes.
+/// Schedules by name, each with its message.
 #[derive(Clone, Debug)]
 pub struct Schedules<T> {
     all: BTreeMap<String, Schedule<T>>,
 }
 
-/// One of them.
+/// A schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule<T> {
-    /// What it publishes.
+    /// The message that it publishes.
     pub what: T,
     /// From when on its intervals are counted.
     pub began_us: u64,
@@ -67,12 +67,12 @@ impl<T> Schedules<T> {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no schedules.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Those with a beat that has not come yet, in order of its time.
+    /// Schedules with a due beat, in order of its time.
     pub fn due(&self, now_us: u64) -> Vec<String> {
         let due = self.all.iter().filter_map(|(name, schedule)| Some((schedule.next_us?, name)));
         let mut due: Vec<_> = due.filter(|(at_us, _)| *at_us <= now_us).collect();

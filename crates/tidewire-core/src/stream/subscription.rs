@@ -1,10 +1,10 @@
-//! A durable subscription: the credit, the deliveries under way and the end of one handler of a
+//! A durable subscription: the credit, the deliveries under way and the drain of one handler of a
 //! consumer's events.
 //!
-//! The caller fetches what [`Subscription::credit`] allows, begins what [`Subscription::begin`]
-//! gives, asks for [`Subscription::extend`] when [`Subscription::next_deadline_us`] is reached, and
-//! settles what has ended as [`Subscription::ended`] says. Times are microseconds of any clock that
-//! does not jump.
+//! The caller fetches as many events as [`Subscription::credit`] allows, and begins those that
+//! [`Subscription::begin`] returns. It calls [`Subscription::extend`] when
+//! [`Subscription::next_deadline_us`] is reached, and settles ended deliveries as
+//! [`Subscription::ended`] says. Times are microseconds of any clock that does not jump.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +17,7 @@ pub struct Options {
     pub concurrency: u32,
     /// How many deliveries are fetched at once at most. At least 1.
     pub batch_max: u32,
-    /// The consumer's ack wait: what has not begun is extended every third of it.
+    /// The consumer's ack wait: waiting deliveries are extended every third of it.
     pub ack_wait_us: u64,
     /// For how long a delivery that has begun is extended too. 0: it has its ack wait.
     pub hold_us: u64,
@@ -29,33 +29,34 @@ pub type Delivery = (u64, u64);
 /// How a handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned.
+    /// The handler returned.
     Returned,
-    /// It raised.
+    /// The handler raised an error.
     Raised,
-    /// It was interrupted, as the service ends or is not active any more.
+    /// The handler was interrupted, as the service ends or is not active any more.
     Interrupted,
-    /// It has settled its event itself.
+    /// The handler has settled its event itself.
     Settled,
 }
 
-/// What is said of a delivery that has ended.
+/// The result of a delivery that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was handled.
+    /// The event was handled.
     Ack,
-    /// It failed: it comes again after the consumer's backoff, or is a dead letter.
+    /// The handler failed: the event comes again after the consumer's backoff, or becomes a dead
+    /// letter.
     Fail,
-    /// It goes to another at once.
+    /// The event goes to another consumer instance at once.
     GiveBack,
-    /// Nothing is to be said.
+    /// No verdict: the event is settled.
     Nothing,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OutstandingDelivery {
     ticket: u64,
-    /// When it is to be extended, if it is.
+    /// The time of the next extension, if there is one.
     due_us: Option<u64>,
     /// Until when it is extended, once it has begun.
     until_us: u64,
@@ -93,11 +94,11 @@ impl Subscription {
         }
     }
 
-    /// How many deliveries to fetch now; 0: none. A fetch is under way then, until
+    /// The number of deliveries to fetch now; 0: none. A fetch is under way then, until
     /// [`fetched`](Self::fetched).
     ///
-    /// What waits here has an ack wait that runs, so that batches grow only while they are handled
-    /// quickly.
+    /// The ack wait of fetched deliveries runs while they wait here. So batches grow only while
+    /// they are handled quickly.
     pub fn credit(&mut self, now_us: u64) -> u32 {
         let free = self.options.concurrency.saturating_sub(self.running);
         if self.draining || self.fetching || !self.queued.is_empty() || free == 0 {
@@ -143,7 +144,7 @@ impl Subscription {
         Some((sequence, ticket))
     }
 
-    /// A handler that was begun has ended. Gives what is said of its delivery.
+    /// A handler has ended. Returns the verdict on its delivery.
     pub fn ended(&mut self, (sequence, ticket): Delivery, outcome: Outcome) -> Verdict {
         self.running = self.running.saturating_sub(1);
         if self.out.get(&sequence).is_some_and(|out| out.ticket == ticket) && !self.queued.contains(&sequence) {
@@ -180,12 +181,12 @@ impl Subscription {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Fetches nothing more. What was fetched is begun and ends.
+    /// Stops fetching. Fetched deliveries still begin and end.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Begins nothing more, either. Gives what is to be given back.
+    /// Stops beginning deliveries, too. Returns the deliveries to give back.
     pub fn cut(&mut self) -> Vec<Delivery> {
         self.draining = true;
         let queued = std::mem::take(&mut self.queued);
@@ -196,7 +197,7 @@ impl Subscription {
         back
     }
 
-    /// Whether it drains and has nothing left.
+    /// True if it drains and has nothing left.
     pub fn is_over(&self) -> bool {
         self.draining && !self.fetching && self.queued.is_empty() && self.running == 0
     }

@@ -1,15 +1,15 @@
-//! The window of a publisher: what waits to be stored, in batches of which one is under way at a
-//! time.
+//! The window of a publisher: messages that wait to be stored, in batches of which one is under way
+//! at a time.
 //!
-//! What comes while a batch is stored is the next one, so that batches are as large as the home is
-//! slow, and the order is kept.
+//! Messages that arrive while a batch is stored form the next batch. So a slow storage backend gets
+//! large batches, and the order of messages stays the same.
 
 use std::collections::VecDeque;
 
 /// How many messages go in one batch at most.
 const BATCH_MESSAGES: usize = 10_000;
-/// What they have together at most, unless one alone has more: a call takes no more than the hub's
-/// `payload_bytes`.
+/// The most bytes of a batch, unless a single message is longer: a call takes no more than the
+/// hub's `payload_bytes`.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// The messages that are not stored yet, by their sizes.
@@ -43,12 +43,12 @@ impl Window {
         Self { most: most.max(1), waiting: VecDeque::new(), under_way: 0 }
     }
 
-    /// Whether there is room for no further message: the publisher waits.
+    /// True if there is no capacity for a further message: the publisher waits.
     pub fn is_full(&self) -> bool {
         self.waiting.len() + self.under_way >= self.most
     }
 
-    /// Whether everything is stored.
+    /// True if every message is stored.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way == 0
     }

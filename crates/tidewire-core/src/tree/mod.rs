@@ -116,7 +116,7 @@ impl<T> SubjectTree<T> {
         self.nodes.walk(ROOT, Some(subject), &mut visit);
     }
 
-    /// What [`SubjectTree::for_each_match`] visits, collected.
+    /// Collects the values that [`SubjectTree::for_each_match`] visits.
     pub fn matches(&self, subject: &Subject) -> Vec<T>
     where
         T: Clone,
@@ -131,7 +131,7 @@ impl<T> SubjectTree<T> {
         self.len
     }
 
-    /// Tells whether there is no subscription.
+    /// True if there is no subscription.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -9,7 +9,7 @@ pub(super) const ROOT: u32 = 0;
 /// No node.
 const NIL: u32 = u32::MAX;
 
-/// What begins with the same tokens.
+/// A node of the tree: the patterns that begin with the same tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Node<T> {
     /// The subscriptions whose pattern ends here, by serial.

@@ -182,7 +182,7 @@ impl<T> Wheel<T> {
         self.slab.len()
     }
 
-    /// Tells whether no timer waits.
+    /// True if no timer waits.
     pub fn is_empty(&self) -> bool {
         self.slab.len() == 0
     }

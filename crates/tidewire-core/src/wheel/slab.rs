@@ -20,8 +20,8 @@ pub(super) struct Entry<T> {
 
 /// Entries with indices that stay the same until they are removed.
 ///
-/// Invariant: the last place is not free. Places that become free at the end are given up, the
-/// others are linked from `free` and taken first by what comes next.
+/// Invariant: the last place is not free. Free places at the end are removed. The others are linked
+/// from `free`, and the next entries take them first.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     entries: Vec<Entry<T>>,
@@ -103,7 +103,7 @@ impl<T> Slab<T> {
             self.unlink_free(self.entries.len() as u32 - 1);
             self.entries.pop();
         }
-        // Shrunk at a quarter to twice of what is used, so that neither growth nor shrinking
+        // Shrunk to twice the used size at a quarter of use, so that neither growth nor shrinking
         // happens often.
         let (used, places) = (self.entries.len(), self.entries.capacity());
         if places > KEEP && used <= places / 4 {

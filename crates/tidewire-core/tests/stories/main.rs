@@ -1,4 +1,4 @@
-//! What the state machines promise, told as short stories without I/O, clock or threads.
+//! Tests of the state machines, written as short stories without I/O, clock or threads.
 
 mod backoff;
 mod campaign;

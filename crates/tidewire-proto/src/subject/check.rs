@@ -3,7 +3,7 @@
 use super::error::{Problem, SubjectError};
 use super::{SUBJECT_BYTES, SUBJECT_TOKENS};
 
-/// What a text is meant to be.
+/// The grammar to check a text against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     Subject,
@@ -21,8 +21,8 @@ pub(super) fn check(text: &str, grammar: Grammar) -> Result<(), SubjectError> {
     }
 }
 
-/// Tells quickly that a text is a subject of ASCII alone, as nearly all are: every publish by name
-/// comes through here.
+/// A fast check for subjects of ASCII alone, as nearly all are: every publish by name comes through
+/// here.
 fn is_plain(text: &[u8]) -> bool {
     if text.len() > SUBJECT_BYTES {
         return false;
@@ -44,8 +44,7 @@ fn first_problem(text: &str, grammar: Grammar) -> Option<Problem> {
     if text.is_empty() {
         return Some(Problem::Empty);
     }
-    // The length comes first: it bounds the work and the size of the message for whatever is wrong
-    // besides.
+    // The length comes first: it bounds the work and the size of the message for any other problem.
     if text.len() > SUBJECT_BYTES {
         return Some(Problem::TooLong { bytes: text.len() });
     }

@@ -1,4 +1,4 @@
-//! Why a text is not a subject or a pattern, and how to mend it.
+//! Errors of subjects and patterns: the first problem of a text, and its fix.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,8 +8,7 @@ use super::{SUBJECT_BYTES, SUBJECT_TOKENS};
 
 /// A text that is not a subject, or not a pattern.
 ///
-/// Its message names the text, the token and the byte where the first problem begins, and how to
-/// mend it.
+/// Its message names the text, the token and the byte where the first problem begins, and the fix.
 ///
 /// ```
 /// use tidewire_proto::subject::Pattern;
@@ -31,7 +30,7 @@ struct Inner {
     problem: Problem,
 }
 
-/// What is wrong with a text. Tokens count from 1, offsets are in bytes and count from 0.
+/// The problem with a text. Tokens count from 1, offsets are in bytes and count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -86,7 +85,7 @@ impl SubjectError {
         Self(Box::new(Inner { text: shortened(text).into(), grammar, problem }))
     }
 
-    /// What is wrong.
+    /// The problem.
     ///
     /// ```
     /// use tidewire_proto::subject::{Problem, Subject};

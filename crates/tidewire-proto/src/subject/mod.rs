@@ -1,5 +1,4 @@
-//! Subjects and patterns: dotted addresses of what is published, and the wildcards that select
-//! them.
+//! Subjects and patterns: dotted addresses of messages, and the wildcards that select them.
 //!
 //! A subject is 1 to [`SUBJECT_TOKENS`] tokens divided by dots, at most [`SUBJECT_BYTES`] bytes in
 //! all. A token is not empty and holds no blank, control character, `*` or `>`. A pattern may use
@@ -54,8 +53,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// [`SubjectError`] if the text is not a subject; it names the token that is wrong and how to
-    /// mend it.
+    /// [`SubjectError`] if the text is not a subject; it names the wrong token and the fix.
     ///
     /// ```
     /// use tidewire_proto::subject::Subject;
@@ -68,7 +66,7 @@ impl Subject {
         Ok(Self(text.into()))
     }
 
-    /// Tells whether a text is a subject, without allocating.
+    /// Checks that a text is a subject, without allocating.
     ///
     /// # Errors
     ///

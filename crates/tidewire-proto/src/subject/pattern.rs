@@ -20,8 +20,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`SubjectError`] if the text is not a pattern; it names the token that is wrong and how to
-    /// mend it.
+    /// [`SubjectError`] if the text is not a pattern; it names the wrong token and the fix.
     ///
     /// ```
     /// use tidewire_proto::subject::Pattern;
@@ -34,7 +33,7 @@ impl Pattern {
         Ok(Self(text.into()))
     }
 
-    /// Tells whether a text is a pattern, without allocating.
+    /// Checks that a text is a pattern, without allocating.
     ///
     /// # Errors
     ///
@@ -43,7 +42,7 @@ impl Pattern {
         check(text, Grammar::Pattern)
     }
 
-    /// Tells whether the pattern selects a subject.
+    /// True if the pattern selects a subject.
     ///
     /// ```
     /// use tidewire_proto::subject::{Pattern, Subject};
@@ -73,7 +72,7 @@ impl Pattern {
         theirs.next().is_none()
     }
 
-    /// Tells whether some subject fits both patterns.
+    /// True if some subject fits both patterns.
     ///
     /// ```
     /// use tidewire_proto::subject::Pattern;
@@ -94,7 +93,7 @@ impl Pattern {
         }
     }
 
-    /// Tells whether the pattern has no wildcard, so that it selects one subject only.
+    /// True if the pattern has no wildcard, so that it selects one subject only.
     pub fn is_literal(&self) -> bool {
         !self.0.contains(['*', '>'])
     }

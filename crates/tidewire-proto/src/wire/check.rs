@@ -1,3 +1,5 @@
+//! Checks of a received frame: flags, head and payload must have the form of their kind.
+
 use super::head_reader::HeadReader;
 use super::{CallHead, Fields, Frame, Hello, Kind, PublishHead, SubscribeHead, Welcome, WireError, read_u16, read_u32};
 

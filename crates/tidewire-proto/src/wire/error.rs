@@ -1,3 +1,5 @@
+//! Errors of the wire protocol: the broken rule, the value and the fix.
+
 use alloc::string::String;
 use core::fmt;
 
@@ -10,14 +12,14 @@ use crate::generated::errors::ErrorCode;
 pub enum WireError {
     /// A frame is longer than this side accepts.
     FrameTooLong {
-        /// What its length field says.
+        /// The value of its length field.
         bytes: u64,
         /// The most that is allowed.
         max: u64,
     },
     /// A frame is too short for its fixed part or its head.
     FrameTooShort {
-        /// What its length field says.
+        /// The value of its length field.
         bytes: u64,
     },
     /// A kind that is not in the table.
@@ -51,16 +53,16 @@ pub enum WireError {
         kind: &'static str,
         /// The part.
         field: &'static str,
-        /// What it holds.
+        /// The value of the field.
         value: u64,
-        /// What the sender has to do.
+        /// The fix, for the sender.
         mend: &'static str,
     },
     /// The head or the payload is not of the form that the kind asks for.
     Malformed {
         /// The kind of the frame.
         kind: &'static str,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
     /// A subject or pattern that breaks the rules.
@@ -84,7 +86,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// The code under which the other side is told.
+    /// The error code for the other side.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {

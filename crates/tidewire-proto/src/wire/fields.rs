@@ -1,3 +1,5 @@
+//! Fields of a frame: names with byte values, parsed and written.
+
 use alloc::vec::Vec;
 
 use super::WireError;
@@ -35,7 +37,7 @@ impl<'a> Fields<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// True if there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -59,8 +61,8 @@ impl<'a> Fields<'a> {
         self.get(name).and_then(|value| core::str::from_utf8(value).ok())
     }
 
-    /// Whether the first field of this name is text that has this word among others, with blanks
-    /// between them.
+    /// True if the first field of this name is text with this word among its words, which are
+    /// separated by blanks.
     #[must_use]
     pub fn has_word(&self, name: &str, word: &str) -> bool {
         self.text(name).is_some_and(|text| text.split_ascii_whitespace().any(|other| other == word))
@@ -97,7 +99,7 @@ pub struct FieldsWriter<'a> {
 }
 
 impl<'a> FieldsWriter<'a> {
-    /// Begins behind what is there.
+    /// A writer that appends to the buffer.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, count_at: None }
     }

@@ -1,3 +1,5 @@
+//! Flags of a frame: its lane, and the marks of its payload.
+
 use super::WireError;
 
 const LANE: u8 = 0b11;
@@ -45,31 +47,31 @@ impl Flags {
         Self(self.0 & !LANE | lane & LANE)
     }
 
-    /// Whether the payload goes on in further frames.
+    /// True if the payload goes on in further frames.
     #[must_use]
     pub fn more(self) -> bool {
         self.0 & MORE != 0
     }
 
-    /// Whether it comes from the side that answers.
+    /// True if it comes from the side that answers.
     #[must_use]
     pub fn answer(self) -> bool {
         self.0 & ANSWER != 0
     }
 
-    /// Whether the payload is compressed.
+    /// True if the payload is compressed.
     #[must_use]
     pub fn compressed(self) -> bool {
         self.0 & COMPRESSED != 0
     }
 
-    /// Whether the call may be made twice; of a subscription, whether it listens only.
+    /// For a call: true if it may be made twice. For a subscription: true if it only listens.
     #[must_use]
     pub fn again(self) -> bool {
         self.0 & AGAIN != 0
     }
 
-    /// Whether the payload lies in shared memory. It counts only as
+    /// True if the payload lies in shared memory. The flag counts only as
     /// [`Frame::is_placed`](super::Frame::is_placed) says.
     #[must_use]
     pub fn placed(self) -> bool {

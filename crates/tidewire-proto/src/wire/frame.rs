@@ -1,3 +1,5 @@
+//! Frames of a link: a borrowed view of the received bytes, and the writer of new frames.
+
 use alloc::vec::Vec;
 
 use super::{Flags, Kind, WireError};
@@ -8,7 +10,7 @@ pub const FRAME_HEAD: usize = 16;
 /// Bytes of the length field, which it does not count itself.
 pub const LENGTH_BYTES: usize = 4;
 
-/// What every length counts at least.
+/// The least value of a length field.
 const FIXED: usize = FRAME_HEAD - LENGTH_BYTES;
 const KIND_AT: usize = 4;
 pub(super) const FLAGS_AT: usize = 5;
@@ -17,15 +19,15 @@ const ID_AT: usize = 8;
 /// One frame, borrowed from the bytes that it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
-    /// Its lane, and what is special about it.
+    /// Its lane, and the marks of its payload.
     pub flags: Flags,
     /// The exchange that it belongs to, or 0.
     pub id: u64,
-    /// What a hub reads.
+    /// The head, which the hub reads.
     pub head: &'a [u8],
-    /// What the ends read.
+    /// The payload, which the two ends read.
     pub payload: &'a [u8],
     /// All bytes of the frame.
     pub bytes: &'a [u8],
@@ -70,7 +72,7 @@ pub fn read(bytes: &[u8], length_max: usize) -> Result<Option<Frame<'_>>, WireEr
 /// A chunk that has not all come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BegunChunk {
-    /// Those of the whole chunk.
+    /// The flags of the whole chunk.
     pub flags: Flags,
     /// The exchange that it belongs to.
     pub id: u64,
@@ -80,7 +82,7 @@ pub struct BegunChunk {
 
 impl BegunChunk {
     /// The chunk at the front of `bytes`, for which [`read`] answered None. Its payload follows the
-    /// first [`FRAME_HEAD`] bytes. None if it is another frame, or can't be told from one yet.
+    /// first [`FRAME_HEAD`] bytes. None for another frame, or if too few bytes have arrived.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let fixed = bytes.first_chunk::<FRAME_HEAD>()?;
         if fixed[KIND_AT] != Kind::Chunk as u8 || fixed[6..ID_AT] != [0, 0] {
@@ -103,8 +105,7 @@ impl BegunChunk {
 ///
 /// # Errors
 /// [`WireError::Limit`] if the head is too long, [`WireError::FrameTooLong`] if the frame exceeds
-/// the greatest `link_frame_bytes`, or whatever writing the head fails with. Nothing is written
-/// then.
+/// the greatest `link_frame_bytes`, or the error of writing the head. Nothing is written then.
 pub fn write(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -118,7 +119,7 @@ pub fn write(
     Ok(())
 }
 
-/// Writes what comes before the payload of a frame, which is to have so many bytes.
+/// Writes the beginning of a frame whose payload will have so many bytes.
 ///
 /// # Errors
 /// As for [`write()`].
@@ -140,7 +141,7 @@ pub fn begin(
     begun
 }
 
-/// Gives the frame at the front of `bytes` another id.
+/// Sets the id of the frame at the front of `bytes`.
 ///
 /// # Panics
 /// If `bytes` are fewer than [`FRAME_HEAD`].
@@ -148,8 +149,7 @@ pub fn set_id(bytes: &mut [u8], id: u64) {
     bytes[ID_AT..FRAME_HEAD].copy_from_slice(&id.to_le_bytes());
 }
 
-/// Gives the CALL or PUBLISH at the front of `bytes` an origin, and the subscription that it is
-/// for.
+/// Sets the origin and the target subscription of the CALL or PUBLISH at the front of `bytes`.
 ///
 /// # Panics
 /// If `bytes` are too few for that. With debug assertions, also if the frame is of another kind.

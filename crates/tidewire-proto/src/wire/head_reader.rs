@@ -1,3 +1,5 @@
+//! Reader of frame heads: integers and bytes, with checks of their length.
+
 use super::WireError;
 
 /// Takes a head apart, from front to back.

@@ -1,3 +1,5 @@
+//! Heads of CALL, PUBLISH, SUBSCRIBE and FAIL frames.
+
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -21,9 +23,9 @@ pub struct CallHead<'a> {
     pub choice: u8,
     /// Items of the answer that may be sent before CREDIT.
     pub credit: u32,
-    /// What is called.
+    /// The subject that is called.
     pub subject: &'a str,
-    /// Whatever belongs to it besides the payload.
+    /// Further fields of the call.
     pub fields: Fields<'a>,
 }
 
@@ -67,9 +69,9 @@ pub struct PublishHead<'a> {
     pub origin: u32,
     /// The one subscription of the receiver that is meant, or 0 for all outside of queue groups.
     pub to: u64,
-    /// What it is published on.
+    /// The subject of the message.
     pub subject: &'a str,
-    /// Whatever belongs to it besides the payload.
+    /// Further fields of the message.
     pub fields: Fields<'a>,
 }
 

@@ -1,3 +1,5 @@
+//! HELLO and WELCOME: the first frames of both sides of a link, with versions and fields.
+
 use alloc::vec::Vec;
 
 use super::head_reader::HeadReader;
@@ -16,7 +18,7 @@ pub struct Hello<'a> {
     pub oldest: u16,
     /// The newest.
     pub newest: u16,
-    /// What it says of itself.
+    /// Fields that describe the node.
     pub fields: Fields<'a>,
 }
 
@@ -57,7 +59,7 @@ impl<'a> Hello<'a> {
 pub struct Welcome<'a> {
     /// The version that both speak from now on.
     pub version: u16,
-    /// What it says of itself, and of the node that joined.
+    /// Fields that describe the hub, and the node that joined.
     pub fields: Fields<'a>,
 }
 

@@ -1,8 +1,10 @@
+//! Kinds of frames: their numbers and names.
+
 use super::WireError;
 
 macro_rules! kinds {
     ($($name:ident = $number:literal $text:literal: $doc:literal,)*) => {
-        /// What a frame is for.
+        /// The kind of a frame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Kind {

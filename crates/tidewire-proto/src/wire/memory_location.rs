@@ -1,3 +1,5 @@
+//! Locations of payloads in shared memory, as section 12 of `spec/wire.md` describes them.
+
 use alloc::vec::Vec;
 
 use super::flags::PLACED;
@@ -21,7 +23,7 @@ pub struct MemoryLocation {
     pub file: u32,
     /// Where in the file its mark begins; the payload follows.
     pub at: u64,
-    /// What lies there for as long as the payload does.
+    /// Bytes in front of the payload that are there as long as the payload is.
     pub mark: [u8; 16],
 }
 
@@ -44,7 +46,7 @@ impl MemoryLocation {
     }
 }
 
-/// Says of a frame that begins a long payload, all of which is `frame`, where that lies.
+/// Sets the location of a long payload in its first frame, which is all of `frame`.
 ///
 /// # Panics
 /// If `frame` is shorter than the least of its kind.
@@ -56,7 +58,8 @@ pub fn set_place(frame: &mut Vec<u8>, place: &MemoryLocation) {
 }
 
 impl Frame<'_> {
-    /// Whether its payload lies in shared memory: PLACED counts with MORE, and not for every kind.
+    /// True if its payload lies in shared memory. PLACED counts only together with MORE, and only
+    /// for some kinds.
     pub fn is_placed(&self) -> bool {
         self.flags.placed() && self.flags.more() && matches!(self.kind, Kind::Call | Kind::Reply | Kind::Item)
     }
@@ -74,11 +77,11 @@ impl Frame<'_> {
         out
     }
 
-    /// The length of a payload that goes on elsewhere, as its first frame states it, and where it
-    /// lies if it is placed.
+    /// The length of a payload that continues in other frames or in shared memory, as its first
+    /// frame states it, and its location if it is placed.
     ///
     /// # Errors
-    /// [`WireError`] if the frame does not state that, and nothing else.
+    /// [`WireError`] if the frame does not state exactly this.
     pub fn stated(&self) -> Result<(u64, Option<MemoryLocation>), WireError> {
         let mut pieces = HeadReader::new(self.kind.name(), self.payload);
         let bytes = pieces.u64("the length of the whole")?;

@@ -83,7 +83,7 @@ fn a_subject_can_be_looked_up_by_its_text() {
     assert!(Pattern::from(Subject::new("orders.created").unwrap()).is_literal());
 }
 
-/// The rules once more, written as they are told and not as they are computed.
+/// The rules once more, written as the text of the rules and not as the code computes them.
 fn is_well_formed(text: &str, pattern: bool) -> bool {
     let tokens: Vec<&str> = text.split('.').collect();
     let plain = |token: &str| {

@@ -1,4 +1,4 @@
-//! The codec of links at its limits, and what it tells whoever breaks a rule.
+//! The codec of links at its limits, and its errors for broken rules.
 
 use tidewire_proto::generated::limits::{LINK_FIELDS, LINK_FRAME_BYTES, LINK_HEAD_BYTES};
 use tidewire_proto::wire::{

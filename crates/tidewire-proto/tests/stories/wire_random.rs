@@ -12,7 +12,7 @@ use tidewire_proto::wire::{
 
 const LENGTH_MAX: usize = LINK_FRAME_BYTES.default as usize;
 
-/// What a frame is made of, owned.
+/// The parts of a frame, owned.
 #[derive(Clone, Debug)]
 struct Parts {
     kind: Kind,
@@ -159,7 +159,7 @@ fn payload_for(kind: Kind, flags: Flags, payload: Vec<u8>) -> (Flags, Vec<u8>) {
     }
 }
 
-/// Reads whatever frames are there, and answers with them and the rest, which is less than a frame.
+/// Reads all whole frames, and returns them and the rest, which is less than a frame.
 fn read_all(mut bytes: &[u8]) -> Result<(Vec<Frame<'_>>, &[u8]), WireError> {
     let mut frames = Vec::new();
     while let Some(frame) = read(bytes, LENGTH_MAX)? {
@@ -171,7 +171,7 @@ fn read_all(mut bytes: &[u8]) -> Result<(Vec<Frame<'_>>, &[u8]), WireError> {
     Ok((frames, bytes))
 }
 
-/// Reads bytes that are anything, and looks into whatever seems to be a frame.
+/// Reads arbitrary bytes, and decodes everything that seems to be a frame.
 fn poke(bytes: &[u8]) {
     match read(bytes, LENGTH_MAX) {
         Ok(Some(frame)) => {

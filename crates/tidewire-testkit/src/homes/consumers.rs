@@ -1,4 +1,4 @@
-//! Consumers.
+//! Conformance cases of consumers.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Key-value buckets.
+//! Conformance cases of key-value buckets.
 
 use bytes::Bytes;
 use tidewire_backend::home::{BucketSettings, Capability, Entry, Expect, Home, HomeErrorKind, Watch};

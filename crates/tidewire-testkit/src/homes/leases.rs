@@ -1,4 +1,4 @@
-//! Leases.
+//! Conformance cases of leases.
 
 use tidewire_backend::home::{Home, HomeErrorKind};
 

@@ -1,15 +1,15 @@
-//! The suite of homes: what every home of streams, buckets and leases does, whichever folder or
-//! servers are behind it.
+//! Conformance suite of storage backends: the common behaviour of streams, buckets and leases on
+//! every folder or server.
 //!
-//! A home calls [`home_conformance!`](crate::home_conformance) in its integration tests, with a
-//! function that makes an empty home:
+//! A storage backend calls [`home_conformance!`](crate::home_conformance) in its integration tests,
+//! with a function that makes an empty one:
 //!
 //! ```ignore
 //! tidewire_testkit::home_conformance!(crate::home);
 //! ```
 //!
-//! Cases wait for events, never for time to pass; a case about what a home declares that it can't
-//! do looks at its refusal instead.
+//! Cases wait for events, never for time to pass. If the storage backend lacks the capability of a
+//! case, the case checks the refusal instead.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,16 +32,17 @@ pub mod streams;
 const SOON: Duration = Duration::from_secs(20);
 const SECOND_US: u64 = 1_000_000;
 
-/// An empty home, for one test.
+/// An empty storage backend, for one test.
 pub struct HomePlace {
-    /// The home.
+    /// The storage backend.
     pub home: Arc<dyn Home>,
-    /// Removes what is behind it when it is dropped.
+    /// Removes the storage of the backend when it is dropped.
     pub keep: Box<dyn Any>,
 }
 
-/// Tests of a home: each case is a `#[test]` of its own. Takes the path of a function that makes a
-/// [`HomePlace`], or None where that is not possible, and says why.
+/// Tests of a storage backend: each case is a `#[test]` of its own. Takes the path of a function
+/// that makes a [`HomePlace`]. The function returns None where this is not possible, and prints the
+/// reason.
 #[macro_export]
 macro_rules! home_conformance {
     ($place:path) => {
@@ -208,7 +209,7 @@ fn fetch(home: &dyn Home, max_messages: u32, wait_us: u64) -> Vec<Delivery> {
     good(home.fetch("orders", "c", Fetch { max_messages, max_bytes: 1 << 20, wait_us }))
 }
 
-/// Fetches until there are so many.
+/// Fetches until there are so many deliveries.
 fn fetch_exactly(home: &dyn Home, count: usize) -> Vec<Delivery> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -228,7 +229,7 @@ fn ack(home: &dyn Home, delivery: &Delivery) {
     settle(home, delivery, Settlement::Ack).expect("it is out");
 }
 
-/// Whether a case can be told: else looks that the refusal says why.
+/// True if a case can run. Otherwise checks that the refusal gives the reason.
 fn can<T: std::fmt::Debug>(home: &dyn Home, capability: Capability, ask: impl FnOnce() -> Answer<T>) -> bool {
     if home.capabilities().has(capability) {
         return true;

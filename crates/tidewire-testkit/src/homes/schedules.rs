@@ -1,4 +1,4 @@
-//! Schedules.
+//! Conformance cases of schedules.
 
 use tidewire_backend::home::{
     Capability, Change, Event, Full, Home, HomeErrorKind, Purge, Read, SCHEDULE_HEADER, ScheduleSettings, Start,

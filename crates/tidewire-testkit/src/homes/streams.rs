@@ -1,4 +1,4 @@
-//! Streams.
+//! Conformance cases of streams.
 
 use tidewire_backend::home::{
     Capability, Compact, Durability, Full, Home, HomeErrorKind, Purge, Read, Settlement, Start, StreamSettings,
@@ -126,8 +126,8 @@ pub fn a_reader_waits_for_what_is_published_next(home: &dyn Home) {
     orders(home);
     publish_all(home, &["old"]);
     let next = home.read("orders", Read { start: Start::New, wait_us: 20 * SECOND_US, ..everything() });
-    // What is new counts from the call on, which the home may not have seen yet: so several are
-    // published.
+    // The start counts from the call on, which the storage backend may not have handled yet: so
+    // several messages are published.
     for number in 0..50 {
         publish_all(home, &[&number.to_string()]);
     }
@@ -182,7 +182,7 @@ fn publish_and_time(home: &dyn Home, payload: &str) -> u64 {
 pub fn messages_expire(home: &dyn Home) {
     orders(home);
     let mut short = message("orders.x", "short");
-    // The least that every home takes.
+    // The least that every storage backend takes.
     short.ttl_us = Some(SECOND_US);
     if !can(home, Capability::MessageTtl, || home.publish("orders", vec![short.clone()], false)) {
         return;

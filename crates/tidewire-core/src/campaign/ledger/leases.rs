@@ -1,4 +1,5 @@
-//! Claims, renewals, completions, and what becomes of the runs of a worker that is lost.
+//! Lease operations of a ledger: claims, renewals, completions, and the return of the runs of lost
+//! workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +11,8 @@ use crate::campaign::state::State;
 
 /// A run that has killed its worker so often is quarantined.
 const KILLS: u32 = 2;
-/// After so many workers that were lost one after the other, with no run completed meanwhile, it is
-/// the runs that are tried again first: otherwise a campaign whose runs all kill would lose a
-/// worker for each of them.
+/// The number of workers lost in a row, with no run completed meanwhile, after which suspect runs
+/// are tried first. Otherwise a campaign whose runs all kill would lose a worker for each of them.
 const DEATHS: u32 = 3;
 
 /// A lease as the ledger keeps it.
@@ -34,9 +34,9 @@ impl LeaseRecord {
 }
 
 impl Ledger {
-    /// Leases a range to a worker. Of its other leases, those that it holds by its own account are
-    /// renewed, and the rest is given back; those of others that have expired are lost. What came
-    /// back is leased before what is new.
+    /// Leases a range to a worker. `holding` names the leases that the worker still has: these are
+    /// renewed, and its other leases are given back. Expired leases of other workers are lost.
+    /// Returned runs are leased before new ones.
     pub fn claim(&mut self, now: Clock, worker: u64, holding: &[u64]) -> Claim {
         self.tick(now);
         self.forget(worker, holding);
@@ -72,12 +72,12 @@ impl Ledger {
     }
 
     /// Completes so many runs from the front of a lease, whose results are stored in the same
-    /// transaction, and renews the rest. A lease that is overdue still counts as long as nobody
-    /// else has claimed anything.
+    /// transaction, and renews the rest. An overdue lease is still valid as long as nobody else has
+    /// claimed anything.
     ///
     /// # Errors
     ///
-    /// If it was taken away, or the completion does not fit it.
+    /// If it was revoked, or the completion does not fit it.
     pub fn complete(&mut self, now: Clock, lease: &Lease, part: &Completion) -> Result<ClaimState, Refusal> {
         self.tick(now);
         let at = self.find(lease)?;
@@ -111,7 +111,7 @@ impl Ledger {
         Ok(ClaimState { state: self.state, left })
     }
 
-    /// Gives back what is left of a lease. One that was taken away is no error.
+    /// Gives the rest of a lease back. A revoked lease is no error.
     pub fn give_back(&mut self, now: Clock, lease: &Lease) {
         self.tick(now);
         if let Ok(at) = self.find(lease) {
@@ -137,7 +137,7 @@ impl Ledger {
         for held in self.take_leases(|held| held.worker == worker) {
             match at_run {
                 Some(run) if (held.first..held.end()).contains(&run) => self.lost_in(&held, run, overtime),
-                // It had not begun this one.
+                // The worker had not begun this range.
                 Some(_) => self.returned.put(held.first, held.count, held.losses),
                 None => self.lost(&held),
             }
@@ -170,9 +170,9 @@ impl Ledger {
         Some(Lease { id, worker, first, count, attempt, pilot: !self.columns, valid_us })
     }
 
-    /// The runs to hand out next. Those with which a worker was lost come last: whoever kills
-    /// workers as they begin would else meet the same run twice, and have it quarantined for
-    /// nothing.
+    /// The runs to lease next. Runs that were leased to a lost worker come last. Otherwise a
+    /// program that kills workers as they begin would hit the same run twice, and the ledger would
+    /// quarantine a good run.
     fn next_piece(&mut self, most: u32, limit: u64) -> Option<ReturnedRange> {
         if self.deaths >= DEATHS
             && let Some(piece) = self.returned.take_suspect(most)
@@ -197,7 +197,7 @@ impl Ledger {
         Claim::Wait { state: self.state, hint_us: hint_us.min(self.terms.lease_us) }
     }
 
-    /// Gives back the leases of a worker but those that it holds.
+    /// Gives back the leases of a worker, except those in `holding`.
     fn forget(&mut self, worker: u64, holding: &[u64]) {
         for held in self.take_leases(|held| held.worker == worker && !holding.contains(&held.id)) {
             self.returned.put(held.first, held.count, held.losses);

@@ -1,9 +1,8 @@
-//! The ledger of a campaign: who holds which runs, what is done, and what may run next.
+//! The ledger of a campaign: a state machine of leased, finished and waiting runs.
 //!
-//! A store keeps it as one record, and every operation is one transaction of it: load, call one
-//! method, keep. Its size goes with the workers and the ranges that they hold or have lost, never
-//! with the number of runs: a cursor over the runs that nobody has had, the leases, and the pieces
-//! that came back.
+//! A store saves it as one record, and every operation is one transaction: load, call one method,
+//! save. It holds a cursor over the runs that were never leased, the leases, and the returned
+//! ranges. Its size depends on the workers and their ranges, never on the number of runs.
 //!
 //! ```
 //! use tidewire_core::campaign::lease::Claim;
@@ -105,7 +104,7 @@ impl Ledger {
         &self.reason
     }
 
-    /// What it was planned with.
+    /// The terms that the campaign was planned with.
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -120,7 +119,7 @@ impl Ledger {
         self.stored.done
     }
 
-    /// What is stored, in numbers.
+    /// Counts of the stored results.
     pub const fn stored(&self) -> &Stored {
         &self.stored
     }
@@ -156,7 +155,7 @@ impl Ledger {
         self.columns
     }
 
-    /// What is leased: worker, first run, count.
+    /// The current leases: worker, first run, count.
     pub fn leased(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
         self.leases.iter().map(|held| (held.worker, held.first, held.count))
     }
@@ -219,9 +218,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// The runs whose results must be looked at now, from the first to the one after the last: all
-    /// before it have ended. Whoever keeps the ledger answers with [`Ledger::looked`] in the same
-    /// transaction.
+    /// The runs whose results must be examined now, from the first to one past the last. All runs
+    /// before that end have finished. The caller reports the verdict with [`Ledger::looked`] in the
+    /// same transaction.
     pub fn look_due(&self) -> Option<(u64, u64)> {
         let checkpoints = self.checkpoints.as_ref()?;
         let open = matches!(self.state, State::Running | State::Paused);
@@ -229,7 +228,7 @@ impl Ledger {
         due.then(|| (checkpoints.seen(), self.next))
     }
 
-    /// What a look has found. The campaign ends if its means are known well enough.
+    /// Records the verdict of a look. The campaign ends if its means are known precisely enough.
     pub fn looked(&mut self, verdict: Verdict) {
         let reached = verdict.reached;
         let next = self.next;

@@ -1,8 +1,9 @@
-//! The time in which a campaign was at work, and how many runs had ended at points of it.
+//! Progress of a campaign: the time in which it was running, and the number of ended runs at points
+//! of this time.
 
 use serde::{Deserialize, Serialize};
 
-/// The most points that are kept.
+/// The most points that are stored.
 const POINTS: usize = 64;
 /// The first distance between two points, in microseconds. It doubles when there are too many.
 const STEP_US: u64 = 50_000;
@@ -47,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// So many runs have ended by now.
+    /// Records the number of runs that have ended by now.
     pub fn mark(&mut self, ended: u64) {
         if self.points.last().is_some_and(|(at, _)| self.active_us < at + self.step_us) {
             return;

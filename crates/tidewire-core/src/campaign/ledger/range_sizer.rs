@@ -1,5 +1,5 @@
-//! How many runs a range gets: so many as take the time that it is meant to take, fewer near the
-//! end, and fewer while workers die often.
+//! Sizing of leased ranges: as many runs as fit the target time, fewer near the end of a campaign
+//! and fewer while workers die often.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ const TAIL_US: f64 = 5_000.0;
 /// Nor to less than this because workers die.
 const RISK_US: f64 = 20_000.0;
 
-/// What was learned of the time of runs and of the lives of workers.
+/// Measured run times and worker losses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RangeSizer {
     run_us: f64,
@@ -28,7 +28,7 @@ pub(super) struct RangeSizer {
     last_loss_us: Option<u64>,
 }
 
-/// What there is to share out.
+/// The current load: runs to lease, workers that share them, and the target time of a range.
 pub(super) struct Load {
     /// Runs that may be leased now.
     pub waiting: u64,
@@ -90,9 +90,9 @@ impl RangeSizer {
         u32::try_from(size.max(1)).unwrap_or(RANGE_RUNS_MAX)
     }
 
-    /// The time that a range should take: what it is meant to, or less while workers die often.
-    /// Work that is lost with a worker grows with the range, the cost of commits shrinks with it;
-    /// their sum is least at sqrt(2 x cost x time between deaths) (Young 1974).
+    /// The time that a range should take: the target time, or less while workers die often. Work
+    /// that is lost with a worker grows with the range, the cost of commits shrinks with it; their
+    /// sum is least at sqrt(2 x cost x time between deaths) (Young 1974).
     fn aim_us(&self, load: &Load) -> f64 {
         let aim = load.range_us as f64;
         if self.losses == 0 {

@@ -1,4 +1,4 @@
-//! The ranges that came back without results, in order of run.
+//! Returned ranges: leased runs without results, in order of run.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub(super) struct ReturnedRange {
 pub(super) struct ReturnedRanges(Vec<ReturnedRange>);
 
 impl ReturnedRanges {
-    /// Beyond so many pieces none is cut in halves any more.
+    /// The number of ranges from which no range is halved any more.
     pub const MANY: usize = 4_096;
 
     pub fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What goes into a ledger and comes out of it: terms, time, completions, refusals and news.
+//! Inputs and outputs of a ledger: terms, time, completions, refusals and changes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::campaign::digest;
 use crate::campaign::precision::PrecisionTarget;
 use crate::campaign::state::State;
 
-/// What a campaign was planned with, as far as its ledger must know it.
+/// The part of a campaign's plan that its ledger needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     /// How many runs.
@@ -64,7 +64,7 @@ impl Clock {
     pub const BACK_US: u64 = 1_000_000;
 }
 
-/// What a worker has done of a lease: so many runs from its front.
+/// Progress of a worker in one lease: the number of runs done from its front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// How many runs.
@@ -84,7 +84,7 @@ pub struct Completion {
     pub overhead_us: u64,
 }
 
-/// What a campaign has stored, in numbers.
+/// Counts of the results that a campaign has stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// Runs with results.
@@ -101,7 +101,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Runs that have ended, one way or the other.
+    /// Runs that have ended: done, failed or quarantined.
     pub const fn ended(&self) -> u64 {
         self.done + self.failed + self.quarantined
     }
@@ -136,7 +136,7 @@ pub struct RunLost {
 pub enum Refusal {
     /// The lease was taken away.
     Stale,
-    /// One state may not follow the other.
+    /// The transition between the two states is not allowed.
     Transition {
         /// The state that it has.
         from: State,

@@ -1,15 +1,15 @@
-//! Payloads that come compressed: they are inflated block by block as they come, so that they are
-//! held once.
+//! Assembly of compressed payloads: received data is inflated block by block, so that only one copy
+//! of a payload is in memory.
 //!
-//! That takes time, and others wait for whoever holds the assemblies. So what is to be inflated is
-//! taken out of them, and given back afterwards.
+//! Inflating takes time, and other threads wait for the lock of the assemblies. So the compressed
+//! data is taken out of them, inflated without the lock and given back afterwards.
 
 use tidewire_proto::wire::Frame;
 
 use super::super::compression::{Bound, Inflater, Unreadable};
 use super::{Assemblies, Key, Message, Part};
 
-/// What has come of a compressed payload, to be [inflated](Self::inflate).
+/// The received part of a compressed payload, to be [inflated](Self::inflate).
 pub struct Inflating {
     part: Part,
     bound: Bound,
@@ -19,22 +19,22 @@ pub struct Inflating {
     done: Result<(), Unreadable>,
 }
 
-/// What a compressed payload has become.
+/// The result of inflating a part of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inflated {
-    /// It is complete, and as if it had never been compressed.
+    /// The payload is complete, in its uncompressed form.
     Whole(Message),
     /// More is to come.
     More,
-    /// It belongs to something that has ended.
+    /// The data belongs to an ended exchange.
     Skipped,
-    /// It can't be read. The message has no payload. What still comes of it is skipped.
+    /// The payload is unreadable, and the message has none. Its further chunks are skipped.
     Unreadable {
-        /// What is there of it.
+        /// The message without its payload.
         message: Message,
         /// Why.
         why: Unreadable,
-        /// Whether all of it has come.
+        /// True if all of it has arrived.
         last: bool,
     },
 }
@@ -67,12 +67,13 @@ impl Part {
 }
 
 impl Assemblies {
-    /// What is to be inflated, and given [back](Self::inflated), before another frame is taken.
+    /// The compressed data to inflate. Give it [back](Self::inflated) before another frame is
+    /// taken.
     pub fn to_inflate(&mut self) -> Option<Inflating> {
         self.packed.take()
     }
 
-    /// Something was inflated.
+    /// Takes the inflated data back.
     pub fn inflated(&mut self, inflating: Inflating) -> Inflated {
         let Inflating { mut part, key, last, done, .. } = inflating;
         if let Some(key) = key
@@ -96,7 +97,7 @@ impl Assemblies {
         }
     }
 
-    /// Has what there is of a part inflated, if that is enough.
+    /// Schedules a part for inflating, if enough of it has arrived.
     pub(super) fn pick(&mut self, key: Key, last: bool) {
         let is_ready = |part: &mut Part| last || part.inflater.as_ref().is_some_and(Inflater::is_ready);
         if !self.parts.get_mut(&key).is_some_and(is_ready) {

@@ -1,16 +1,16 @@
-//! The rate limit of announcements: a node may announce all that it may say at once, and after that
-//! as much again in each [`RESTORED_US`].
+//! The rate limit of announcements: a node may announce its whole allowance at once, and the same
+//! amount again in each [`RESTORED_US`].
 //!
-//! What it announces goes to everybody who follows that, and each of them looks at it: a node that
-//! announces and withdraws without end would keep all others busy. Nothing more is taken from it
-//! until it has rested (virtual scheduling: ITU-T I.371, GCRA).
+//! Every announcement goes to all nodes that follow it, and each of them processes it. A node that
+//! announces and withdraws without end would keep all others busy. The hub therefore reads nothing
+//! more from such a node until its pause is over (virtual scheduling: ITU-T I.371, GCRA).
 
 use super::{Hub, LinkId};
 
 /// After so long a node may again announce as much as it may say in all.
 const RESTORED_US: u64 = 4_000_000;
 
-/// What a node has announced, and has not yet rested for.
+/// The time until which the announcements of a node are paid for.
 #[derive(Default)]
 pub(super) struct AnnounceRateLimit {
     /// When it will have rested for all of it.
@@ -18,7 +18,8 @@ pub(super) struct AnnounceRateLimit {
 }
 
 impl AnnounceRateLimit {
-    /// So many bytes are announced, of those that may be said in all. Answers until when it rests.
+    /// Counts an announcement of so many bytes, of at most `max` in all. Returns the end of the
+    /// node's pause.
     pub(super) fn announced(&mut self, bytes: usize, max: usize, now_us: u64) -> u64 {
         let cost_us = RESTORED_US.saturating_mul(bytes as u64) / max.max(1) as u64;
         self.rested_us = self.rested_us.max(now_us).saturating_add(cost_us);
@@ -31,16 +32,16 @@ impl AnnounceRateLimit {
 }
 
 impl Hub {
-    /// Until when nothing more is to be taken from a link: its node has announced more, and more
-    /// often, than others can follow. None: it may go on.
+    /// The time until which the hub reads nothing more from a link, because its node has exceeded
+    /// the rate limit. None: no pause.
     pub fn rests_until_us(&self, at: LinkId) -> Option<u64> {
         let link = self.links.get(at)?.as_deref()?;
         let until_us = link.said.pace.rests_until_us();
         (until_us > self.now_us && !link.here && !link.closing).then_some(until_us)
     }
 
-    /// What it has done so far, for whoever shares its time out: one for each frame that it took or
-    /// added somewhere, and for each KiB of those.
+    /// Work done so far, for callers that divide the time of the hub. The unit is one frame that it
+    /// took or queued, or one KiB of these frames.
     pub fn work(&self) -> u64 {
         self.work
     }
@@ -61,7 +62,7 @@ mod tests {
         assert!(pace.rests_until_us() <= now_us, "a node that says all that it may say does not rest");
         pace.announced(MAX / 8, MAX, now_us);
         assert_eq!(pace.rests_until_us(), now_us + RESTORED_US / 8);
-        // Whoever has rested long enough begins anew, and gains no more by waiting longer.
+        // A node that has paused long enough starts afresh, and gains no more by waiting longer.
         let later_us = now_us + 10 * RESTORED_US;
         pace.announced(MAX, MAX, later_us);
         assert_eq!(pace.rests_until_us(), later_us);

@@ -1,5 +1,5 @@
-//! Announcements of nodes, which come with their subscriptions: tied to the subject, and to what
-//! their tokens allow.
+//! Checks of announcements: a node announces itself with its subscription, on a subject that its
+//! token allows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use super::routes::Subscriber;
 use super::{Hub, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
 
-/// What subjects begin with on which services are called, and agents.
+/// Prefixes of the subjects on which services and agents are called.
 pub(super) const OF_SERVICES: &str = "svc.";
 pub(super) const OF_AGENTS: &str = "agent.";
 
 /// Why a subscription is refused.
 type Refusal = (ErrorCode, String);
 
-/// What a node has said of itself.
+/// Announcements of one node.
 #[derive(Default)]
 pub(super) struct Announcements {
     subscriptions: BTreeSet<SubscriptionId>,
     bytes: usize,
-    /// As the list of services has it; None once that has changed.
+    /// The encoded entry in the list of services; None once it has changed.
     listed: Option<Arc<[u8]>>,
     pub(super) pace: AnnounceRateLimit,
 }
 
-/// What a subscription is, as its pattern and its queue group tell.
+/// The role of a subscription, derived from its pattern and queue group.
 enum Role<'a> {
     /// One instance of a service.
     Instance(&'a str),
@@ -65,7 +65,7 @@ impl<'a> Role<'a> {
         }
     }
 
-    /// The field with which it says what it is.
+    /// The field of the announcement for this role.
     fn field(&self) -> Option<&'static str> {
         match self {
             Self::Instance(_) => Some(announcement::SERVICE),
@@ -76,7 +76,7 @@ impl<'a> Role<'a> {
 }
 
 impl Hub {
-    /// Whether a subscription only listens, or why it is refused.
+    /// Checks a new subscription. Returns true if it only listens, or the reason for a refusal.
     pub(super) fn admit_subscriber(
         &self,
         at: LinkId,
@@ -138,8 +138,8 @@ impl Hub {
         Ok(true)
     }
 
-    /// Looks at what a node says of itself: it says no more than it may, and of nothing but what it
-    /// subscribes to.
+    /// Checks an announcement: its size, and that it describes only the subject of its
+    /// subscription.
     fn announces(
         &self,
         at: LinkId,
@@ -163,7 +163,7 @@ impl Hub {
             );
             return Err((ErrorCode::InvalidArgument, text));
         }
-        // What a hub lists is what its readers understand, whoever announced it.
+        // A hub lists only announcements that every reader understands.
         if let Err(problem) = announcement::told(head.pattern, head.queue, says) {
             let text = format!("fields: {problem}: see section 10 of spec/wire.md");
             return Err((ErrorCode::InvalidArgument, text));
@@ -194,7 +194,7 @@ impl Hub {
             link.said.subscriptions.insert(key);
             link.said.bytes += subscriber.says.len();
             let rests_until_us = link.said.pace.announced(subscriber.says.len(), max, now_us);
-            // It is not silent while nothing is taken from it.
+            // A peer is not silent while the hub itself pauses reading from it.
             link.heart.heard(rests_until_us);
             link.said.listed = None;
         }
@@ -202,7 +202,7 @@ impl Hub {
         self.announce(ADDED, &node, &subscriber);
     }
 
-    /// It is gone.
+    /// Removes the announcement of an ended subscription.
     pub(super) fn forget_said(&mut self, key: SubscriptionId, subscriber: &Subscriber) {
         if subscriber.says.is_empty() {
             return;
@@ -219,8 +219,8 @@ impl Hub {
         self.announce(REMOVED, &node, subscriber);
     }
 
-    /// Everything that nodes say of themselves. What has not changed is not written again, and is
-    /// there once, whoever asks.
+    /// All announcements of nodes. An unchanged announcement is not encoded again: all lists share
+    /// one copy.
     pub(super) fn list_services(&mut self) -> Listed {
         let mut listed = Listed { parts: vec![(VALUE_HEAD, Arc::default())], bytes: VALUE_HEAD };
         for link in self.links.iter_mut().flatten().filter(|link| link.said.bytes > 0) {

@@ -1,5 +1,5 @@
-//! Those who try tokens: whoever has had many refused waits for each further answer, and nobody
-//! else does.
+//! Throttle of join attempts: a place with many refused tokens waits for each further answer, and
+//! no other place waits.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const WAIT_US: u64 = 1_000_000;
 /// Places that are remembered.
 const PLACES: usize = 1_000;
 
-/// Why somebody may not join.
+/// The reason of a refused join.
 pub(super) struct Refused {
     code: ErrorCode,
     text: String,
@@ -27,7 +27,7 @@ pub(super) struct AuthThrottle {
 }
 
 impl AuthThrottle {
-    /// One more was refused. Answers how long that is kept to itself.
+    /// Counts a refused token. Returns the delay of the refusal.
     fn wait_us(&mut self, place: u128, now_us: u64) -> u64 {
         let second = now_us / 1_000_000;
         if self.refused.len() >= PLACES && !self.refused.contains_key(&place) {
@@ -44,7 +44,7 @@ impl AuthThrottle {
 }
 
 impl Hub {
-    /// A token is not known: whoever has shown it is told so, perhaps later.
+    /// Refuses an unknown token. The node gets the refusal now or, after many attempts, later.
     pub(super) fn refuse_token(&mut self, at: LinkId, text: String) {
         let now_us = self.now_us;
         let Some(place) = self.link(at).and_then(|link| link.place) else {

@@ -1,3 +1,6 @@
+//! Limits of one node: the stricter of the hub's limit and the limit of its token, with the name
+//! for error texts.
+
 use std::fmt;
 
 use super::super::access::TokenLimits;
@@ -24,7 +27,7 @@ impl Bound {
         }
     }
 
-    /// As it is told to another node than that of the link: to one that calls it.
+    /// The text for another node that calls the node of this link.
     pub(super) fn of_callee(&self) -> String {
         let whose = if self.of_token { " of the node that answers" } else { "" };
         format!("{self}{whose}")
@@ -38,7 +41,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What the node of one link may have.
+/// Limits of the node of one link.
 pub(super) struct Bounds {
     pub(super) subscriptions: Bound,
     pub(super) in_flight: Bound,

@@ -1,3 +1,6 @@
+//! Calls and subscriptions: the hub checks a subscription, chooses a responder for each call and
+//! opens the route between them.
+
 use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -11,14 +14,14 @@ use super::routes::{ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;
 
-/// What is compared when a call has several ways: not of a group, load, turn, and when it was
-/// subscribed.
+/// Sort key of the possible responders of a call: false for a group member, load, turn, and order
+/// of subscription.
 type Rank = (bool, u32, u64, SubscriptionId);
 
-/// A way of a call: its rank, the link, and the id of the subscription there.
+/// A possible route of a call: its rank, the link, and the id of the subscription there.
 type CallRoute = (Rank, LinkId, u64);
 
-/// What subjects begin with that only the hub speaks on.
+/// Prefix of the subjects on which only the hub speaks.
 pub(super) const OF_HUB: &str = "$hub.";
 
 /// The field that says on whose behalf a call is made.
@@ -27,7 +30,7 @@ const USER: &str = "tw-user";
 /// The field that says from where a call comes.
 const ORIGIN: &str = "tw-origin";
 
-/// What subjects begin with that belong to one node: its number follows.
+/// Prefix of the subjects that belong to one node; the number of the node follows.
 pub(super) const OF_NODE: &str = "$node.";
 
 impl Hub {
@@ -90,11 +93,10 @@ impl Hub {
         Ok(())
     }
 
-    /// Passes a call on to another node than the one that can't take it. False: there is none that
-    /// can.
+    /// Passes a call on to another node than the one that can't take it. False: no other node can.
     ///
-    /// What keeps a node from taking a call holds for all of its subscriptions, so that each node
-    /// is tried once.
+    /// The reasons that keep a node from taking a call hold for all of its subscriptions, so each
+    /// node is tried once.
     fn connect_other(
         &mut self,
         at: LinkId,
@@ -134,14 +136,15 @@ impl Hub {
     ) -> Result<(LinkId, u64, SubscriptionId), Option<(ErrorCode, String)>> {
         let subject = head.subject;
         let grant = self.link(at).and_then(|link| link.grant);
-        // What belongs to a node may be called by all: that node knows whom it has given what.
+        // Everybody may call the subjects of a node: the node knows to whom it has exported each
+        // object.
         if !subject.starts_with(OF_NODE) && !self.options.access.may_call(grant, subject) {
             return Err(Some((
                 ErrorCode::Unauthorized,
                 format!("subject: {subject:?} is not allowed with this token"),
             )));
         }
-        // What the hub's own node has still to do may need others.
+        // The hub's own node may still need other nodes to finish its work.
         if self.leaving && (!self.is_here(at) || self.is_remote(at)) {
             return Err(Some((ErrorCode::NodeStopped, "the hub is stopping, and takes no new calls".to_owned())));
         }
@@ -226,12 +229,13 @@ impl Hub {
         best.map(|((.., key), link, id)| (link, id, key))
     }
 
-    /// All subscriptions that a call can go to; the one with the least rank is preferred. What came
-    /// over a bridge goes over none again.
+    /// All subscriptions that a call can go to; the one with the lowest rank is preferred. A call
+    /// that came over a bridge crosses no further bridge.
     fn for_each_responder(&mut self, at: LinkId, head: &CallHead<'_>, mut visit: impl FnMut(CallRoute)) {
         let (subject, choice, remote) = (head.subject, head.choice, self.is_remote(at));
         let mut draw = next_draw(&mut self.draw);
-        // What belongs to one node, service or agent is answered by nobody who subscribes to much.
+        // Wildcard subscribers do not answer calls on subjects that belong to one node, service or
+        // agent.
         let owned = [OF_NODE, OF_SERVICES, OF_AGENTS].into_iter().find(|prefix| subject.starts_with(prefix));
         self.tree.for_each_match_str(subject, |subscriber| {
             let Some(key) = subscriber.key else { return };
@@ -249,7 +253,7 @@ impl Hub {
         });
     }
 
-    /// Answers a frame that would have opened an exchange.
+    /// Refuses a frame that would have opened an exchange.
     fn refuse_new(&mut self, at: LinkId, frame: &Frame<'_>, code: ErrorCode, text: &str) {
         self.counts.refused += 1;
         self.put_fail(at, frame.id, frame.flags.lane() as u8, code, text);

@@ -1,3 +1,6 @@
+//! Ends of exchanges and links: the hub cancels, closes and releases the routes that a node had
+//! open.
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{Flags, Kind};
 
@@ -16,7 +19,7 @@ impl Hub {
         }
     }
 
-    /// What a node had open ends for the others.
+    /// Ends an exchange of a node that has left, for the other side.
     fn leave(&mut self, route: Route) {
         match route {
             Route::To { link, id, lane, .. } => {

@@ -1,15 +1,18 @@
+//! Compression support of nodes: the hub counts nodes that can't inflate, and tells the others if
+//! they may compress.
+
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
 use super::super::compression::FEATURE;
 use super::super::session::is_compressed;
 use super::{Hub, Link, LinkId};
 
-/// The number of no node: what is said of it is said of all.
+/// The number that stands for all nodes: no node has it.
 const ALL_NODES: u32 = 0;
 
 impl Hub {
-    /// A node is taken in. If it can't read what is compressed, the others are told before it can
-    /// be sent anything.
+    /// Counts a node that joins. If the node can't inflate, the others are notified before anything
+    /// can be sent to it.
     pub(super) fn count_in(&mut self, at: LinkId) {
         let Some(link) = self.link(at).filter(|link| !link.inflates) else { return };
         link.plain = true;
@@ -30,7 +33,7 @@ impl Hub {
         }
     }
 
-    /// Tells a node that has just joined, if there is something to tell.
+    /// Notifies a node that has just joined, if all nodes can inflate.
     pub(super) fn tell_first_shared(&mut self, at: LinkId) {
         if self.plain_nodes == 0 {
             self.tell_shared(at);
@@ -55,7 +58,7 @@ impl Hub {
 }
 
 impl Link {
-    /// Whether its node can read a payload as it is.
+    /// True if its node can read a payload in its present form, compressed or not.
     pub(super) fn reads(&self, frame: &Frame<'_>) -> bool {
         self.inflates || !is_compressed(frame)
     }

@@ -1,17 +1,20 @@
+//! Directory updates: changes of services are published on the subjects of the hub, and a node that
+//! missed some is notified.
+
 use tidewire_proto::wire::{Flags, Kind, PublishHead};
 
 use super::calls::put_service;
 use super::routes::Subscriber;
 use super::{Change, Hub, LinkId};
 
-/// On what it is published that something is served, or no longer.
+/// Subjects of the updates that a service has come or gone.
 pub(super) const ADDED: &str = "$hub.services.added";
 pub(super) const REMOVED: &str = "$hub.services.removed";
-/// What a node is told once it has missed something.
+/// Subject of the notification that a node has missed directory updates.
 const MISSED: &str = "$hub.services.missed";
 
 impl Hub {
-    /// Tells those who want to know that a subscription which said something of itself has come or
+    /// Publishes an update to its subscribers: a subscription with an announcement has come or
     /// gone.
     pub(super) fn announce(&mut self, subject: &str, node: &str, subscriber: &Subscriber) {
         let (mut told, mut head) = (Vec::new(), Vec::new());
@@ -33,8 +36,8 @@ impl Hub {
         }
     }
 
-    /// Tells a node that its list is out of date, now that there is room: it missed what was told
-    /// of meanwhile.
+    /// Notifies a node that its list is out of date, now that there is capacity: it missed updates
+    /// meanwhile.
     pub(super) fn tell_missed(&mut self, at: LinkId) {
         let Some(link) = self.link(at).filter(|link| link.missed && link.out.bytes() <= link.out.bytes_max() / 2)
         else {
@@ -64,7 +67,7 @@ impl Hub {
 /// Bytes before others that make them a value.
 pub(super) const VALUE_HEAD: usize = 5;
 
-/// What makes so many bytes a value that the ends can read: MessagePack `bin 32`.
+/// The header that turns so many bytes into a MessagePack `bin 32` value, which nodes can decode.
 pub(super) fn value_head(bytes: usize) -> [u8; VALUE_HEAD] {
     let [a, b, c, d] = (bytes as u32).to_be_bytes();
     [0xc6, a, b, c, d]

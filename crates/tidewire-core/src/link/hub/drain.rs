@@ -1,4 +1,4 @@
-//! The drain of a hub: it waits until its nodes have read what it has passed on.
+//! The drain of a hub: it waits until its nodes have read all forwarded frames.
 
 use tidewire_proto::wire::{Flags, Kind};
 
@@ -6,9 +6,9 @@ use super::super::session::ARRIVAL;
 use super::{Hub, LinkId};
 
 impl Hub {
-    /// Asks a node whether it has read what was taken out of its outbox so far. False if it is not
-    /// asked: it was sent nothing since it last said that it is there, it has been silent for a
-    /// heartbeat, or its link ends.
+    /// Asks a node to confirm that it has read everything taken from its send queue so far. Returns
+    /// false without asking in three cases: nothing was sent since its last sign of life, it has
+    /// been silent for a heartbeat, or its link ends.
     pub fn ask(&mut self, at: LinkId, now_us: u64) -> bool {
         let Some(link) = self.link(at) else { return false };
         let greeting = link.greeting_until_us.is_some();
@@ -20,7 +20,8 @@ impl Hub {
         true
     }
 
-    /// Whether a node has answered what it was [asked](Self::ask); true if its link has gone.
+    /// True if a node has answered the [question](Self::ask) if it has read everything, or if its
+    /// link has gone.
     pub fn has_read(&mut self, at: LinkId) -> bool {
         self.link(at).is_none_or(|link| link.has_read || link.closing)
     }

@@ -1,3 +1,6 @@
+//! Forwarding of frames: requests, answers, credit and chunks pass between the two links of an
+//! exchange.
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, Frame, Kind, WireError};
 
@@ -83,7 +86,8 @@ impl Hub {
         Ok(())
     }
 
-    /// What a receiver of a long published payload says: that it takes more, or nothing of it.
+    /// Handles a reply from a receiver of a long published payload: the receiver asks for more, or
+    /// takes none of it.
     fn answer_of_fan(&mut self, at: LinkId, frame: &Frame<'_>, link: LinkId, id: u64) -> Result<(), WireError> {
         match frame.kind {
             Kind::Window => {
@@ -101,7 +105,7 @@ impl Hub {
     }
 }
 
-/// Notes what a frame lets the other side send.
+/// Records the credit or window that a frame gives to the other side.
 fn heed(passing: &mut FlowWindow, frame: &Frame<'_>) -> Result<(), WireError> {
     match frame.kind {
         Kind::Window => passing.asked(wire::read_u32("WINDOW", frame.head)?),
@@ -111,7 +115,7 @@ fn heed(passing: &mut FlowWindow, frame: &Frame<'_>) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Whether a frame of the answering side ends the exchange.
+/// True if a frame of the answering side ends the exchange.
 fn is_last(frame: &Frame<'_>, ending: bool) -> bool {
     match frame.kind {
         Kind::Reply | Kind::Fail => !frame.flags.more(),

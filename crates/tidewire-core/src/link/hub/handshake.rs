@@ -1,3 +1,6 @@
+//! Handshake of a joining node: HELLO is checked, the node gets its name and limits, and the hub
+//! answers with WELCOME.
+
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
@@ -73,7 +76,7 @@ impl Hub {
         let Some(link) = self.link(at) else { return };
         let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
         let least = |max: usize, number: u64| usize::try_from(number).map_or(max, |number| number.min(max));
-        // Who wants to hear more often than that asks.
+        // A node that wants more frequent heartbeats has to ask for them.
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(least_ms);
         let in_flight = number("in-flight", limits::LINK_IN_FLIGHT).min(limits::LINK_IN_FLIGHT.max);
         link.heart = Keepalive::new(ours_ms, theirs_ms, now_us);

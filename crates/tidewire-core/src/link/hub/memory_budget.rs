@@ -1,19 +1,19 @@
-//! Room for what waits to be written, shared by all links.
+//! The memory budget of send queues, shared by all links.
 //!
-//! A link may fill as much as is left: so one that nobody reads takes half of all, several take
-//! equal shares, and there is always room for those that are read (dynamic thresholds: Choudhury
-//! and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998).
+//! A link may fill as much as is left. One link that nobody reads takes half of all; several take
+//! equal shares. Links that are read always have capacity (dynamic thresholds: Choudhury and Hahne,
+//! IEEE/ACM Transactions on Networking 6(2), 1998).
 
 use super::{Hub, Link, LinkId};
 
-/// What each link may fill, whatever the others do.
+/// Bytes that each link may always queue, however much the other links use.
 const LEAST_BYTES: usize = 16_384;
-/// With more than this waiting, a link may be closed for what has to be sent to it while all links
-/// together have no room.
+/// Queued bytes above which a link may be closed because of mandatory frames, while all links
+/// together have no capacity.
 const MUCH_BYTES: usize = 1 << 20;
 
 impl Hub {
-    /// A link, with as much room as it has at present.
+    /// A link, with its present capacity set.
     pub(super) fn with_room(&mut self, at: LinkId) -> Option<&mut Link> {
         let room = self.options.hub_queue_bytes.saturating_sub(self.queued).max(LEAST_BYTES);
         let link = self.link(at)?;
@@ -21,7 +21,7 @@ impl Hub {
         Some(link)
     }
 
-    /// Something was added for a link, or was taken.
+    /// Updates the totals after frames of a link were added or taken.
     pub(super) fn recount(&mut self, at: LinkId) {
         let Some(link) = self.links.get_mut(at).and_then(Option::as_deref_mut) else { return };
         let bytes = link.out.bytes();
@@ -30,7 +30,7 @@ impl Hub {
         link.queued = bytes;
     }
 
-    /// Whether a link asks for more than there is room for, and does not read it.
+    /// True if a link has queued more than its share of the memory budget and does not read.
     pub(super) fn is_choked(&mut self, at: LinkId) -> bool {
         let is_full = self.queued > self.options.hub_queue_bytes;
         self.link(at).is_some_and(|link| link.out.is_choked() || is_full && link.out.bytes() > MUCH_BYTES)
@@ -41,12 +41,12 @@ impl Hub {
         self.queued
     }
 
-    /// The limit that leaves no room for a link, as its own node is told.
+    /// The limit that leaves no capacity for a link, as text for its own node.
     pub(super) fn full(&self, at: LinkId) -> String {
         self.limit_of(at, |link| link.bounds.queue_bytes.to_string())
     }
 
-    /// As it is told to another node, which calls that one.
+    /// The limit that leaves no capacity for a link, as text for another node that calls it.
     pub(super) fn full_callee(&self, at: LinkId) -> String {
         self.limit_of(at, |link| link.bounds.queue_bytes.of_callee())
     }

@@ -1,7 +1,7 @@
-//! The side that routes between nodes.
+//! The hub: the side of a link that routes between nodes.
 //!
-//! A hub reads heads and passes payloads on as they come. Of what it passes on it keeps the route
-//! of each open exchange, and what waits to be written.
+//! A hub reads heads and forwards payloads as they come. It stores only the route of each open
+//! exchange, and the frames that wait to be written.
 
 mod announce_rate_limit;
 mod announcements;
@@ -63,7 +63,7 @@ struct Link {
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
-    /// The nodes whose names it was told.
+    /// The nodes whose names it has received.
     knows: BTreeSet<u32>,
     subscriptions: usize,
     said: Announcements,
@@ -71,24 +71,24 @@ struct Link {
     queued: usize,
     /// Where it comes from; none: that is not known.
     place: Option<u128>,
-    /// It is told why it may not join once its time is up.
+    /// The reason of its refusal, sent once its delay is over.
     refused: Option<Refused>,
     payload_max: usize,
     frame_max: usize,
-    /// Its node takes what is compressed, and the hub passes that on.
+    /// Its node takes compressed payloads, and the hub forwards them.
     inflates: bool,
-    /// It is counted among the nodes that can't read what is compressed.
+    /// The node is counted among those that can't inflate.
     plain: bool,
     greeting_until_us: Option<u64>,
     gathering: FlushTimer,
     touched: bool,
-    /// It was not told of a service that came or went: too much waited.
+    /// It missed a directory update, because too much waited.
     missed: bool,
-    /// It is of this process.
+    /// The node is in this process.
     here: bool,
-    /// It is the hub's own gateway, and says for whom it calls.
+    /// The link of the hub's own gateway, which states for whom it calls.
     gateway: bool,
-    /// It stands for a node that a bridge reaches.
+    /// The link of a node that a bridge reaches.
     remote: bool,
     /// Its other end is on this machine.
     near: bool,
@@ -98,21 +98,21 @@ struct Link {
     beat_at_us: u64,
     /// When it is looked at next for frames that gather.
     gathered_at_us: u64,
-    /// The links whose nodes were told its name, and perhaps some that have gone.
+    /// The links whose nodes know its name, and perhaps some that have gone.
     known_by: BTreeSet<LinkId>,
     /// Its node has said goodbye.
     leaves: bool,
     /// Its node has asked since then whether all has arrived, and has sent nothing after that.
     has_said_all: bool,
-    /// Something was sent since its node last said that it is there.
+    /// Frames were sent since the last sign of life of its node.
     fresh: bool,
-    /// Its node has read what it was asked about last.
+    /// Its node has answered the last question if it has read everything.
     has_read: bool,
     closing: bool,
 }
 
 impl Link {
-    /// Whether its node has said all, and has nothing open but subscriptions, which went with its
+    /// True if its node has said all, and has nothing open but subscriptions, which ended with its
     /// goodbye.
     fn has_left(&self) -> bool {
         let mut open = self.theirs.iter().filter(|(_, route)| !matches!(route, Route::Subscription(_)));
@@ -136,10 +136,10 @@ pub struct Hub {
     kept: NameReservations,
     /// Bytes that wait for all links.
     queued: usize,
-    /// What it has done.
+    /// Units of work done so far; see [`work`](Hub::work).
     work: u64,
     strangers: AuthThrottle,
-    /// The latest time that it was told.
+    /// The latest time that a caller passed.
     now_us: u64,
     touched: Vec<LinkId>,
     closing: Vec<(LinkId, String)>,
@@ -154,11 +154,11 @@ pub struct Hub {
     leaving: bool,
     /// A link has another heartbeat than before.
     retimed: bool,
-    /// When each link is to be looked at, and some times that are no longer true.
+    /// The next examination of each link, and some outdated times.
     due: BinaryHeap<Reverse<(u64, LinkId)>>,
-    /// Nodes that are joined and can't read what is compressed.
+    /// Joined nodes that can't inflate.
     plain_nodes: usize,
-    /// What has changed, if anybody asks.
+    /// Recorded changes; none if nobody asks for them.
     changes: Option<Vec<Change>>,
     /// Nodes of this hub itself have subscribed to something, or no longer do.
     interests_changed: bool,
@@ -207,12 +207,12 @@ impl Hub {
         self.options.links
     }
 
-    /// What it has counted.
+    /// Counters of the hub.
     pub fn counts(&self) -> HubCounts {
         HubCounts { nodes: self.names.len() as u64, ..self.counts }
     }
 
-    /// Somebody connects; `secret` is what will let it take the place of this link later.
+    /// Adds a link; with `secret` its node can replace this link later.
     pub fn connected(&mut self, secret: String, now_us: u64) -> LinkId {
         self.course = None;
         self.now_us = self.now_us.max(now_us);
@@ -267,9 +267,9 @@ impl Hub {
         at
     }
 
-    /// As [`connected`](Self::connected), for a node of this process: it is there for as long as
-    /// the hub is, and nobody asks whether it is. The limits of its token don't hold for it, and it
-    /// is not counted among those that joined with that.
+    /// As [`connected`](Self::connected), for a node of this process: it lives as long as the hub,
+    /// and needs no heartbeat. The limits of its token do not apply, and it is not counted among
+    /// the nodes of that token.
     pub fn connected_here(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -278,8 +278,8 @@ impl Hub {
         at
     }
 
-    /// As [`connected_here`](Self::connected_here), for the node with the number that the hub was
-    /// told, as long as no other link has it.
+    /// As [`connected_here`](Self::connected_here), for the node with the number in the options, as
+    /// long as no other link has it.
     pub fn connected_own(&mut self, secret: String, now_us: u64) -> LinkId {
         let number = self.options.number;
         let at = self.connected_here(secret, now_us);
@@ -291,8 +291,8 @@ impl Hub {
     }
 
     /// As [`connected_here`](Self::connected_here), for the hub's own gateway: it needs no token,
-    /// may call, publish and subscribe everywhere, and says for whom it does. It answers for what
-    /// its clients may do.
+    /// may call, publish and subscribe everywhere, and states for whom. The gateway checks the
+    /// permissions of its clients.
     pub fn connected_gateway(&mut self, secret: String, now_us: u64) -> LinkId {
         let at = self.connected_here(secret, now_us);
         if let Some(link) = self.link(at) {
@@ -301,33 +301,34 @@ impl Hub {
         at
     }
 
-    /// Who may join, and do what.
+    /// Permissions of the tokens.
     pub fn access(&self) -> &Access {
         &self.options.access
     }
 
-    /// From now on, only those with these tokens may join, and do what they allow. Nodes that
-    /// joined before keep what they may do only if they needed no token.
+    /// Replaces the permissions: from now on only nodes with these tokens may join. Nodes that
+    /// joined before keep their permissions only if they needed no token.
     pub fn set_access(&mut self, access: Access) {
         self.course = None;
         self.options.access = access;
     }
 
-    /// Where whoever connects comes from: who tries many tokens from there waits for the answers.
+    /// Sets the place that a link comes from: after many refused tokens of a place, further answers
+    /// are delayed.
     pub fn comes_from(&mut self, at: LinkId, place: u128) {
         if let Some(link) = self.link(at) {
             link.place = Some(place);
         }
     }
 
-    /// Whoever connects is on this machine, and may share memory.
+    /// Marks the peer of a link as local to this machine, so that it may share memory.
     pub fn is_near(&mut self, at: LinkId) {
         if let Some(link) = self.link(at) {
             link.near = true;
         }
     }
 
-    /// What waits to be written to a link.
+    /// The send queue of a link.
     pub fn outbox(&mut self, link: LinkId) -> Option<&mut Outbox> {
         self.link(link).map(|link| &mut link.out)
     }
@@ -343,8 +344,8 @@ impl Hub {
         touched
     }
 
-    /// The links that are to be closed once their last frames are written, and why, since this was
-    /// asked before.
+    /// The links to close once their last frames are written, with the reasons, since the last
+    /// call.
     pub fn closing(&mut self) -> Vec<(LinkId, String)> {
         std::mem::take(&mut self.closing)
     }
@@ -354,12 +355,12 @@ impl Hub {
         self.links.get(link).and_then(Option::as_ref).map_or("", |link| &link.name)
     }
 
-    /// Whether the node of a link has joined.
+    /// True if the node of a link has joined.
     pub fn has_joined(&self, at: LinkId) -> bool {
         self.links.get(at).and_then(Option::as_ref).is_some_and(|link| link.greeting_until_us.is_none())
     }
 
-    /// Something was written to a link.
+    /// Records a write to a link.
     pub fn sent(&mut self, at: LinkId, now_us: u64) {
         let Some(link) = self.link(at) else { return };
         link.heart.sent(now_us);
@@ -373,8 +374,8 @@ impl Hub {
         }
     }
 
-    /// Takes a frame of a link. A link that breaks a rule is told, and is among those
-    /// [`closing`](Self::closing).
+    /// Takes a frame of a link. If the frame breaks a rule, the link gets an error and is among the
+    /// [`closing`](Self::closing) ones.
     pub fn received(&mut self, at: LinkId, frame: &Frame<'_>, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.work += 1 + frame.bytes.len() as u64 / 1_024;
@@ -399,7 +400,7 @@ impl Hub {
         self.close_choked();
     }
 
-    /// A link is gone. What its node had open ends for the others.
+    /// Handles the loss of a link: the open exchanges of its node end for the other nodes.
     pub fn closed(&mut self, at: LinkId) {
         self.release(at);
         if let Some(link) = self.links.get_mut(at).and_then(Option::take) {
@@ -412,7 +413,7 @@ impl Hub {
         self.close_choked();
     }
 
-    /// Tells all nodes that no new exchanges are taken. Calls that come later fail, and nobody else
+    /// Notifies all nodes that the hub takes no new exchanges. Later calls fail, and no other node
     /// may join.
     pub fn goodbye(&mut self) {
         self.leaving = true;
@@ -423,7 +424,7 @@ impl Hub {
         }
     }
 
-    /// Calls that are passed on and not answered yet, and long messages that are under way.
+    /// Forwarded calls that are not answered yet, and long messages that are under way.
     pub fn open_calls(&self) -> usize {
         self.links.iter().flatten().map(|link| link.ours.len()).sum()
     }
@@ -434,7 +435,7 @@ impl Hub {
         self.links.iter().flatten().flat_map(|link| link.ours.values()).filter(|back| !is_stream(back)).count()
     }
 
-    /// What nodes have open: calls, subscriptions and long messages.
+    /// The number of open exchanges of all nodes: calls, subscriptions and long messages.
     pub fn open_routes(&self) -> usize {
         self.links.iter().flatten().map(|link| link.theirs.len()).sum()
     }
@@ -454,7 +455,7 @@ impl Hub {
         if frame.kind == Kind::Publish && self.publish_again(at, frame) {
             return Ok(());
         }
-        // Whoever gets it next would close the link of the hub.
+        // An invalid frame must not be forwarded: its receiver would close the link to the hub.
         frame.check()?;
         let (inflates, memory) = self.link(at).map_or((false, false), |link| (link.inflates, link.memory));
         super::session::check_compressed(frame, inflates)?;
@@ -491,7 +492,7 @@ impl Hub {
         Ok(())
     }
 
-    /// What a node is told of a rule that it broke.
+    /// The error text for a node that broke a rule of the protocol.
     fn told_of(&mut self, at: LinkId, error: &WireError) -> String {
         match (error, self.link(at)) {
             (WireError::Limit { name: "link_in_flight", .. }, Some(link)) => {

@@ -1,5 +1,5 @@
-//! Whose a name is: that of the token with which its node joined, for a while after its link was
-//! lost, too; and first of all that of the node which knows the secret of that link.
+//! Reservation of node names: a name belongs to the token of its node for some time after a lost
+//! link. A node that knows the secret of that link comes first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use super::super::access::same;
 use super::{Hub, LinkId};
 
-/// Names that are kept for the nodes of one token.
+/// Names that are reserved for the nodes of one token.
 const NAMES: usize = 1_000;
 
 /// Names whose links were lost.
@@ -32,7 +32,7 @@ impl NameReservations {
         self.names.insert(name, owner);
         while order.len() > NAMES || order.front().is_some_and(|(until_us, _)| *until_us <= now_us) {
             let Some((until_us, name)) = order.pop_front() else { break };
-            // It may have been lost again since then.
+            // The name may have been reserved again since then.
             if self.names.get(&name).is_some_and(|owner| owner.until_us == until_us) {
                 self.names.remove(&name);
             }
@@ -51,7 +51,7 @@ impl Hub {
     ) -> Result<(), String> {
         let knows = |secret: &str| resume.is_some_and(|resume| same(resume.as_bytes(), secret.as_bytes()));
         let kept = self.kept.names.get(name).filter(|owner| owner.until_us > self.now_us);
-        // Whoever has taken the name meanwhile gives it back.
+        // A node that has taken the name meanwhile gives it back to the node with the secret.
         let returns = kept.is_some_and(|owner| knows(&owner.resume));
         let is_anothers = kept.is_some_and(|owner| owner.grant != grant);
         let Some(&other) = self.names.get(name) else {
@@ -67,8 +67,8 @@ impl Hub {
             return Ok(());
         };
         let Some(holder) = self.link(other) else { return Ok(()) };
-        // It has only to close its link, and may have done so: its end and this first word come
-        // over different sockets.
+        // The old node only has to close its link, and may have done so. The end of the old link
+        // and the first frame of the new one come over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
         let resumes = !holder.resume.is_empty() && knows(&holder.resume);
         if has_left && !returns {
@@ -78,7 +78,7 @@ impl Hub {
         } else if other != at {
             self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
         }
-        // Whose place was taken has not lost it.
+        // A node whose link was replaced has not lost its name.
         self.kept.names.remove(name);
         Ok(())
     }

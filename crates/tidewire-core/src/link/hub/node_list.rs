@@ -1,4 +1,4 @@
-//! Lists of the nodes of a hub: for those who ask, and for its own log.
+//! Lists of the nodes of a hub, for callers and for its own log.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use super::super::outbox::PayloadParts;
 use super::directory_updates::as_value;
 use super::{Hub, LinkId};
 
-/// The list of everything that told of itself when it subscribed.
+/// The list of everything that was announced by a subscription.
 const SERVICES: &str = "$hub.services";
 /// The list of all nodes.
 const NODES: &str = "$hub.nodes";
 
-/// What an operator wants to know of.
+/// A change in the list of nodes, for the log of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A node has joined.
     Joined {
         /// Its name.
         node: String,
-        /// Whose token it has; empty where there are none.
+        /// The user of its token; empty if the hub has no tokens.
         user: String,
     },
     /// A node is gone.
     Left {
         /// Its name.
         node: String,
-        /// Whether it said so, rather than its link was lost.
+        /// True if the node said goodbye; false if its link was lost.
         goodbye: bool,
     },
     /// A node serves something, or no longer.
@@ -37,7 +37,7 @@ pub enum Change {
         node: String,
         /// The pattern of one instance of a service.
         pattern: String,
-        /// Whether it does from now on.
+        /// True if the node serves it from now on; false if it stopped.
         serves: bool,
     },
 }
@@ -56,12 +56,12 @@ impl fmt::Display for Change {
 }
 
 impl Hub {
-    /// From now on, keeps what has changed for [`changes`](Self::changes).
+    /// Records changes from now on, for [`changes`](Self::changes).
     pub fn keep_changes(&mut self) {
         self.changes.get_or_insert_default();
     }
 
-    /// What has changed since this was asked before.
+    /// Takes the changes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         self.changes.as_mut().map_or_else(Vec::new, std::mem::take)
     }

@@ -1,3 +1,5 @@
+//! Options and counters of a hub.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -6,7 +8,7 @@ use tidewire_proto::generated::limits;
 use super::super::access::Access;
 use super::super::flush_policy::Batch;
 
-/// What a hub is told.
+/// Options of a hub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
     /// Its name.
@@ -14,7 +16,7 @@ pub struct HubOptions {
     /// The number of the node that is this hub, where bridges tell other hubs of it; 0: the hub
     /// chooses.
     pub number: u32,
-    /// Who may do what.
+    /// Permissions of the tokens.
     pub access: Access,
     /// The most links.
     pub links: usize,
@@ -34,30 +36,30 @@ pub struct HubOptions {
     pub hub_heartbeat_ms: u64,
     /// Bytes that a node says of itself in all.
     pub said_bytes: usize,
-    /// How long the name of a node whose link was lost is kept for it, in milliseconds.
+    /// How long the name of a node is reserved after its link was lost, in milliseconds.
     pub name_ms: u64,
-    /// How often it wants to hear something, in milliseconds.
+    /// The interval of heartbeats that it expects, in milliseconds.
     pub heartbeat_ms: u64,
     /// How long it waits for HELLO, in milliseconds.
     pub greeting_ms: u64,
     /// Bytes that may come before HELLO has, with it.
     pub hello_bytes: usize,
-    /// Connections of one place that have not said what comes before HELLO.
+    /// Connections of one place that have not sent the bytes before HELLO.
     pub greetings: usize,
     /// The longest payload of its own that it sends in one frame.
     pub chunk_bytes: usize,
     /// How much it writes at once to a link.
     pub batch: Batch,
-    /// Whether it passes on what is compressed, and says so.
+    /// True if the hub forwards compressed payloads, and announces this.
     pub compressed: bool,
-    /// Who can tell whether a node shares the memory of this machine; none: payloads are passed on
-    /// in chunks.
+    /// The check if a node shares the memory of this machine. None: payloads are passed on in
+    /// chunks.
     pub memory: Option<Arc<dyn MachineMemory>>,
 }
 
-/// Tells who shares the memory of this machine.
+/// Detects nodes that share the memory of this machine.
 pub trait MachineMemory: Send + Sync + fmt::Debug {
-    /// Whether what a node said of its place is true here.
+    /// True if the place that a node stated in its HELLO is on this machine.
     fn shares(&self, place: &str) -> bool;
 }
 
@@ -90,7 +92,7 @@ impl HubOptions {
     }
 }
 
-/// What a hub has counted.
+/// Counters of a hub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubCounts {
     /// Nodes that are joined now.

@@ -1,3 +1,6 @@
+//! Frames that the hub sends: names of nodes, errors, and forwarded frames in the send queue of a
+//! link.
+
 use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -8,7 +11,7 @@ use super::super::flow_control::stated_bytes;
 use super::{Hub, Link, LinkId};
 
 impl Hub {
-    /// Tells a node the name of another one, once.
+    /// Sends a node the name of another one, once.
     pub(super) fn introduce(&mut self, to: LinkId, other: LinkId) {
         let Some(named) = self.links.get(other).and_then(Option::as_ref) else { return };
         let number = named.number;
@@ -30,11 +33,11 @@ impl Hub {
         if let Some(named) = self.link(other) {
             named.known_by.insert(to);
         }
-        // In the highest lane: it has to come before what it explains.
+        // In the highest lane: the name has to come before the frames that use its number.
         self.put(to, Kind::Node, Flags::URGENT, 0, &number.to_le_bytes(), &said);
     }
 
-    /// Tells those who know a node that it has gone, so that names don't gather for ever.
+    /// Notifies the nodes that know a node that it has gone, so that names don't gather for ever.
     pub(super) fn forget_node(&mut self, number: u32, known_by: BTreeSet<LinkId>) {
         for at in known_by {
             if self.link(at).is_some_and(|link| link.knows.remove(&number)) {
@@ -101,7 +104,7 @@ impl Hub {
 }
 
 impl Link {
-    /// Whether its node takes a payload, and a frame, of this length.
+    /// True if its node takes a payload, and a frame, of this length.
     pub(super) fn takes(&self, frame: &Frame<'_>) -> bool {
         stated_bytes(frame) <= self.payload_max as u64 && frame.bytes.len() <= self.frame_max + 4
     }

@@ -1,3 +1,6 @@
+//! Publishing: the hub finds the receivers of a message and passes short messages and long payloads
+//! on to them.
+
 use std::collections::BTreeMap;
 
 use tidewire_proto::generated::limits;
@@ -57,7 +60,7 @@ impl Hub {
             false => (Vec::new(), self.receivers(head.subject, Some(at))),
         };
         if !more && head.to == 0 && self.found.is_empty() {
-            // Without queue groups the next one goes the same way.
+            // Without queue groups the next message takes the same route.
             let to = to.iter().map(|(to, _)| *to).collect();
             self.course = Some(PublishRoute { from: at, head: frame.head.to_vec(), to });
         }
@@ -171,7 +174,7 @@ impl Hub {
         true
     }
 
-    /// One receiver of a long payload gives a window, or none any more.
+    /// A receiver of a long payload gives a window, or refuses the rest (None).
     pub(super) fn fan_asked(&mut self, at: LinkId, id: u64, receiver: (LinkId, u64), further: Option<u32>) {
         let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) else { return };
         let is_it = |other: &Receiver| (other.link, other.id) == receiver;

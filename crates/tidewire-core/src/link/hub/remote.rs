@@ -1,8 +1,8 @@
-//! Nodes of other hubs: a bridge attaches a link for each that it reaches, says on it what that
-//! node says, and tells that node's hub what is said to it.
+//! Nodes of other hubs: a bridge attaches a link for each of them. On this link it repeats what the
+//! node says, and it passes everything that is sent to the node on to its hub.
 //!
-//! A call or a message that came over such a link goes to nodes of this hub alone, so that nothing
-//! goes in a circle.
+//! A call or a message from such a link goes to nodes of this hub alone, so that nothing goes in a
+//! circle.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::routes::Route;
 use super::{Hub, LinkId};
 use crate::tree::SubscriptionId;
 
-/// Something that a node of this hub is subscribed to, as it said so.
+/// A subscription of a node of this hub, as the node made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionInterest {
     /// Which subscription it is; that of no other one, ever.
@@ -21,7 +21,7 @@ pub struct SubscriptionInterest {
     pub pattern: String,
     /// The fields with which the node says something of itself.
     pub says: Vec<u8>,
-    /// It answers no calls.
+    /// The subscription answers no calls.
     pub listens: bool,
 }
 
@@ -36,8 +36,8 @@ impl Hub {
         at
     }
 
-    /// What nodes of this hub are subscribed to, in the order in which they were; without what its
-    /// gateway and bridges are.
+    /// The subscriptions of this hub's nodes, in the order of subscription, without those of its
+    /// gateway and bridges.
     pub fn interests(&self) -> Vec<SubscriptionInterest> {
         let own = self.links.iter().flatten().filter(|link| !link.remote && !link.gateway);
         let keys = own.flat_map(|link| link.theirs.iter()).filter_map(|(_, route)| match route {
@@ -55,7 +55,7 @@ impl Hub {
         found
     }
 
-    /// Whether [`interests`](Self::interests) may have changed since this was asked before.
+    /// True if [`interests`](Self::interests) may have changed since the last call of this method.
     pub fn interests_changed(&mut self) -> bool {
         std::mem::take(&mut self.interests_changed)
     }

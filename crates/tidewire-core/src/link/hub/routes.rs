@@ -1,13 +1,16 @@
+//! Routing entries of open exchanges, seen from the node that opened one and from the node that
+//! answers.
+
 use super::super::flow_control::FlowWindow;
 use super::LinkId;
 use crate::tree::SubscriptionId;
 
 /// An exchange that a node opened, seen from that node.
 pub(super) enum Route {
-    /// It goes to an exchange of the hub on another link. All its frames travel in one lane, so
+    /// A route to an exchange of the hub on another link. All its frames travel in one lane, so
     /// that none overtakes another.
     To { link: LinkId, id: u64, lane: u8, passing: FlowWindow },
-    /// It is a subscription.
+    /// A subscription.
     Subscription(SubscriptionId),
     /// A long published payload.
     Fan(Box<Fanout>),
@@ -15,7 +18,8 @@ pub(super) enum Route {
 
 /// An exchange that the hub opened, seen from the node that answers.
 pub(super) enum ReverseRoute {
-    /// It answers an exchange of another node; with a stream, as that has given credit.
+    /// A call of another node, which this node answers; a stream is limited by the credit of the
+    /// caller.
     Call {
         link: LinkId,
         id: u64,
@@ -29,7 +33,7 @@ pub(super) enum ReverseRoute {
     Published { link: LinkId, id: u64 },
 }
 
-/// A long published payload on its way to several nodes.
+/// A long published payload, under way to several nodes.
 pub(super) struct Fanout {
     pub(super) to: Vec<Receiver>,
     pub(super) lane: u8,
@@ -68,7 +72,7 @@ impl Fanout {
     }
 }
 
-/// Who wants what is published or called on a pattern.
+/// One subscription to the messages or calls of a pattern.
 #[derive(Clone)]
 pub(super) struct Subscriber {
     pub(super) link: LinkId,
@@ -77,9 +81,9 @@ pub(super) struct Subscriber {
     pub(super) pattern: String,
     pub(super) says: Vec<u8>,
     pub(super) in_progress: u32,
-    /// It answers no calls.
+    /// The subscription answers no calls.
     pub(super) listens: bool,
-    /// It is of a node that a bridge reaches.
+    /// The subscription belongs to a node that a bridge reaches.
     pub(super) remote: bool,
     pub(super) key: Option<SubscriptionId>,
 }

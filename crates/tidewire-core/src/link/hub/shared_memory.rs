@@ -1,4 +1,4 @@
-//! Payloads in shared memory: the hub passes on where they lie.
+//! Payloads in shared memory: the hub forwards their location, not their bytes.
 
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Flags, Frame, Kind};
@@ -7,7 +7,8 @@ use super::routes::{ReverseRoute, Route};
 use super::{Hub, Link, LinkId};
 
 impl Hub {
-    /// A payload was read in its place. That of an answer ends its exchange.
+    /// Handles the acknowledgement of a payload in shared memory. For the payload of an answer, the
+    /// exchange ends.
     pub(super) fn taken(&mut self, at: LinkId, frame: &Frame<'_>) {
         if frame.flags.answer() { self.call_taken(at, frame.id) } else { self.answer_taken(at, frame.id) }
     }
@@ -48,8 +49,8 @@ impl Hub {
         }
     }
 
-    /// Asks for the first window of a payload that its receiver can't read where it lies. It was
-    /// told of one that comes in chunks.
+    /// Asks for the first window of a payload that its receiver can't read in shared memory. The
+    /// receiver was promised a payload in chunks.
     pub(super) fn ask_for_chunks(&mut self, at: LinkId, frame: &Frame<'_>, to: LinkId) {
         if !frame.is_placed() || self.link(to).is_none_or(|link| link.memory) {
             return;

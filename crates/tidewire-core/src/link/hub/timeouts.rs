@@ -1,3 +1,5 @@
+//! Timers of a hub: handshake timeouts, heartbeats and delayed flushes of its links.
+
 use std::cmp::Reverse;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -11,11 +13,11 @@ impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        // Each once: what is to be written is written later, and until then a link that gathers
-        // stays due.
+        // Each link once: frames are written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
-            // One of this process is there, however long that has stood still.
+            // A node of this process needs no heartbeat, even if the process has stood still for
+            // long.
             if !link.is_due(due_us) || link.closing || link.here {
                 continue;
             }
@@ -52,14 +54,14 @@ impl Hub {
         due
     }
 
-    /// When [`tick`](Self::tick) has something to do next, or to look at: what was said meanwhile
-    /// may have put it off.
+    /// The next time at which [`tick`](Self::tick) has to act or examine a link. Later frames may
+    /// have postponed the action.
     pub fn next_us(&self) -> u64 {
         self.due.peek().map_or(u64::MAX, |Reverse((due_us, _))| *due_us)
     }
 
-    /// Has a link looked at in time. Only what comes sooner than it was needs to be told; the rest
-    /// is found when it is looked at.
+    /// Schedules the examination of a link. Only an earlier time is noted; a later one is found
+    /// when the link is examined.
     pub(super) fn look_at(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
         // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted
@@ -74,14 +76,14 @@ impl Hub {
         self.due.extend(sooner.into_iter().flatten());
     }
 
-    /// Whether [`next_us`](Self::next_us) may be earlier than it was when this was asked before: a
-    /// node has stated its heartbeat.
+    /// True if [`next_us`](Self::next_us) may be earlier than before the last call of this method,
+    /// because a node has stated its heartbeat.
     pub fn retimed(&mut self) -> bool {
         std::mem::take(&mut self.retimed)
     }
 
-    /// Whether what waits for a link is to wait for more, so that it makes one write.
-    /// [`next_us`](Self::next_us) knows until when.
+    /// True if the queued frames of a link shall wait for more, to make one write.
+    /// [`next_us`](Self::next_us) returns the end of that wait.
     pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
         let batch = self.options.batch;
         let held = self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us));
@@ -107,7 +109,7 @@ impl Link {
         (self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX)), self.gathering.until_us())
     }
 
-    /// Whether a time that was noted is one at which to look at it; it is forgotten then.
+    /// Removes a noted timer, and returns true if the link is to be examined at this time.
     fn is_due(&mut self, due_us: u64) -> bool {
         let mut is_due = false;
         for noted_us in [&mut self.beat_at_us, &mut self.gathered_at_us] {

@@ -1,8 +1,10 @@
+//! Storage of whole frames in a send queue: blocks of memory that are released as they are written.
+
 use std::collections::VecDeque;
 
 /// Bytes after which another block is begun. A frame lies in one block.
 const BLOCK_BYTES: usize = 262_144;
-/// Room for what the last frame of a block has beyond that: mostly no more than a chunk.
+/// Extra capacity of a block for its last frame: mostly no more than a chunk.
 const BEYOND_BYTES: usize = BLOCK_BYTES / 4;
 
 /// Whole frames one after the other, in blocks: what waits takes its own length of memory and at
@@ -28,11 +30,11 @@ impl Frames {
         self.blocks.iter().map(Vec::capacity).sum()
     }
 
-    /// Adds what is written to the end of a block.
+    /// Appends the bytes that `write` writes to a block.
     pub(super) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
-            // After a full one, another will soon be full: it need not grow, which would copy what
-            // is in it.
+            // After a full block, another will soon be full. Its full capacity is allocated at
+            // once, since growing would copy its content.
             let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
             self.blocks.push_back(Vec::with_capacity(room));
         }
@@ -85,14 +87,14 @@ impl Frames {
         moved
     }
 
-    /// Lets go of the memory that a burst needed.
+    /// Releases the memory that a burst needed.
     pub(super) fn let_go(&mut self, kept_bytes: usize) {
         if self.is_empty() && self.kept_bytes() > kept_bytes {
             *self = Self::default();
         }
     }
 
-    /// The first block is used up. The last one is kept for what comes next.
+    /// The first block is used up. The last one is reused for the next frames.
     fn next_block(&mut self) {
         self.taken = 0;
         if self.blocks.len() > 1 {

@@ -1,8 +1,8 @@
 //! The send queue of one link: frames by priority, long payloads in chunks, bounded in bytes.
 //!
-//! Whole frames gather in one buffer for each lane, so that whatever queued up while the wire was
-//! busy makes one write. A long payload stays where it is and is cut when there is room for a
-//! chunk; between its chunks other frames go first.
+//! Whole frames gather in one buffer for each lane, so that all frames that queued up while the
+//! wire was busy make one write. A long payload is not copied: a chunk is cut when there is
+//! capacity for it. Between the chunks other frames go first.
 
 mod frames;
 mod priority_lane;
@@ -21,22 +21,22 @@ use priority_lane::{Lane, QueuedAfter, Transfer};
 pub use write_batch::{FrameSink, WriteBatch};
 
 const LANES: usize = 4;
-/// What a lane is given of each write while higher lanes have more than fits.
+/// Bytes that each lane gets of a write while higher lanes have more than fits.
 const SHARE_BYTES: usize = 8_192;
 
-/// What frames that have to be sent may fill at least.
+/// Bytes that mandatory control frames may always queue.
 const CONTROL_BYTES: usize = 65_536;
-/// Items that wait for one caller are at most so many times what is left for those of others.
+/// Queued items for one caller take at most so many times the capacity that is left for others.
 const ITEM_SHARE: usize = 3;
-/// What it takes to tell a caller that its answer was let go.
+/// Bytes of the frame that tells a caller about its dropped answer.
 const TOLD_BYTES: usize = 256;
 
-/// Bytes that somebody else keeps, in one or more pieces. None of the pieces is empty.
+/// A payload in one or more pieces that the sender of it owns. No piece is empty.
 pub trait PayloadParts: Send + Sync {
     /// All of its bytes.
     fn bytes(&self) -> usize;
 
-    /// What begins at a byte, up to the end of the piece that it is in.
+    /// The bytes from an offset to the end of the piece that contains it.
     fn piece(&self, at: usize) -> &[u8];
 }
 
@@ -75,11 +75,11 @@ pub struct SharedPayload {
     pub place: MemoryLocation,
 }
 
-/// A payload that is to be laid in shared memory.
+/// A payload that is to be written to shared memory.
 pub struct PendingSharedPayload {
     /// Its exchange.
     pub id: u64,
-    /// Whether it is of the side that answers.
+    /// True if it is a transfer of the answering side.
     pub answer: bool,
     /// Its bytes.
     pub payload: Arc<dyn PayloadParts>,
@@ -90,18 +90,18 @@ pub struct Outbox {
     lanes: [Lane; LANES],
     tally: WriteCounts,
     bytes_max: usize,
-    /// What may wait at present, where others share the room.
+    /// Bytes that may wait at present, where other links share the capacity.
     room: usize,
     chunk: usize,
     window: usize,
 }
 
-/// What is counted while frames are taken.
+/// Counters that change while frames are taken.
 #[derive(Default)]
 struct WriteCounts {
     /// Bytes that wait, long payloads included.
     bytes: usize,
-    /// Those of them that are whole frames.
+    /// The part of them that is whole frames.
     whole: usize,
     /// Frames that were added since something was taken.
     frames: usize,
@@ -143,26 +143,26 @@ impl Outbox {
         }
     }
 
-    /// The ids of exchanges whose last frame was taken since this was asked before: long published
-    /// payloads, and what [`control_last`](Self::control_last) and [`ends`](Self::ends) told of.
-    /// Only now may their slots be used again: a frame of a higher lane could have overtaken that
-    /// frame.
+    /// The ids of exchanges whose last frame was taken since the last call: long published
+    /// payloads, and exchanges ended by [`control_last`](Self::control_last) or
+    /// [`ends`](Self::ends). Only now may their slots be reused: a frame of a higher lane could
+    /// have overtaken that last frame.
     pub fn ended(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.tally.ended.drain(..)
     }
 
-    /// Lets about so many bytes wait from now on; what waits stays.
+    /// Sets the limit of waiting bytes from now on; frames that wait already stay.
     pub fn limit(&mut self, bytes_max: usize) {
         (self.bytes_max, self.room) = (bytes_max, bytes_max);
     }
 
-    /// What may be added until this is said again: no more than waits then with so many further
-    /// bytes, and no more than ever may.
+    /// Sets the present capacity: the bytes that wait now plus so many further bytes, and never
+    /// more than the limit of this queue.
     pub fn share(&mut self, room: usize) {
         self.room = self.bytes_max.min(room);
     }
 
-    /// Whether less may wait at present than otherwise, as others take the room.
+    /// True if the present capacity is below the limit, because other links use it.
     pub fn is_shared(&self) -> bool {
         self.room < self.bytes_max
     }
@@ -177,8 +177,8 @@ impl Outbox {
         self.tally.bytes
     }
 
-    /// Whether anything waits but long payloads that this side asks others with: those nobody needs
-    /// who waits for no answer.
+    /// True if anything waits except long payloads of this side's own calls. These payloads matter
+    /// only to a caller that waits for an answer.
     pub fn owes(&self) -> bool {
         self.lanes.iter().any(Lane::owes)
     }
@@ -188,7 +188,7 @@ impl Outbox {
         FlushMark(std::array::from_fn(|lane| self.lanes[lane].queued()))
     }
 
-    /// Whether the frames up to there have been taken.
+    /// True if the frames up to this mark have been taken.
     pub fn has_given(&self, filled: &FlushMark) -> bool {
         self.lanes.iter().zip(filled.0).all(|(lane, until)| lane.has_given(until))
     }
@@ -198,19 +198,19 @@ impl Outbox {
         self.bytes_max
     }
 
-    /// Whether so much waits that the other side can't have read for long: frames that have to be
-    /// sent go beyond what others may fill.
+    /// True if so much waits that the other side can't have read for long: mandatory frames have
+    /// exceeded the limit by a wide margin.
     pub fn is_choked(&self) -> bool {
         let spare = (self.bytes_max / 2).max(CONTROL_BYTES);
         self.tally.whole > self.bytes_max.saturating_add(spare)
     }
 
-    /// Whether nothing can be written now. Payloads that wait for a window are nothing.
+    /// True if nothing can be written now. Payloads that wait for a window do not count.
     pub fn is_idle(&self) -> bool {
         self.lanes.iter().all(Lane::is_idle)
     }
 
-    /// What could be written now.
+    /// The frames that could be written now.
     pub fn waiting(&self) -> QueuedBytes {
         let bytes = if self.is_idle() { 0 } else { self.tally.bytes };
         QueuedBytes { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
@@ -221,7 +221,7 @@ impl Outbox {
         self.lanes.iter().map(Lane::kept_bytes).sum()
     }
 
-    /// Adds a frame that has to be sent, whether or not there is room.
+    /// Adds a frame that has to be sent, even without capacity.
     ///
     /// # Errors
     /// [`WireError`] if its head can't be written.
@@ -237,7 +237,7 @@ impl Outbox {
         self.add(kind, flags, id, write)
     }
 
-    /// Adds the frame that `write` writes, behind what it has to come after.
+    /// Adds the frame that `write` writes, behind the frames that it must follow.
     fn add(
         &mut self,
         kind: Kind,
@@ -273,10 +273,11 @@ impl Outbox {
         self.lanes[lane].ends(id);
     }
 
-    /// Adds a frame with a payload that is not cut.
+    /// Adds a frame with a payload that is not sent in chunks.
     ///
     /// # Errors
-    /// [`Unsent`] if there is no room, or the head can't be written; nothing has been added then.
+    /// [`Unsent`] if there is no capacity, or the head can't be written; nothing has been added
+    /// then.
     pub fn send(
         &mut self,
         kind: Kind,
@@ -311,12 +312,13 @@ impl Outbox {
         Ok(self.add(kind, flags, id, write)?)
     }
 
-    /// Whether a payload of this length is to be given to [`send_long`](Self::send_long).
+    /// True if a payload of this length must be passed to [`send_long`](Self::send_long).
     pub fn is_long(&self, payload: usize) -> bool {
         payload > self.chunk
     }
 
-    /// Adds a frame whose payload is cut. What answers a call names the node that `called`, else 0.
+    /// Adds a frame whose payload is sent in chunks. For the answer to a call, `called` is the
+    /// number of the calling node, else 0.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -356,10 +358,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether the next item of an answer to the node that `called` is to wait until more was
-    /// written: more than a window of its own waits behind a long item, or with it items would take
-    /// more than half of what may wait, or those for that node more than its share of that half.
-    /// The other half is for what can't wait.
+    /// True if the next item of an answer to the node `called` has to wait for further writes.
+    /// There are three reasons:
+    ///
+    /// - More than a window of its own answer waits behind a long item.
+    /// - With it, items would take more than half of the capacity.
+    /// - With it, items for that node would take more than its share of that half.
+    ///
+    /// The other half is for frames that can't wait.
     pub fn holds_back(&self, id: u64, payload: usize, called: u32) -> bool {
         let behind = self.lanes.iter().find_map(|lane| lane.behind(id, true)).unwrap_or(0);
         if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
@@ -370,16 +376,16 @@ impl Outbox {
         items > 0 && (items + payload > half || own > 0 && own + payload > ITEM_SHARE * (half - items))
     }
 
-    /// Whether a payload of this length has room at present.
+    /// True if there is capacity for a payload of this length at present.
     pub fn has_room(&self, payload: usize) -> bool {
         self.room_for(payload, self.room).is_ok()
     }
 
-    /// Makes room for a payload to the node that `called`, or to nobody in particular: of the node
-    /// for which most waits, long answers that it does not take are let go, the newest first, as
-    /// long as more waits for it than for that one. Tells which, by their ids and flags. If that
-    /// does not make enough room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM
-    /// 1998).
+    /// Frees capacity for a payload to the node `called`, or to no particular node (0). Unread long
+    /// answers of the node with the most waiting bytes are dropped, the newest first, as long as
+    /// more waits for it than for `called`. Returns the ids and flags of the dropped answers. If
+    /// that does not free enough, nothing is dropped (longest queue drop: Suter et al., IEEE
+    /// INFOCOM 1998).
     pub fn make_room(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
         let own = payload + self.untaken(|transfer| transfer.called == called);
         let mut waiting = BTreeMap::<u32, usize>::new();
@@ -392,7 +398,7 @@ impl Outbox {
         if self.tally.bytes + payload > self.room + beyond {
             return gone;
         }
-        // With each that goes, room is needed to say so.
+        // Each dropped answer needs capacity for the frame that reports it.
         while !self.has_room(payload + gone.len() * TOLD_BYTES) {
             let Some((&most, bytes)) = waiting.iter_mut().max_by_key(|(_, bytes)| **bytes) else { break };
             let newest =
@@ -406,10 +412,10 @@ impl Outbox {
         gone
     }
 
-    /// Adds a frame whose payload is to be laid in shared memory:
-    /// [`next_to_lay`](Self::next_to_lay) has it, and it waits for [`lay`](Self::lay). Then it
-    /// waits until its receiver has [`taken`](Self::taken) it; if it asks for a
-    /// [`window`](Self::window) instead, the payload is cut.
+    /// Adds a frame whose payload is to be written to shared memory.
+    /// [`next_to_lay`](Self::next_to_lay) returns the payload, and the frame waits for
+    /// [`lay`](Self::lay). Then the payload stays until its receiver has [`taken`](Self::taken) it.
+    /// If the receiver asks for a [`window`](Self::window) instead, the payload is sent in chunks.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -426,17 +432,17 @@ impl Outbox {
         self.begin_transfer(kind, flags, id, head, &stated, Transfer::to_lay(kind, id, flags, payload, called))
     }
 
-    /// Whether [`next_to_lay`](Self::next_to_lay) has something.
+    /// True if [`next_to_lay`](Self::next_to_lay) has a payload.
     pub fn has_to_lay(&self) -> bool {
         self.lanes.iter().any(Lane::has_to_lay)
     }
 
-    /// A payload that is to be laid in shared memory, if there is one. Each is given once.
+    /// The next payload to write to shared memory, if there is one. Each is returned once.
     pub fn next_to_lay(&mut self) -> Option<PendingSharedPayload> {
         self.lanes.iter_mut().find_map(Lane::next_to_lay)
     }
 
-    /// A payload was laid in shared memory; or was not, and is cut.
+    /// Records that a payload was written to shared memory; with None it is sent in chunks.
     pub fn lay(&mut self, id: u64, answer: bool, shared: Option<SharedPayload>) {
         let window = self.window;
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
@@ -444,18 +450,17 @@ impl Outbox {
         }
     }
 
-    /// Adds a whole frame that came from another link, under another id, and gives it back to be
-    /// changed.
+    /// Adds a whole frame from another link, under another id, and returns it for changes.
     ///
     /// # Errors
-    /// [`Unsent::Full`] if there is no room.
+    /// [`Unsent::Full`] if there is no capacity.
     pub fn forward(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<&mut [u8], Unsent> {
         self.room_for(frame.len(), self.room)?;
         Ok(self.append(frame, lane, id))
     }
 
-    /// Adds a whole frame without a payload that came from another link, under another id. Some
-    /// room is kept for those: they cost little, and keep exchanges from hanging.
+    /// Adds a whole frame without a payload from another link, under another id. Some capacity is
+    /// reserved for such frames: they cost little, and keep exchanges from hanging.
     ///
     /// # Errors
     /// [`Unsent::Full`] if that is used up, too.
@@ -465,7 +470,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The receiver of a payload asks for more of it; if it is laid somewhere, for all of it.
+    /// The receiver of a payload asks for more of it; if the payload is in shared memory, for all
+    /// of it.
     pub fn window(&mut self, id: u64, answer: bool, bytes: u32) {
         if let Some(transfer) = self.lanes.iter_mut().find_map(|lane| lane.transfer(id, answer)) {
             transfer.window = transfer.window.saturating_add(bytes as usize);
@@ -487,7 +493,7 @@ impl Outbox {
         }
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.lanes = Default::default();
         self.tally = WriteCounts::default();
@@ -515,7 +521,7 @@ impl Outbox {
     }
 
     fn room_for(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
-        // One payload always fits, however long it is: else it could never be sent.
+        // A single payload always fits, however long it is: otherwise it could never be sent.
         let bytes = self.tally.bytes;
         if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }
     }

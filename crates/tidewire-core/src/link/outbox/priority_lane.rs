@@ -1,3 +1,5 @@
+//! A priority lane of a send queue: whole frames, and long payloads that are sent in chunks.
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -6,12 +8,12 @@ use tidewire_proto::wire::{self, Flags, Kind};
 use super::frames::Frames;
 use super::{FrameSink, Payload, PayloadParts, PendingSharedPayload, SharedPayload, WriteCounts};
 
-/// What a buffer keeps of its memory when it has been emptied: more was needed for a burst.
+/// Memory that an emptied buffer keeps. The memory beyond it was needed for a burst only.
 const KEPT_BYTES: usize = 65_536;
 const KEPT_ENTRIES: usize = 256;
-/// Payloads of a lane that are cut in turns. Those behind them wait, so that the first ones are
-/// complete, and can be worked on, while the others are still on their way; a very long one holds
-/// up none of the next three.
+/// Payloads of a lane that send their chunks in turns. Payloads behind them wait, so that the first
+/// ones are complete, and can be processed, while the others are still being sent. A very long
+/// payload delays none of the next three.
 const ABREAST: usize = 4;
 
 /// The frames of one lane.
@@ -23,11 +25,11 @@ pub(super) struct Lane {
     given: u64,
     /// In the order in which they began.
     transfers: VecDeque<Transfer>,
-    /// Whose turn it is, among those that are cut.
+    /// Index of the transfer whose turn is next.
     turn: usize,
-    /// How many of them are to be laid in shared memory, and nobody is at it.
+    /// How many of them wait to be written to shared memory.
     to_lay: usize,
-    /// Exchanges, each with what has been given when its last frame has been.
+    /// Ended exchanges, each with the count of given bytes at which its last frame has gone.
     ends: VecDeque<(u64, u64)>,
 }
 
@@ -42,14 +44,14 @@ pub(super) struct Transfer {
     at: usize,
     /// Bytes that may still be sent before the receiver asks for more.
     pub(super) window: usize,
-    /// It lies in shared memory, and its receiver has not asked for it in chunks.
+    /// The payload lies in shared memory, and its receiver has not asked for it in chunks.
     pub(super) shared: bool,
-    /// It is to be laid there before anything of it is sent.
+    /// Progress of writing it to shared memory, which comes before anything of it is sent.
     laying: SharedWriteState,
     /// Its first frame is gone once so many bytes of whole frames have been given.
     begins: u64,
-    /// What has to come after its last chunk: published messages of its lane, or further frames of
-    /// its exchange.
+    /// Frames that have to follow its last chunk: published messages of its lane, or further frames
+    /// of its exchange.
     after: VecDeque<QueuedAfter>,
     /// Bytes of that.
     behind: usize,
@@ -57,9 +59,9 @@ pub(super) struct Transfer {
 
 /// How far it is with laying a payload in shared memory.
 enum SharedWriteState {
-    /// It is not to be, or has been.
+    /// No writing to shared memory: it is not wanted, or is done.
     No,
-    /// Its first frame is held back; whether somebody is laying the payload by now.
+    /// Its first frame is held back; true once a caller is writing the payload.
     Waits(Vec<u8>, bool),
 }
 
@@ -88,7 +90,7 @@ impl Lane {
             + self.ends.capacity() * size_of::<(u64, u64)>()
     }
 
-    /// The transfer that a frame has to wait for, so that order is kept.
+    /// The transfer that a frame has to wait for, so that frames stay in order.
     pub(super) fn holder(&mut self, kind: Kind, answer: bool, id: u64) -> Option<&mut Transfer> {
         match kind {
             Kind::Publish => self.transfers.iter_mut().find(|transfer| transfer.is_published()),
@@ -232,7 +234,7 @@ impl Lane {
         }
     }
 
-    /// Whose chunk is next: of the first few that may go, each in turn.
+    /// The transfer whose chunk is next: the first few transfers with a window take turns.
     fn next_transfer(&mut self) -> Option<usize> {
         let may_go = |(at, transfer): (usize, &Transfer)| transfer.may_go(self.given).then_some(at);
         let mut ready = [0; ABREAST];
@@ -252,7 +254,7 @@ impl Lane {
         self.given + self.frames.len() as u64
     }
 
-    /// What waited for the end of a transfer goes on.
+    /// Continues the frames that waited for the end of a transfer.
     fn go_on(&mut self, Transfer { mut after, mut behind, .. }: Transfer) {
         while let Some(next) = after.pop_front() {
             behind -= next.bytes();
@@ -298,7 +300,7 @@ impl Transfer {
         Self { kind, id, flags, called, payload, at: 0, window, shared: false, laying, begins: 0, after, behind: 0 }
     }
 
-    /// One that is to be laid in shared memory.
+    /// A transfer that is to be written to shared memory.
     pub(super) fn to_lay(kind: Kind, id: u64, flags: Flags, payload: Payload, called: u32) -> Self {
         Self { laying: SharedWriteState::Waits(Vec::new(), false), ..Self::new(kind, id, flags, payload, 0, called) }
     }
@@ -311,7 +313,7 @@ impl Transfer {
         self.kind == Kind::Item
     }
 
-    /// Whether it is a whole answer that waits for its receiver.
+    /// True if it is a whole answer that waits for its receiver.
     pub(super) fn is_stuck(&self) -> bool {
         let is_laid = matches!(self.laying, SharedWriteState::No);
         self.called != 0 && is_laid && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
@@ -326,7 +328,7 @@ impl Transfer {
         self.left() + self.behind
     }
 
-    /// Adds what has to come after it.
+    /// Adds a frame or transfer that must follow it.
     pub(super) fn follow(&mut self, next: QueuedAfter) {
         self.behind += next.bytes();
         self.after.push_back(next);
@@ -336,8 +338,8 @@ impl Transfer {
         self.id == id && self.flags.answer() == answer
     }
 
-    /// Whether a chunk can be sent now that so many bytes of whole frames have been given: not
-    /// before the first frame.
+    /// True if a chunk can be sent after so many bytes of whole frames: chunks follow the first
+    /// frame.
     fn may_go(&self, given: u64) -> bool {
         self.window > 0 && self.begins <= given
     }
@@ -370,7 +372,7 @@ impl QueuedAfter {
         }
     }
 
-    /// It is not sent any more.
+    /// Removes a dropped frame from the counts.
     fn uncount(self, tally: &mut WriteCounts) {
         match self {
             Self::Frame(frame) => tally.took(frame.len()),

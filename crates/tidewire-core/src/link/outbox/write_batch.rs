@@ -1,15 +1,18 @@
+//! Batches of one write: frames taken out of a send queue, and parts of long payloads without a
+//! copy.
+
 use std::sync::Arc;
 
 use super::PayloadParts;
 
 /// Parts of payloads that are shorter are copied: that costs less than to keep them.
 const COPIED_BYTES: usize = 4_096;
-/// What a burst keeps of its memory when all of it has been written.
+/// Memory that a batch keeps when all of it has been written.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What takes frames out of an outbox: plain bytes, or a [`WriteBatch`].
+/// A sink for the frames of an outbox: plain bytes, or a [`WriteBatch`].
 pub trait FrameSink {
-    /// What has been taken.
+    /// The length of all that has been taken.
     fn length(&self) -> usize;
 
     /// Bytes, to add frames to.
@@ -33,8 +36,7 @@ impl FrameSink for Vec<u8> {
     }
 }
 
-/// What is written at once: frames, and between them parts of long payloads, which stay where they
-/// are.
+/// The content of one write: frames, and between them parts of long payloads, which are not copied.
 #[derive(Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
@@ -54,7 +56,7 @@ struct PayloadSlice {
 }
 
 impl WriteBatch {
-    /// Whether all of it has been written.
+    /// True if all of it has been written.
     pub fn is_written(&self) -> bool {
         self.written == self.bytes.len() + self.kept_bytes
     }
@@ -64,7 +66,7 @@ impl WriteBatch {
         self.written += count;
     }
 
-    /// Empties it, and lets go of memory that was needed for a very long frame.
+    /// Empties it, and releases memory that was needed for a very long frame.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
@@ -72,13 +74,13 @@ impl WriteBatch {
         (self.kept_bytes, self.written) = (0, 0);
     }
 
-    /// What is still to be written, if no parts of payloads were added.
+    /// The unwritten bytes, if no parts of payloads were added.
     pub fn frames(&self) -> &[u8] {
         debug_assert!(self.kept.is_empty(), "frames alone were taken");
         &self.bytes[self.written..]
     }
 
-    /// What is still to be written, in order. Without parts of payloads that is one slice.
+    /// The unwritten bytes, in order. Without parts of payloads there is one slice.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut skipped = self.written;
         let all = (0..=self.kept.len()).flat_map(|number| [self.frames_before(number), self.part_at(number)]);

@@ -1,4 +1,4 @@
-//! The drain of a node: it takes no new calls, and waits until its frames have arrived.
+//! The drain of a node: it takes no new calls, and waits until the other side has read its frames.
 
 use tidewire_proto::wire::{Flags, Kind};
 
@@ -10,7 +10,7 @@ use super::Session;
 pub(super) const HEARTBEAT: u64 = 1;
 pub(in crate::link) const ARRIVAL: u64 = 2;
 
-/// Whether the other side has read all that was sent.
+/// Progress of the check that the other side has read everything.
 pub(super) struct DrainState {
     /// Of the last question, or the next.
     number: u64,
@@ -35,9 +35,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Whether the other side has read all that was sent, but for long payloads of calls that this
-    /// side makes. It is asked once there is nothing else to send: then there is something to
-    /// write.
+    /// True if the other side has read all that was sent, except long payloads of this side's own
+    /// calls. The question is sent once nothing else waits: then there is something to write.
     pub fn has_arrived(&mut self) -> bool {
         if self.out.owes() {
             return false;
@@ -45,7 +44,7 @@ impl<C> Session<C> {
         if self.arrival.asked.is_some_and(|asked| asked == self.out.filled()) {
             return self.arrival.told;
         }
-        // What was sent since the last question is not in its answer.
+        // The answer to the last question does not cover frames that were sent after it.
         let number = self.arrival.number + u64::from(self.arrival.asked.is_some());
         self.tell(Kind::Ping, Flags::URGENT, number, 0);
         self.arrival = DrainState { number, asked: Some(self.out.filled()), told: false };

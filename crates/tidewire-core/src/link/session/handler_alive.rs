@@ -1,14 +1,16 @@
+//! Timer of handler-alive notices: callers of open calls are notified that the handler still works.
+
 use tidewire_proto::wire::{CallHead, Flags, Kind};
 
 use super::{InboundExchange, Session};
 
-/// Callers hear of their calls at most so often: a call with a short deadline must not make work
-/// for all others.
+/// The shortest interval of notices: a call with a short deadline must not make work for all
+/// others.
 const LEAST_US: u64 = 50_000;
-/// A call that has a deadline is told of so often until then.
+/// Notices for each call with a deadline, until that deadline.
 const PER_DEADLINE: u64 = 4;
 
-/// When the caller of an open call is told that its handler is still at work.
+/// Timer of one open call: the next notice that its handler is still working.
 #[derive(Clone, Copy)]
 pub(super) struct HandlerAliveTimer {
     pub(super) next_us: u64,
@@ -16,21 +18,21 @@ pub(super) struct HandlerAliveTimer {
 }
 
 impl<C> Session<C> {
-    /// When callers are to be told next how their calls are doing.
+    /// The time of the next notice to callers.
     pub fn telling_us(&self) -> u64 {
         self.telling_us
     }
 
-    /// Whether callers are to be told how their calls are doing. Then say so with
+    /// True if a notice to the callers of open calls is due. Then call
     /// [`still_at_work`](Self::still_at_work).
     pub fn is_telling_due(&self, now_us: u64) -> bool {
         now_us >= self.telling_us
     }
 
-    /// Tells the callers of calls that have been open for some time that they are, and for how long
-    /// the event loop has been blocked.
+    /// Notifies callers whose calls have been open for some time, with the time for which the event
+    /// loop has been blocked.
     pub fn still_at_work(&mut self, blocked_ms: u32, now_us: u64) {
-        // What is not read in time says nothing any more.
+        // A notice that is not read in time is worthless, so none is added to a full queue.
         let silent = self.out.bytes() > self.out.bytes_max() / 2;
         let (mut due, mut next) = (Vec::new(), u64::MAX);
         for (id, theirs) in self.theirs.iter_mut() {
@@ -47,8 +49,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// A call has come in: its caller will hear of it in half of a heartbeat, or while there is
-    /// time.
+    /// The timer of a new call: the first notice comes after half of a heartbeat, or earlier if the
+    /// deadline is near.
     pub(super) fn begin_living(&mut self, head: &[u8], now_us: u64) -> HandlerAliveTimer {
         let beat = self.heartbeat_ms.saturating_mul(500);
         let every_us = match CallHead::parse(head).map_or(0, |head| u64::from(head.deadline_ms)) {

@@ -1,4 +1,4 @@
-//! Payloads that come compressed.
+//! Inflating of received payloads, outside of the session.
 
 use tidewire_proto::wire::{Frame, Kind};
 
@@ -7,14 +7,14 @@ use super::super::compression::Unreadable;
 use super::{Event, OutboundExchange, Session};
 
 impl<C: Clone> Session<C> {
-    /// What has come of a compressed payload, and is to be inflated and given
-    /// [back](Self::inflated) before anything else is received. That takes time, in which the
-    /// session may be used for all other things.
+    /// Takes the received part of a compressed payload. Inflate it and give it
+    /// [back](Self::inflated) before another frame is received. Inflating takes time, and the
+    /// session may be used for everything else meanwhile.
     pub fn to_inflate(&mut self) -> Option<Inflating> {
         self.parts.to_inflate()
     }
 
-    /// Takes back what was inflated, and adds what that means to `events`.
+    /// Takes the inflated data back, and adds its events to `events`.
     pub fn inflated(&mut self, inflating: Inflating, now_us: u64, events: &mut Vec<Event<C>>) {
         match self.parts.inflated(inflating) {
             Inflated::Whole(message) => self.complete(message, now_us, events),
@@ -23,7 +23,7 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    /// Inflates here and now what is [to be inflated](Self::to_inflate).
+    /// Inflates the [received data](Self::to_inflate) at once.
     pub fn inflate(&mut self, now_us: u64, events: &mut Vec<Event<C>>) {
         if let Some(mut inflating) = self.to_inflate() {
             inflating.inflate();

@@ -1,4 +1,4 @@
-//! The side of a node: exchanges begin and end here.
+//! The session of a node on its link: exchanges begin and end here.
 
 mod drain;
 mod handler_alive;
@@ -32,7 +32,7 @@ pub(in crate::link) const SHARED_MEMORY: &str = "shm";
 
 /// One link of a node to its hub.
 pub struct Session<C> {
-    /// What waits to be written.
+    /// The send queue.
     pub out: Outbox,
     mine: Slots<OutboundExchange<C>>,
     /// The hub takes fewer exchanges of this node than of others, for the token that it joined
@@ -51,22 +51,22 @@ pub struct Session<C> {
     gathering: FlushTimer,
     offers_memory: bool,
     reading: PeerCodecs,
-    /// When callers are told next that their calls are still at work.
+    /// The time of the next handler-alive notices.
     telling_us: u64,
     closing: bool,
-    /// It takes no new calls, and makes those that its last work needs.
+    /// The node drains: it takes no new calls, and makes only calls that its last work needs.
     leaving: bool,
     arrival: DrainState,
     /// The head of the last message that was published, which has been checked.
     checked: Vec<u8>,
 }
 
-/// Who can read what is compressed.
+/// The peers that can inflate compressed payloads or share memory.
 #[derive(Clone, Copy)]
 struct PeerCodecs {
     /// This node says that it can.
     here: bool,
-    /// The hub says so, too: both may send it.
+    /// The hub can, too: both may send compressed payloads.
     link: bool,
     /// All nodes that are joined can.
     all: bool,
@@ -85,9 +85,9 @@ enum OutboundExchange<C> {
 
 /// An exchange that the hub opened.
 enum InboundExchange {
-    /// A call that is not all there yet. So many items were asked for meanwhile.
+    /// A call that is not complete yet. So many items were requested meanwhile.
     Coming { lane: u8, wanted: u32, unread: bool },
-    /// A call that is to be answered. Its caller may send so many items.
+    /// An open call. Its caller may send so many items.
     Open { caller: u32, lane: u8, living: HandlerAliveTimer, inflates: bool, input: Credit },
     /// A long message that was published.
     Published,
@@ -152,8 +152,8 @@ impl<C> Session<C> {
         due.min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 
-    /// Whether what waits is to wait for more, so that it makes one write.
-    /// [`next_us`](Self::next_us) knows until when.
+    /// True if the queued frames shall wait for more, to make one write. [`next_us`](Self::next_us)
+    /// returns the end of that wait.
     pub fn holds(&mut self, now_us: u64) -> bool {
         self.gathering.holds(&self.batch, self.out.waiting(), now_us)
     }
@@ -163,7 +163,7 @@ impl<C> Session<C> {
         self.heart.heard(now_us);
     }
 
-    /// Something was written to the wire.
+    /// Records a write to the wire.
     pub fn sent(&mut self, now_us: u64) {
         self.heart.sent(now_us);
         for id in self.out.ended() {
@@ -173,8 +173,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// The link is gone: every call has ended, and so has the work on open calls. What waited to be
-    /// written is let go.
+    /// Handles the loss of the link: every call has ended, and so has the work on open calls.
+    /// Queued frames are dropped.
     pub fn lost(&mut self, events: &mut Vec<Event<C>>) {
         self.closing = true;
         for (_, mine) in self.mine.drain() {
@@ -188,22 +188,22 @@ impl<C> Session<C> {
         self.out.clear();
     }
 
-    /// The name behind a number, as the hub told it.
+    /// The name behind a number, as the hub reported it.
     pub fn name_of(&self, node: u32) -> Option<&Arc<Named>> {
         self.names.get(&node)
     }
 
-    /// Whether calls, their items and what is published may be compressed now.
+    /// True if calls, their items and published messages may be compressed now.
     pub fn may_compress(&self) -> bool {
         self.reading.link && self.reading.all
     }
 
-    /// Whether the answer of an open call may be compressed.
+    /// True if the answer of an open call may be compressed.
     pub fn may_compress_answer(&mut self, id: u64) -> bool {
         matches!(self.theirs.get(id), Some(InboundExchange::Open { inflates: true, .. }))
     }
 
-    /// Whether a call of another node has not been answered yet.
+    /// True if a call of another node has not been answered yet.
     pub fn is_open(&mut self, id: u64) -> bool {
         matches!(self.theirs.get(id), Some(InboundExchange::Open { .. }))
     }
@@ -213,12 +213,12 @@ impl<C> Session<C> {
         (self.mine.len(), self.theirs.len())
     }
 
-    /// Bytes that the long payloads on their way to this node will have.
+    /// Bytes that the long payloads on their way to this node will have when they are complete.
     pub fn coming_bytes(&self) -> usize {
         self.parts.bytes()
     }
 
-    /// Whether chunks of long payloads are on their way to this node.
+    /// True if chunks of long payloads are on their way to this node.
     pub fn awaits_chunks(&self) -> bool {
         self.parts.awaits_chunks()
     }
@@ -299,13 +299,13 @@ pub(super) fn check_placed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireEr
     if frame.stated()?.0 > max { Err(WireError::Limit { name: "link_placed_bytes", max }) } else { Ok(()) }
 }
 
-/// Whether a frame begins a payload that is compressed.
+/// True if a frame begins a compressed payload.
 pub(super) fn is_compressed(frame: &Frame<'_>) -> bool {
     let carries = matches!(frame.kind, Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item);
     carries && frame.flags.compressed()
 }
 
-/// What is compressed may come only if both sides said that they can read it.
+/// Compressed payloads may come only if both sides said that they can inflate them.
 pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireError> {
     if !agreed && is_compressed(frame) {
         let problem = "COMPRESSED is set, and the feature lz4 was not named by both sides: send the payload as it is";
@@ -314,7 +314,7 @@ pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), Wi
     Ok(())
 }
 
-/// What a slot that can't be opened means for the link.
+/// The protocol error for a slot that can't be opened.
 pub(super) fn taken_slot(kind: &'static str, taken: SlotConflict) -> WireError {
     match taken {
         SlotConflict::Beyond { max } => WireError::Limit { name: "link_in_flight", max: max as u64 },

@@ -1,3 +1,5 @@
+//! Receive side of a session: checks each frame, updates the exchanges and adds events.
+
 use std::sync::Arc;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -18,8 +20,9 @@ use super::{
 };
 
 impl<C: Clone> Session<C> {
-    /// Takes a frame, and adds what it means to `events`. What it brings of a compressed payload is
-    /// [to be inflated](Self::to_inflate) before the next one comes; else that is done then.
+    /// Takes a frame, and adds its events to `events`. If the frame holds a part of a compressed
+    /// payload, [inflate](Self::to_inflate) that part before the next frame; otherwise the next
+    /// call does so.
     ///
     /// # Errors
     /// [`Fault`] if the link can't go on.
@@ -57,7 +60,7 @@ impl<C: Clone> Session<C> {
             }
         }
         if self.out.is_choked() {
-            // It asks for answers and does not read them.
+            // The peer asks for answers and does not read them.
             return Err(WireError::Limit { name: "link_queue_bytes", max: self.out.bytes_max() as u64 }.into());
         }
         Ok(())
@@ -93,7 +96,7 @@ impl<C: Clone> Session<C> {
         let frame_bytes = number("frame-bytes", limits::LINK_FRAME_BYTES);
         self.out.chunk_bytes(chunk_bytes(frame_bytes).min(self.chunk_bytes));
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
-        // It asks by itself as often as it wants to hear something: the hub answers each PING.
+        // This node pings as often as it expects a frame: the hub answers each PING.
         self.heart = Keepalive::new(self.heartbeat_ms, theirs_ms.min(self.heartbeat_ms), now_us);
         self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
         self.reading.memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
@@ -169,9 +172,9 @@ impl<C: Clone> Session<C> {
         Ok(())
     }
 
-    /// Has `read` write what comes of a chunk to where it belongs, and say how many bytes that is;
-    /// then [`filled`](Self::filled) is to be told. None: it belongs nowhere, and has to be
-    /// [`received`](Self::received) to be skipped or refused.
+    /// Calls `read` to write the bytes of a chunk to their destination. `read` returns the number
+    /// of bytes; the caller passes it to [`filled`](Self::filled). None: the chunk has no
+    /// destination, and must be [`received`](Self::received) to be skipped or refused.
     pub fn fill<E>(
         &mut self,
         chunk: &BegunChunk,
@@ -316,7 +319,8 @@ impl<C: Clone> Session<C> {
         }
     }
 
-    /// A payload that this side does not take: whoever sent it is told, whoever waits for it too.
+    /// Refuses a payload. Its sender gets an error, and so does the call of this node that waits
+    /// for it.
     pub(super) fn turn_away(&mut self, frame: &Frame<'_>, code: ErrorCode, text: &str, events: &mut Vec<Event<C>>) {
         let id = frame.id;
         if frame.flags.answer() {
@@ -364,8 +368,7 @@ impl<C: Clone> Session<C> {
     }
 }
 
-/// The longest payload of a frame that may have so many bytes, if its head is as long as a head may
-/// be.
+/// The longest payload of a frame of so many bytes with a head of the greatest length.
 fn chunk_bytes(frame_bytes: u64) -> usize {
     let rest = frame_bytes.saturating_sub((FRAME_HEAD - LENGTH_BYTES) as u64 + limits::LINK_HEAD_BYTES.default);
     rest.clamp(limits::LINK_CHUNK_BYTES.min, limits::LINK_CHUNK_BYTES.max) as usize

@@ -1,3 +1,5 @@
+//! Send side of a session: calls, subscriptions, messages, answers and items.
+
 use std::borrow::Cow;
 
 use tidewire_proto::generated::errors::ErrorCode;
@@ -7,7 +9,7 @@ use super::super::flow_control::Credit;
 use super::super::outbox::{Payload, PayloadParts};
 use super::{InboundExchange, OutboundExchange, OutgoingPayload, Refused, Session};
 
-/// What the caller hears of an answer that it has not taken.
+/// The error text for a caller whose unread answer was dropped to free capacity.
 const UNTAKEN: &[u8] =
     b"link_queue_bytes: the answer was not taken, and others need the room: read faster, or ask for less at a time";
 
@@ -37,7 +39,7 @@ impl<C> Session<C> {
         self.subscribe_with(Flags::NORMAL, head, fields, call)
     }
 
-    /// As [`subscribe`](Self::subscribe), for one who listens: no calls come.
+    /// As [`subscribe`](Self::subscribe), for a listener: it gets messages and no calls.
     ///
     /// # Errors
     /// [`Refused`] if it can't be sent.
@@ -90,7 +92,7 @@ impl<C> Session<C> {
         self.put(Kind::Publish, flags, (0, 0), |out| head.put(out), payload)
     }
 
-    /// Gives a call of this node up. Nothing more is heard of it.
+    /// Cancels a call of this node. No further event of the call follows.
     pub fn cancel(&mut self, id: u64) {
         self.cancel_mine(id);
     }
@@ -98,15 +100,15 @@ impl<C> Session<C> {
     /// Answers a call, which ends it.
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; the call is still open, unless it is that which has ended.
+    /// [`Refused`] if it can't be sent. The call is still open then, unless it had ended.
     pub fn reply(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answer(Kind::Reply, id, flags, payload)?;
         self.end_theirs(id);
         Ok(())
     }
 
-    /// Ends a call with an error. One that is too long for the link is replaced by a short one that
-    /// says so.
+    /// Ends a call with an error. An error that is too long for the link is replaced by a short
+    /// one.
     ///
     /// # Errors
     /// [`Refused::Over`] if the call has ended.
@@ -131,8 +133,8 @@ impl<C> Session<C> {
         Ok(())
     }
 
-    /// Whether an item of an answer may be sent now; else once more has been written. One of a call
-    /// that has ended may be, and is refused.
+    /// True if an item of an answer may be sent now; else try again after further writes. Also true
+    /// for a call that has ended: sending the item then fails.
     pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
         let Some((_, called)) = self.answering(id) else { return true };
         self.make_room(bytes, called);
@@ -148,7 +150,7 @@ impl<C> Session<C> {
         self.answer(Kind::Item, id, flags, payload)
     }
 
-    /// Says that no more items of an answer come, which ends the call.
+    /// Ends the items of an answer, and with them the call.
     pub fn answer_over(&mut self, id: u64) {
         if let Some(flags) = self.answer_flags(id) {
             self.end_theirs(id);
@@ -156,14 +158,14 @@ impl<C> Session<C> {
         }
     }
 
-    /// Says that the handler of a call is still at work.
+    /// Notifies the caller that the handler of its call is still working.
     pub fn alive(&mut self, id: u64) {
         if let Some(flags) = self.answer_flags(id) {
             self.tell(Kind::Alive, flags, id, 0);
         }
     }
 
-    /// Takes so many further items from the caller of an open call.
+    /// Gives the caller of an open call credit for so many further items.
     pub fn want_input(&mut self, id: u64, items: u32) {
         if let Some(InboundExchange::Open { input, .. }) = self.theirs.get(id) {
             input.give(items);
@@ -191,8 +193,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// Takes so many further items of the answer to a call; 0: none any more, and the other side is
-    /// to end it.
+    /// Gives credit for so many further items of the answer to a call; 0: takes no more, and the
+    /// other side shall end the call.
     pub fn want(&mut self, id: u64, items: u32) {
         if let Some(OutboundExchange::Call(_, lane, credit)) = self.mine.get(id) {
             credit.give(items);
@@ -201,14 +203,14 @@ impl<C> Session<C> {
         }
     }
 
-    /// Says why the link is closed. Nothing else can be sent then.
+    /// Closes the link with a reason. Nothing else can be sent then.
     pub fn close(&mut self, code: ErrorCode, text: &str) {
         self.closing = true;
         let _ = self.out.control(Kind::Error, Flags::URGENT, 0, fail_head(code), text.as_bytes());
     }
 
-    /// Fails a call, after the items before it. Room or not: else a call that found none could not
-    /// be told.
+    /// Fails a call, after the items before it. This works without capacity: otherwise a call that
+    /// found none could not be failed.
     pub(super) fn fail_short(&mut self, id: u64, flags: Flags, code: ErrorCode, text: &[u8]) {
         let written = self.out.control(Kind::Fail, flags, id, fail_head(code), text);
         debug_assert!(written.is_ok(), "a text that is not cut fits a frame");
@@ -272,8 +274,8 @@ impl<C> Session<C> {
         sent.map_err(Refused::from)
     }
 
-    /// If there is no room for a payload, it is taken from nodes that don't take their answers:
-    /// those fail.
+    /// Frees capacity for a payload, if there is none, at the cost of nodes that don't read their
+    /// answers: those answers fail.
     fn make_room(&mut self, payload: usize, called: u32) {
         if self.out.has_room(payload) {
             return;
@@ -284,8 +286,8 @@ impl<C> Session<C> {
         }
     }
 
-    /// What is too long for one frame is copied, so that it can be cut; what is short enough for
-    /// one is not cut.
+    /// Prepares a payload for sending. A payload that is too long for one frame is copied, so that
+    /// it can be sent in chunks; a shorter one is not split.
     fn cut<'a>(&self, payload: OutgoingPayload<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
             OutgoingPayload::Long(payload) => return FramedPayload::Long(payload),
@@ -324,7 +326,7 @@ enum FramedPayload<'a> {
     Pieces(&'a dyn PayloadParts),
     /// In chunks.
     Long(Payload),
-    /// Laid in shared memory.
+    /// Written to shared memory.
     Lay(Payload),
 }
 

@@ -1,7 +1,7 @@
 //! Payloads in the memory that this node and others of its machine share.
 //!
-//! Nothing is read here: whoever drives the session reads what [`Event::Placed`] tells of, under no
-//! lock, and gives it back.
+//! Nothing is read here. The caller reads the payload of [`Event::Placed`] without a lock, and
+//! passes it back.
 
 use tidewire_proto::wire::{Flags, Frame, Kind};
 
@@ -9,14 +9,14 @@ use super::super::assembly::{Message, Progress};
 use super::{Event, OutboundExchange, Session, SharedPayloadArrived};
 
 impl<C: Clone> Session<C> {
-    /// Whether calls, their answers and their items may lie in shared memory. What is published
-    /// does not.
+    /// True if calls, their answers and their items may lie in shared memory. Published messages
+    /// may not.
     pub fn may_place(&self) -> bool {
         self.reading.memory
     }
 
-    /// Memory with room for a payload, which is to be added to its end and given to
-    /// [`place_read`](Self::place_read). None: nobody awaits it any more.
+    /// Memory with capacity for a payload. Append the payload and pass the memory to
+    /// [`place_read`](Self::place_read). None: nobody awaits the payload any more.
     pub fn place_room(&mut self, placed: &SharedPayloadArrived) -> Option<Vec<u8>> {
         self.parts.lend(placed.id, placed.answer)
     }

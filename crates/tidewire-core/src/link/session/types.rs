@@ -1,3 +1,5 @@
+//! Types of a session: the greeting of a node, the reply of the hub, events and outgoing payloads.
+
 use std::fmt;
 
 use tidewire_proto::generated::limits;
@@ -9,12 +11,12 @@ use super::super::flush_policy::Batch;
 use super::super::outbox::{Payload, PayloadParts, Unsent};
 use super::SHARED_MEMORY;
 
-/// What a node says of itself, and what it takes.
+/// Name, secrets and limits with which a node joins.
 #[derive(Clone, Debug)]
 pub struct Greeting {
     /// Its name, unique on the hub.
     pub name: String,
-    /// Who it is, where the hub asks for that.
+    /// The token that identifies the user, where the hub requires one.
     pub token: Option<String>,
     /// The secret of its link before, whose place it takes.
     pub resume: Option<String>,
@@ -26,7 +28,7 @@ pub struct Greeting {
     pub payload_bytes: usize,
     /// Bytes that may wait to be written.
     pub queue_bytes: usize,
-    /// How often it wants to hear something, in milliseconds.
+    /// The interval of heartbeats that it expects, in milliseconds.
     pub heartbeat_ms: u64,
     /// How long it waits for WELCOME, in milliseconds.
     pub greeting_ms: u64,
@@ -36,15 +38,15 @@ pub struct Greeting {
     pub batch: Batch,
     /// How long it waits before it joins a lost hub again, in milliseconds: first, and at most.
     pub backoff_ms: (u64, u64),
-    /// Whether it takes payloads that are compressed, and says so.
+    /// True if the node takes compressed payloads, and announces this.
     pub inflates: bool,
     /// Shared memory in which its long payloads lie, if the hub is on this machine. 0: none.
     pub shared_bytes: usize,
     /// Where the processes of this machine can tell that they share its memory, if it lays long
     /// payloads there and reads them there.
     pub place: Option<String>,
-    /// From which length on its payloads are compressed on the way to another host, and on a way
-    /// within its host. 0: none.
+    /// The length from which its payloads are compressed: on the connection to another host, and on
+    /// a connection within its host. 0: none.
     pub compress_bytes: (usize, usize),
 }
 
@@ -104,7 +106,7 @@ impl Greeting {
     }
 }
 
-/// What a hub said when this node joined.
+/// The reply of the hub to a node that joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// The name of the hub.
@@ -124,12 +126,12 @@ pub struct Named {
     pub name: String,
     /// The user whose token it joined with, or an empty text.
     pub user: String,
-    /// Whether it takes payloads that are compressed.
+    /// True if the hub takes compressed payloads.
     pub inflates: bool,
 }
 
-/// What happened. `C` is what the caller of [`call`](super::Session::call) or
-/// [`subscribe`](super::Session::subscribe) gave.
+/// Events of a session. `C` is the type of the value that the caller of
+/// [`call`](super::Session::call) or [`subscribe`](super::Session::subscribe) passed.
 #[derive(Debug)]
 pub enum Event<C> {
     /// The hub has taken this node in.
@@ -142,11 +144,11 @@ pub enum Event<C> {
     Input(Message),
     /// The caller of an open call sends no more items.
     InputOver(u64),
-    /// The caller of an open call takes so many further items.
+    /// The caller of an open call gives credit for so many further items.
     Wanted(u64, u32),
-    /// Something was published.
+    /// A published message.
     Published(Message),
-    /// Something was published and dropped: it can't be read. The text says why.
+    /// A published message that was dropped, since it can't be read. The text says why.
     Dropped(String),
     /// A subscription is in force.
     Subscribed(C),
@@ -159,15 +161,15 @@ pub enum Event<C> {
     Item(C, Message),
     /// No more items come; the call has ended.
     Over(C),
-    /// The callee takes so many further items.
+    /// The callee gives credit for so many further items.
     Credited(C, u32),
-    /// A call is still at work. The event loop that its handler is on has been blocked for so many
-    /// milliseconds; 0: it goes round.
+    /// A call is still running. The event loop of its handler has been blocked for so many
+    /// milliseconds; 0: not blocked.
     Alive(C, u32),
     /// A node that the hub had named has gone.
     Left(u32),
-    /// A payload lies in shared memory: it is to be read there, which
-    /// [`place_room`](super::Session::place_room) gives room for.
+    /// A payload lies in shared memory: read it into the memory that
+    /// [`place_room`](super::Session::place_room) returns.
     Placed(SharedPayloadArrived),
     /// The hub takes no new exchanges.
     Goodbye,
@@ -195,7 +197,7 @@ pub enum Fault {
     Told {
         /// The number of the error.
         number: u16,
-        /// What it said.
+        /// The error text.
         text: String,
     },
     /// The other side has been silent for too long.
@@ -211,9 +213,9 @@ impl From<WireError> for Fault {
 /// Why something was not sent. Nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// As many exchanges as possible are open.
+    /// The limit of open exchanges is reached.
     InFlight {
-        /// So many.
+        /// The limit.
         max: usize,
         /// The hub takes no more with the token of this node; with others it may.
         of_token: bool,
@@ -227,7 +229,7 @@ pub enum Refused {
     },
     /// Too much waits to be written.
     Full {
-        /// So many bytes.
+        /// The length in bytes.
         bytes: usize,
     },
     /// The token of this node does not allow it.
@@ -284,24 +286,24 @@ impl From<Unsent> for Refused {
     }
 }
 
-/// A payload that is sent: borrowed if it is short, else kept until its last chunk has gone.
+/// A payload that is sent: borrowed if it is short, else stored until its last chunk has gone.
 pub enum OutgoingPayload<'a> {
     /// Copied now.
     Short(&'a [u8]),
     /// Copied now, piece after piece.
     Pieces(&'a dyn PayloadParts),
-    /// Cut as there is room.
+    /// Sent in chunks as capacity allows.
     Long(Payload),
-    /// Compressed. Who can't read that gets it as it was before.
+    /// A compressed payload. Receivers that can't inflate get the original.
     Packed(Packed),
-    /// Laid in shared memory, for a receiver that reads it there; see
-    /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where that can't be, it
-    /// is cut.
+    /// Written to shared memory, for a receiver that reads it there; see
+    /// [`Outbox::next_to_lay`](super::super::outbox::Outbox::next_to_lay). Where shared memory
+    /// can't be used, it is sent in chunks.
     Lay(Payload),
 }
 
 impl<'a> From<&'a [u8]> for OutgoingPayload<'a> {
-    /// Copies what is long.
+    /// A long payload is copied.
     fn from(bytes: &'a [u8]) -> Self {
         if bytes.len() > limits::LINK_CHUNK_BYTES.default as usize {
             Self::Long(Box::new(bytes.to_vec()))
@@ -335,7 +337,7 @@ impl OutgoingPayload<'_> {
         packed.map_or(self, Self::Packed)
     }
 
-    /// The same for one who may read what is compressed, or not.
+    /// The payload in a form that the receiver can read.
     pub(super) fn readable(self, inflates: bool) -> Self {
         match self {
             Self::Packed(packed) if !inflates => Self::Long(Box::new(packed.inflate())),

@@ -33,7 +33,7 @@ pub enum Change {
     Dropped(u64),
     /// The consumer goes on at another place.
     Moved(u64),
-    /// It is paused, or no longer.
+    /// The consumer is paused until a time, or no longer (None).
     Paused(Option<u64>),
 }
 
@@ -48,9 +48,9 @@ pub struct Dead {
     pub dead_at_us: u64,
     /// Why.
     pub reason: String,
-    /// What was raised last, in a line.
+    /// The last error, in a line.
     pub error: String,
-    /// The way to it.
+    /// The traceback of the error.
     pub traceback: String,
 }
 
@@ -80,7 +80,7 @@ impl Consumer {
         }
     }
 
-    /// What has changed since the last call, in order.
+    /// The changes since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         if self.floor_told != self.acked_to {
             self.floor_told = self.acked_to;
@@ -151,7 +151,7 @@ impl Consumer {
         }
     }
 
-    /// Whether a pending event was done once.
+    /// True if a pending event was done once.
     fn is_requeued(&self, sequence: u64) -> bool {
         sequence <= self.acked_to || self.done.contains(sequence)
     }

@@ -2,28 +2,28 @@
 
 use super::{Change, Consumer, Dead, Stage};
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// It was handled.
+    /// The event was handled.
     Ack,
-    /// It failed.
+    /// The handler failed.
     Nak {
         /// Instead of the backoff.
         delay_us: Option<u64>,
-        /// What was raised: the error in a line, and its traceback.
+        /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
-    /// It can't be handled.
+    /// The event can't be handled.
     Term {
         /// Why.
         reason: String,
-        /// What was raised.
+        /// The error in a line, and its traceback.
         fault: Option<(String, String)>,
     },
-    /// It is still worked on.
+    /// The handler is still working.
     Working,
-    /// It was not begun: it is ready again, and the delivery does not count.
+    /// The delivery was not begun: the event is ready again, and the delivery does not count.
     Release,
 }
 
@@ -32,12 +32,12 @@ pub enum Settlement {
 pub struct Stale;
 
 impl Consumer {
-    /// Says what became of a delivery.
+    /// Settles a delivery.
     ///
     /// # Errors
     ///
-    /// [`Stale`] if it is not out. An ack or a term that comes late counts as long as there was no
-    /// other delivery.
+    /// [`Stale`] if it is not out. A late ack or term counts as long as the event was not
+    /// redelivered.
     pub fn settle(&mut self, sequence: u64, ticket: u64, how: Settlement, now_us: u64) -> Result<(), Stale> {
         let pending = self.pending.get(&sequence).filter(|pending| pending.ticket == ticket && ticket > 0);
         let stage = pending.ok_or(Stale)?.stage;
@@ -91,7 +91,7 @@ impl Consumer {
         delays.get(index).copied().unwrap_or(0)
     }
 
-    /// Gives an event up.
+    /// Turns an event into a dead letter.
     pub(super) fn bury(&mut self, sequence: u64, reason: &str, error: String, traceback: String, now_us: u64) {
         let deliveries = self.pending[&sequence].deliveries;
         let reason = reason.to_owned();

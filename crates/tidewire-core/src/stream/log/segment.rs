@@ -15,8 +15,7 @@ pub struct SegmentInfo {
     pub last_time_us: u64,
     /// Where the next group goes.
     pub bytes: u64,
-    /// How many events it has. Those of a compacted log have gaps between them, and no index beside
-    /// them.
+    /// How many events it has. The events of a compacted log have gaps between them, and no index.
     pub events: u64,
     /// How many of its events have ids.
     pub ids: u64,
@@ -61,7 +60,7 @@ impl SegmentInfo {
         self.index.get(after.saturating_sub(1)).map(|(_, offset)| *offset)
     }
 
-    /// All of it as bytes, for a file beside the segment.
+    /// The index as bytes, for an index file next to the segment.
     pub fn encode(&self) -> Vec<u8> {
         let mut numbers =
             vec![self.id, self.base, self.last, self.first_time_us, self.last_time_us, self.bytes, self.ids];

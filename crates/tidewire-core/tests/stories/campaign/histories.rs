@@ -31,7 +31,7 @@ struct Worker {
     stalled: bool,
 }
 
-/// What happened, by name, so that a test can see that everything does.
+/// Counts of events by name, so that a test can check that every kind of event occurs.
 type Happened = BTreeMap<&'static str, u64>;
 
 struct History {
@@ -125,8 +125,8 @@ impl History {
         *self.happened.entry(what).or_default() += 1;
     }
 
-    /// Everything that the ledger says after a call is taken in, as a store does it; and it is kept
-    /// as a store keeps it.
+    /// Handles every decision of the ledger after a call, as a store does. At random, reloads the
+    /// ledger from its record.
     fn settle(&mut self) {
         for lost in self.ledger.take_losses() {
             assert!(self.ended_alone.insert(lost.run), "history {}: run {} ended twice", self.number, lost.run);
@@ -355,7 +355,7 @@ impl History {
         self.heard(which, &lease, answer.map(|standing| standing.left));
     }
 
-    /// What a worker does when it hears of a lease.
+    /// A worker handles the state of a lease.
     fn heard(&mut self, which: usize, lease: &Lease, left: Result<u32, Refusal>) {
         match left {
             Ok(0) => self.workers[which].leases.retain(|held| held.id != lease.id),
@@ -383,7 +383,7 @@ impl History {
     fn die_in(&mut self, which: usize, at: Option<u64>, overtime: bool) {
         self.saw("died");
         let worker = self.workers.remove(which);
-        // Who was killed for its time was killed by a supervisor, which lives.
+        // A worker that was killed for its time was killed by a supervisor, which lives.
         let known = if overtime { 0 } else { self.random.below(3) };
         let held: Vec<_> = self.ledger.leased().filter(|(held, ..)| known < 2 && *held == worker.id).collect();
         self.count_lost(&held);

@@ -1,4 +1,5 @@
-//! The ledger of a campaign: sizes of ranges, who gets what, and what becomes of runs that kill.
+//! The ledger of a campaign: sizes of ranges, assignment to workers, and runs that kill their
+//! workers.
 
 use tidewire_core::campaign::lease::{Claim, ClaimState, Lease};
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};

@@ -1,4 +1,4 @@
-//! Rows by columns: nulls, wrong types, and taking rows back.
+//! Rows by columns: nulls, wrong types, and removal of rows.
 
 use proptest::prelude::*;
 use tidewire_core::campaign::digest::digest;

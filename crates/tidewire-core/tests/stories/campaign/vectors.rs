@@ -1,5 +1,5 @@
-//! The vectors of `spec/vectors/campaigns.json`, which a second implementation in Python is held
-//! to, too.
+//! The vectors of `spec/vectors/campaigns.json`, which a second implementation in Python must
+//! match, too.
 
 use serde_json::Value as Json;
 use tidewire_core::campaign::digest::{digest, read, written};

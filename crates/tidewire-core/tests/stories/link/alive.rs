@@ -1,4 +1,5 @@
-//! Callers hear that their calls are still at work, and whether the event loop there is blocked.
+//! Handler-alive notices: callers learn that their calls still run, and if the event loop there is
+//! blocked.
 
 use tidewire_core::link::session::{Event, Greeting};
 use tidewire_proto::wire::{CallHead, Flags};

@@ -1,4 +1,4 @@
-//! What nodes say of themselves, who may answer, and whose a name is.
+//! Announcements of nodes, permission to answer, and ownership of names.
 
 use tidewire_core::link::access::{Access, Grant};
 use tidewire_core::link::hub::HubOptions;
@@ -121,7 +121,7 @@ fn a_node_says_of_itself_what_its_subscription_is_and_no_more() {
         ("news", "", "service"),
         ("svc.bank.two.*", "", "other"),
     ] {
-        // What is said is well formed, but for this place.
+        // The announcement is well formed, but does not belong here.
         let says = match field {
             "other" => said(field, 9),
             "agent" => announced("agent.a", 9),
@@ -204,7 +204,7 @@ fn who_announces_again_and_again_rests_and_is_not_taken_for_silent() {
     assert!(closed.iter().all(|(at, _)| *at != link), "nothing could be heard of it: {closed:?}");
 }
 
-/// The number of the error with which a node is turned away, if it is.
+/// The number of the error with which a node is refused, if it is.
 fn turned_away(world: &mut World, greeting: &Greeting) -> Option<u16> {
     let at = world.connect(greeting);
     world.settle();

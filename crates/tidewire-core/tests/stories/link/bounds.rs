@@ -1,4 +1,5 @@
-//! Nothing grows without a bound, and what is full does not keep others from being served.
+//! Bounded memory: nothing grows without a bound, and a full queue does not keep other nodes from
+//! being served.
 
 use tidewire_core::link::flush_policy::Batch;
 use tidewire_core::link::hub::HubOptions;
@@ -81,7 +82,7 @@ fn frames_that_gather_again_and_again_leave_no_times_behind() {
     let (talker, listener) = (world.join("talker"), world.join("listener"));
     world.subscribe(listener, "news", "");
     let link = world.nodes[listener].link.expect("it has joined");
-    // The name of who publishes is told with the first message, and does not wait.
+    // The name of the publisher comes with the first message, and does not wait.
     world.publish(talker, Flags::NORMAL, "news", b"hi");
     world.settle();
     assert_eq!(world.published(listener).len(), 1);

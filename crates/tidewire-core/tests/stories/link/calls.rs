@@ -259,7 +259,7 @@ fn a_node_that_stops_finishes_what_it_has() {
     let session = &mut world.nodes[callee].session;
     session.item(back, Flags::NORMAL, b"goes on"[..].into()).unwrap();
     session.reply(before.id, Flags::NORMAL, b"done"[..].into()).unwrap();
-    // What it has still to do may need others.
+    // The callee may still need other nodes to finish its work.
     world.call(callee, "other", b"needed", 4);
     world.settle();
     assert!(matches!(world.events(caller)[..], [Event::Replied(1, _)]));

@@ -1,4 +1,4 @@
-//! Payloads that are compressed: by whom, and for whom.
+//! Compressed payloads: compression by the sender, inflating by the receiver.
 
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting, Refused};
@@ -251,7 +251,7 @@ fn a_payload_that_is_too_long_once_inflated_is_refused_as_any_other() {
     );
     assert_eq!(sent, Ok(()), "the hub takes it");
 
-    // What the hub itself does not take is refused before anything is sent.
+    // A payload that the hub itself does not take is refused before anything is sent.
     let mut world = World::with(13, HubOptions { payload_bytes: 100 * KIB, ..HubOptions::new("hub") });
     let node = world.join("a");
     let sent = world.nodes[node].session.call(&head, Flags::NORMAL, packed(&text(MIB)), 1);

@@ -1,4 +1,4 @@
-//! Links that end: in the middle of everything, by silence, and by fault.
+//! Ends of links: in the middle of any exchange, by silence, and by fault.
 
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Fault, Greeting};
@@ -112,7 +112,7 @@ fn a_link_that_was_closed_does_not_close_the_next_one_of_its_number() {
     let mut again = Vec::new();
     wire::write(&mut again, Kind::Welcome, Flags::URGENT, 0, |_| Ok(()), &[]).unwrap();
     world.hub.received(link, &wire::read(&again, 100).unwrap().unwrap(), 0);
-    // The driver hears that the connection has broken before it asks what to close.
+    // The driver learns that the connection has broken before it asks for the links to close.
     world.hub.closed(link);
     assert_eq!(world.hub.connected("next".to_owned(), 0), link);
     assert_eq!(world.hub.closing(), []);

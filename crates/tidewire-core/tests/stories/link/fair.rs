@@ -1,4 +1,4 @@
-//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and what waits is
+//! A fair queue: nothing is lost or overtaken, nobody waits behind a flood, and the queue is
 //! bounded.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ fn what_a_sender_adds_comes_in_its_order_and_senders_take_turns() {
         let mut random = Random(seed);
         let mut queue = FairQueue::new(random.pick(&[KIB, 10 * KIB, MIB]));
         let (mut added, mut came) = (BTreeMap::<u32, Vec<u32>>::new(), BTreeMap::<u32, Vec<u32>>::new());
-        // Who has something that waits, and how many of others have come before it.
+        // Senders with a waiting entry, and how many entries of others have come before it.
         let mut passed = BTreeMap::<u32, usize>::new();
         for number in 0..2_000 {
             if random.chance(2) {

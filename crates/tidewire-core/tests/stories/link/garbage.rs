@@ -219,7 +219,7 @@ fn a_hub_with_a_node_that_sends_anything_serves_the_others() {
             for _ in 0..random.below(4) {
                 world.step();
             }
-            // The liar does not care what it is told, unless the hub closes the link.
+            // The liar ignores all errors, unless the hub closes the link.
             world.nodes[liar].down.paused = random.chance(2);
             for node in good {
                 for event in world.events(node) {

@@ -1,4 +1,4 @@
-//! Joining a hub: who is taken in, who is refused, and who takes the place of whom.
+//! Joining a hub: admission, refusal and replaced links.
 
 use tidewire_core::link::access::{Access, Grant, TokenLimits};
 use tidewire_core::link::hub::HubOptions;
@@ -16,7 +16,7 @@ fn hello(oldest: u16, newest: u16, name: &str) -> Vec<u8> {
     out
 }
 
-/// What a node is told whose first bytes are these.
+/// The error for a node whose first bytes are these.
 fn told(world: &mut World, first: &[u8]) -> (ErrorCode, String) {
     let at = world.connect(&Greeting::new("unheard"));
     world.nodes[at].session.out.clear();
@@ -191,7 +191,7 @@ fn nothing_goes_to_a_link_that_is_being_closed() {
 fn a_link_on_which_nobody_greets_ends() {
     let mut world = World::new(7);
     let late = world.connect(&Greeting::new("late"));
-    // The one gives up by itself, the other is told by the hub.
+    // The first one gives up by itself, the other gets an error from the hub.
     let patient = world.connect(&Greeting { greeting_ms: 60_000, ..Greeting::new("patient") });
     for node in [late, patient] {
         world.nodes[node].session.out.clear();
@@ -258,8 +258,7 @@ fn a_node_knows_where_it_may_publish() {
 #[test]
 fn a_token_allows_what_it_says_and_no_more() {
     let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
-    // So many patterns that WELCOME has no room for them: the node does not know where it may
-    // publish.
+    // WELCOME has no capacity for so many patterns: the node does not know where it may publish.
     let mut publish: Vec<Pattern> = (0..100).map(|n| Pattern::new(&format!("{:a>200}.{n}", "")).unwrap()).collect();
     publish.push(Pattern::new("out.>").unwrap());
     let narrow = Grant {

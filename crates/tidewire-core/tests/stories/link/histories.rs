@@ -13,7 +13,7 @@ use crate::link::support::{KIB, MIB, Random, World, filled, lane, shelf};
 /// Tags of subscriptions begin here.
 const SUBSCRIPTIONS: u32 = 1 << 30;
 
-/// What has been seen from outside of one node.
+/// Observations from outside of one node.
 #[derive(Default)]
 struct Seen {
     /// Calls that have not ended, by tag.
@@ -218,7 +218,7 @@ impl History {
     }
 
     fn unsubscribe(&mut self, node: usize) {
-        // Only those that are in force, so that each is told of once.
+        // Only active subscriptions, so that each is counted once.
         let subscriptions = self.seen[node].subscriptions.clone();
         if self.seen[node].subscribing.is_empty()
             && let Some(id) = self.one_of(&subscriptions)

@@ -1,4 +1,4 @@
-//! Payloads that come compressed: they are inflated as they come, and a fault ends their exchange
+//! Compressed payloads on arrival: they are inflated as they come, and a fault ends their exchange
 //! where it is found.
 
 use tidewire_core::link::assembly::{Assemblies, Inflated, Progress};
@@ -213,12 +213,12 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
         assert_eq!(session.coming_bytes(), (slot as usize + 1) * MIB / 4);
     }
     assert_eq!(session.out.bytes(), 0);
-    // They have the room of one of the longest together. One more is refused before anything is
-    // allocated for it.
+    // Together they have the capacity of one payload of the greatest length. One more is refused
+    // before anything is allocated for it.
     hear(session, &begun(1 << 32 | 4, 1_000, 1));
     assert_eq!(refused(session), 1 << 32 | 4);
     assert_eq!(session.coming_bytes(), MIB);
-    // What is sent as long as it is has the rest of four; and what has ended leaves its room.
+    // Payloads sent at full length share the rest of four; an ended payload frees its capacity.
     hear(session, &plain(1 << 32 | 5, MIB));
     assert_eq!(session.coming_bytes(), 2 * MIB);
     cancel(session, 1 << 32 | 2);
@@ -230,7 +230,7 @@ fn what_is_under_way_counts_with_the_length_that_it_will_have() {
     assert_eq!(session.coming_bytes(), 0);
 }
 
-/// The call that a session has refused for want of room.
+/// The call that a session has refused for lack of capacity.
 fn refused(session: &mut Session<u32>) -> u64 {
     let mut said = Vec::new();
     session.out.take(&mut said, MIB);
@@ -246,8 +246,7 @@ fn cancel(session: &mut Session<u32>, id: u64) {
     hear(session, &frame);
 }
 
-/// What has come of a call, all of it but the last byte or whole, given to the session of the
-/// callee.
+/// A call that has arrived up to its last byte, or whole, at the session of the callee.
 fn coming(session: &mut Session<u32>, whole: bool) {
     let form = Packed::of(&text(9_000)).unwrap().into_bytes();
     let mut bytes = begun(1 << 32, form.len(), 9_000);

@@ -1,4 +1,4 @@
-//! A node, or a hub, leaves when what it has to say has gone.
+//! The drain of a node or a hub: it leaves once its frames have been sent.
 
 use tidewire_core::link::outbox::Outbox;
 use tidewire_core::link::session::Event;

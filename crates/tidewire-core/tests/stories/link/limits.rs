@@ -1,5 +1,4 @@
-//! Tokens with limits of their own: how much the nodes that join with them may have, and what they
-//! are told.
+//! Tokens with limits of their own: the limits of their nodes, and the errors of those nodes.
 
 use tidewire_core::link::access::{Access, Grant, TokenLimits};
 use tidewire_core::link::hub::HubOptions;
@@ -40,8 +39,7 @@ fn as_many_nodes_join_with_a_token_as_it_says() {
     assert!(text.starts_with("hub_links=2 of the token of \"ann\": as many nodes"), "{text}");
     world.join_with(&greeting("d", "all"));
 
-    // Who resumes takes the place of its own link; for another one there is a place once one has
-    // gone.
+    // A node that resumes replaces its own link; another node can join once one has left.
     let again = world.join_with(&Greeting { resume: Some("secret-1".to_owned()), ..greeting("a", "few") });
     assert_eq!(told(&mut world, first).0, ErrorCode::LinkLost);
     world.cut(again);

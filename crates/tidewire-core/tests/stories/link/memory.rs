@@ -1,5 +1,4 @@
-//! Long payloads that lie in memory which nodes share, and what passes through the hub instead of
-//! them.
+//! Long payloads in shared memory, and the frames that pass through the hub instead of them.
 
 use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;

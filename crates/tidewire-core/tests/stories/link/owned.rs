@@ -1,4 +1,4 @@
-//! Subjects that belong to one node, and what nodes hear of those that leave.
+//! Subjects that belong to one node, and the notices about nodes that have left.
 
 use tidewire_core::link::access::{Access, Grant};
 use tidewire_core::link::hub::HubOptions;

@@ -1,4 +1,4 @@
-//! Long payloads, and what has to get past them.
+//! Long payloads, and the frames that go between their chunks.
 
 use tidewire_core::link::assembly::Assemblies;
 use tidewire_core::link::hub::HubOptions;

@@ -1,4 +1,4 @@
-//! Published messages: who gets them, in which order, and what is dropped.
+//! Published messages: receivers, order, and dropped messages.
 
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting, Refused};

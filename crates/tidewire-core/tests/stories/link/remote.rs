@@ -1,5 +1,5 @@
-//! Links that stand for nodes of other hubs, as a bridge attaches them: what comes over one goes to
-//! nodes of this hub alone.
+//! Links of remote nodes, as a bridge attaches them: frames from such a link go to nodes of this
+//! hub alone.
 
 use tidewire_core::link::hub::{Hub, HubOptions, LinkId};
 use tidewire_proto::wire::{self, CallHead, FieldsWriter, Flags, Hello, Kind, PublishHead, SubscribeHead};

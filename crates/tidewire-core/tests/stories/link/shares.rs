@@ -1,4 +1,4 @@
-//! Callers that take no answers, and what they leave to others.
+//! Callers that do not read their answers, and the capacity that they leave to others.
 
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Refused};
@@ -84,12 +84,12 @@ fn a_caller_that_takes_no_answers_makes_room_for_those_of_others() {
             let [Event::Replied(1, answer)] = &events[..] else { panic!("one reply: {events:?}") };
             assert!(answer.payload() == filled(bytes, 1));
         }
-        // The node itself has room, too.
+        // The node itself has capacity, too.
         world.subscribe_in_place(caller, "news");
         world.publish(callee, Flags::NORMAL, "news", &filled(MIB, 2));
         world.settle();
         assert_eq!(world.published(caller), [filled(MIB, 2)]);
-        // Who reads again gets what was left of its answers, and hears of the others.
+        // A node that reads again gets the rest of its answers, and the errors of the others.
         world.nodes[deaf[0]].down.paused = false;
         world.settle();
         let (replied, failed) = ends(&mut world, deaf[0]);

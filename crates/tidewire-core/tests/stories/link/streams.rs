@@ -90,7 +90,7 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
         let events = world.events(callee);
         let [Event::Called(call), Event::Wanted(wanting, 0)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(*wanting, call.id);
-        // What it had given credit for may still come.
+        // Items within the credit may still come.
         let session = &mut world.nodes[callee].session;
         session.answer_item(call.id, Flags::NORMAL, b"on its way"[..].into()).unwrap();
         session.answer_over(call.id);
@@ -139,14 +139,14 @@ fn the_writer_of_long_items_is_held_back_by_their_bytes() {
         }
         may
     };
-    // One item is under way and one waits behind it. Another stream has room for its own.
+    // One item is under way and one waits behind it. Another stream has its own capacity.
     assert_eq!([(); 4].map(|()| send(&mut world, calls[0])), [true, true, false, false]);
     world.settle();
     assert_eq!([(); 4].map(|()| send(&mut world, calls[1])), [true, true, false, false]);
     assert!(world.nodes[callee].session.out.bytes() <= 8_000_000);
 
-    // Once the reader takes more, there is room. Of an exchange that has ended all are refused, and
-    // nobody waits.
+    // Once the reader takes more, there is capacity. All items of an ended exchange are refused,
+    // and nobody waits.
     world.nodes[caller].down.paused = false;
     world.settle();
     assert!(send(&mut world, calls[0]));

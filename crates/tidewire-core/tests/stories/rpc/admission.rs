@@ -1,4 +1,4 @@
-//! Who runs, who waits, and who is turned away.
+//! Admission of calls: running, queued and refused calls.
 
 use proptest::prelude::*;
 use tidewire_core::rpc::admission::{Admission, Entry};

@@ -1,4 +1,4 @@
-//! Which instance gets a call.
+//! Choice of an instance for a call.
 
 use std::collections::BTreeMap;
 
@@ -143,8 +143,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever comes, goes and ends: one that is there and was not refused is chosen if there is
-    /// any, the least busy is, and calls are counted.
+    /// After any sequence of joins, departures and ends: an instance is chosen if one is present
+    /// and was not refused. The least busy one is chosen, and calls are counted.
     #[test]
     fn a_call_goes_to_one_that_is_there(steps in proptest::collection::vec(step(), 0..200)) {
         let mut balancer = Balancer::new();

@@ -1,4 +1,4 @@
-//! Who is there, as a hub tells it.
+//! Directory of a node, as the hub updates it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,7 +25,7 @@ enum Step {
     ChangeArrives,
     ListArrives,
     GivesUp,
-    /// What the hub would have told is lost.
+    /// The update of the hub is lost.
     Misses,
 }
 
@@ -100,7 +100,7 @@ proptest! {
         if directory.is_current() {
             prop_assert_eq!(&seen, &hub.there);
         }
-        // Whatever was lost, the next list has it.
+        // The next list has every update that was lost.
         let number = directory.ask();
         apply(&mut seen, directory.listed(number, hub.there.clone()));
         prop_assert_eq!(&seen, &hub.there);

@@ -1,4 +1,4 @@
-//! What a node has given, and when it goes.
+//! The export table: exported objects and their release.
 
 use proptest::prelude::*;
 use tidewire_core::rpc::exports::Exports;
@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is known of one thing: references, calls, when its lease is over.
+/// The model of one object: references, calls, end of the lease.
 type Model = [Option<(u64, u32, u64)>; 3];
 
 fn end_unused(model: &mut Model, thing: usize) {

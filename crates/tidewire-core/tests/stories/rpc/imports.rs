@@ -1,4 +1,4 @@
-//! What a node holds of others, and what their owners hear of it.
+//! The import table: held objects, and the updates for their owners.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +77,8 @@ fn so_much_is_held_and_no_more() {
 }
 
 proptest! {
-    /// An owner that has given references to a key hears of each of them once, in whichever order
-    /// proxies come and go.
+    /// An owner that has given references to a key is notified of each of them once, in any order
+    /// in which proxies come and go.
     #[test]
     fn every_reference_that_came_is_let_go_once(steps in prop::collection::vec((0usize..3, 0usize..4), 0..80)) {
         const KEYS: [&str; 3] = ["a", "b", "c"];

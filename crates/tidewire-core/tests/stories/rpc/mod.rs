@@ -1,4 +1,4 @@
-//! What callers and services of calls decide.
+//! Decisions of callers and services.
 
 mod admission;
 mod balancer;

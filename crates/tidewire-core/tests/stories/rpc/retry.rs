@@ -1,4 +1,4 @@
-//! Calls that are made at another instance, or again after their link was lost.
+//! Retries of calls: at another instance, or again after a lost link.
 
 use proptest::prelude::*;
 use tidewire_core::rpc::retry::Retry;

@@ -1,4 +1,4 @@
-//! Handlers that do not begin.
+//! The watchdog: handlers that do not begin.
 
 use proptest::prelude::*;
 use tidewire_core::rpc::watchdog::{Blocked, Watchdog};

@@ -1,4 +1,4 @@
-//! What a consumer delivers, when, and in which order.
+//! Deliveries of a consumer: selection, time and order.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -218,8 +218,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens, crashes included: each selected event is acked once or dead, of a key one
-    /// at a time.
+    /// With any steps, crashes included: each selected event is acked once or becomes a dead
+    /// letter, and events of a key go one at a time.
     #[test]
     fn every_event_gets_done_and_none_twice(steps in steps(), by_key in any::<bool>()) {
         let options = Options { by_key, ..options() };

@@ -12,8 +12,8 @@ const RETRIES: u32 = 1;
 /// An agent whose handler writes down what it handles, and sends it on.
 struct Agent {
     name: &'static str,
-    /// What was written: the record, what was handled by then, and what was sent and may not be
-    /// stored.
+    /// The written state: the record, the messages that were handled by then, and sent messages
+    /// that may not be stored.
     written: (Record, Vec<u64>, BTreeMap<u64, u64>, bool),
     inbox: Inbox,
     handled: Vec<u64>,
@@ -115,8 +115,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// What the first agent handles reaches the second once, whenever which process ends, and
-    /// nothing is lost.
+    /// A message that the first agent handles reaches the second once, whichever process ends and
+    /// at any time. Nothing is lost.
     #[test]
     fn a_message_is_handled_once_or_given_up_and_what_it_sends_is_so_too(steps in prop::collection::vec(step(), 0..200)) {
         let mut agents = [Agent::new("first"), Agent::new("second")];
@@ -152,8 +152,8 @@ proptest! {
             let handled = over.len();
             over.extend(&agent.dead);
             over.sort_unstable();
-            // What was given up may be told of twice: a dead letter is written before the record,
-            // and has one place.
+            // A dead letter may be reported twice: it is written before the record, and has one
+            // place.
             over.dedup();
             assert_eq!(over, came, "{}: each once", agent.name);
             came = agent.handled.clone();

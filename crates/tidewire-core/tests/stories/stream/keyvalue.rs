@@ -1,4 +1,4 @@
-//! What a bucket holds.
+//! Entries of a key-value bucket.
 
 use bytes::Bytes;
 use tidewire_core::stream::keyvalue::{Bucket, Expect, Options, Refusal};

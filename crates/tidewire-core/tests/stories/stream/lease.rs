@@ -1,4 +1,4 @@
-//! Who holds a lease, and when.
+//! Holders of a lease over time.
 
 use tidewire_core::stream::lease::{Granted, Leases, Outcome};
 

@@ -1,4 +1,4 @@
-//! What a log takes, and what it lets go.
+//! Appends to a log, and deletion of its segments.
 
 use tidewire_core::stream::log::{Appended, Full, New, Options, SegmentInfo, StreamLog};
 

@@ -1,5 +1,5 @@
-//! Schedules: the next beat beside a search minute by minute, the days on which clocks are set,
-//! what is over.
+//! Schedules: the next beat against a search minute by minute, days on which clocks change, and
+//! ended schedules.
 
 use std::collections::BTreeSet;
 
@@ -142,7 +142,7 @@ fn the_next_beat_is_that_of_a_search_minute_by_minute() {
             }
         }
         found += usize::from(expected.is_some());
-        // What a server is given means the same.
+        // The numeric form for a server means the same.
         let numbers = Timing::new(&timing.in_numbers().expect("fields"), name).expect("numbers are fields as well");
         assert_eq!(numbers.next_us(0, after_us), next, "seed {seed}: {text:?} is {:?}", numbers.text());
     }
@@ -152,7 +152,7 @@ fn the_next_beat_is_that_of_a_search_minute_by_minute() {
 #[test]
 fn expressions_select_what_people_mean() {
     let week = |text: &str| beats(text, "UTC", "2026-11-23T00:00:00Z", "2026-11-29T23:59:59Z");
-    // That Monday is November 23.
+    // The Monday in question is November 23.
     assert_eq!(week("0 22 * * 1-5").len(), 5);
     assert_eq!(week("0 22 * * mon-fri"), week("0 22 * * 1-5"));
     assert_eq!(week("30 6 * * 7"), ["2026-11-29T06:30:00Z"]);

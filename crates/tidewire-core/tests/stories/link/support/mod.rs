@@ -66,7 +66,7 @@ pub struct Node {
     pub session: Session<u32>,
     pub link: Option<LinkId>,
     pub events: Vec<Event<u32>>,
-    /// The numbers of nodes that it has heard the end of.
+    /// The numbers of nodes whose end was reported to it.
     pub left: Vec<u32>,
     pub fault: Option<Fault>,
     pub up: Pipe,
@@ -88,13 +88,13 @@ pub struct World {
     pub piece_bytes: usize,
     /// For how long the event loops of all nodes have been blocked.
     pub blocked_ms: u32,
-    /// Whether those who connect are on the machine of the hub.
+    /// True if the nodes that connect are on the machine of the hub.
     pub near: bool,
     /// The memory that the nodes share.
     pub shelf: shelf::Shelf,
     /// A node can't read one payload of so many where it lies; 0: it can read all.
     pub unread_one_in: usize,
-    /// The shared memory has no room for one payload of so many; 0: for all.
+    /// The shared memory lacks capacity for one payload of so many; 0: for all.
     pub full_one_in: usize,
     secrets: u64,
 }
@@ -165,7 +165,7 @@ impl World {
         id
     }
 
-    /// Like [`subscribe`](Self::subscribe), whatever else has happened at the node.
+    /// Like [`subscribe`](Self::subscribe), but ignores other events at the node.
     pub fn subscribe_in_place(&mut self, node: usize, pattern: &str) {
         self.events(node);
         self.subscribe(node, pattern, "");
@@ -182,8 +182,8 @@ impl World {
         self.nodes[node].session.call(&head, flags, payload, tag).expect("a call is sent")
     }
 
-    /// A payload as a node sends it: to be laid in shared memory if it is long, and the node and
-    /// its hub share that.
+    /// A payload as a node sends it: a long one is written to shared memory, if the node and its
+    /// hub share that.
     pub fn sending<'a>(&self, node: usize, payload: &'a [u8]) -> OutgoingPayload<'a> {
         match payload.into() {
             OutgoingPayload::Long(payload) if self.nodes[node].session.may_place() => OutgoingPayload::Lay(payload),
@@ -191,7 +191,8 @@ impl World {
         }
     }
 
-    /// A node lays a payload in shared memory, unless there is no room. False: none is to be.
+    /// A node writes a payload to shared memory, if there is capacity. False: no payload waits for
+    /// that.
     pub fn lay(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         let Some(PendingSharedPayload { id, answer, payload }) = node.session.out.next_to_lay() else { return false };
@@ -228,7 +229,7 @@ impl World {
         self.nodes[node].session.publish(&head, flags, payload.into()).expect("a message is sent");
     }
 
-    /// What happened at a node since this was asked before, but for who left.
+    /// Events at a node since the last call, without departures of nodes.
     pub fn events(&mut self, node: usize) -> Vec<Event<u32>> {
         let mut events = std::mem::take(&mut self.nodes[node].events);
         let left = |event: &Event<u32>| if let Event::Left(number) = event { Some(*number) } else { None };
@@ -246,7 +247,7 @@ impl World {
         }
     }
 
-    /// What was published to a node, and nothing else has happened there.
+    /// Messages that were published to a node; there must be no other events.
     pub fn published(&mut self, node: usize) -> Vec<Vec<u8>> {
         let payload = |event| match event {
             Event::Published(message) => message.payload().to_vec(),
@@ -321,7 +322,7 @@ impl World {
         }
     }
 
-    /// The connection breaks: whatever is on its way is lost.
+    /// The connection breaks: all bytes under way are lost.
     pub fn cut(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let Some(link) = node.link.take() else { return };
@@ -504,7 +505,7 @@ pub fn filled(bytes: usize, tag: u32) -> Vec<u8> {
     payload
 }
 
-/// What an instance or an agent says of itself on its subject, in about so many bytes.
+/// An announcement of an instance or an agent on its subject, in about so many bytes.
 pub fn announced(pattern: &str, bytes: usize) -> Vec<u8> {
     let (description, mut said) = ("m".repeat(bytes), Vec::new());
     let tokens: Vec<&str> = pattern.split('.').collect();

@@ -8,7 +8,7 @@ use tidewire_core::link::outbox::{PayloadParts, SharedPayload};
 use tidewire_core::link::session::Greeting;
 use tidewire_proto::wire::MemoryLocation;
 
-/// What lies there, by where it lies.
+/// The stored payloads, by their places.
 #[derive(Clone, Default)]
 pub struct Shelf(Arc<Mutex<Lying>>);
 
@@ -72,7 +72,7 @@ impl MachineMemory for Knows {
     }
 }
 
-/// A hub that shares memory with whoever knows the shelf.
+/// A hub that shares memory with every node that knows the shelf.
 pub fn sharing_hub() -> HubOptions {
     HubOptions { memory: Some(Arc::new(Knows)), ..HubOptions::new("hub") }
 }
