@@ -365,7 +365,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether it makes sense to try the same call again after a pause.
+    /// True if a program may try the same call again after a pause.
     pub const fn retryable(self) -> bool {
         matches!(
             self,
@@ -382,7 +382,7 @@ impl ErrorCode {
         )
     }
 
-    /// What has happened, in one sentence.
+    /// The meaning of the error, in one sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::MailboxFull => "The mailbox of the actor is full, and its overflow policy refuses the message.",
