@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Repetition of tests beside busy processors: a test that fails once in N runs is broken.
 
-Usage: python tools/flaky.py [--runs N] [-k EXPRESSION] [FILE ...]     Python tests, files relative to python/
+Usage: python tools/flaky.py [--runs N] [-k EXPRESSION] [FILE ...]     Python tests below python/
        python tools/flaky.py [--runs N] --package CRATE [-k TEXT]      Rust tests of one crate
 """
 
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def repeat(command: list[str], runs: int) -> int:
-    """Runs the command beside one busy process per processor, and prints the tests that failed, with their counts."""
+    """Runs the command beside one busy process per processor, and counts the failed tests."""
     failures, broken = Counter[str](), 0
     hogs = [multiprocessing.Process(target=burn, daemon=True) for _ in range(os.cpu_count() or 1)]
     for hog in hogs:
