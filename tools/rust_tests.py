@@ -12,6 +12,7 @@ process here. Documentation tests follow. Budgets are in tools/budgets.toml.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -52,7 +53,9 @@ class Program:
     def counts(self) -> tuple[int, int, int]:
         """Passed, failed and ignored tests."""
         found = [tuple(map(int, numbers)) for numbers in RESULT.findall(self.output)]
-        return sum(one[0] for one in found), sum(one[1] for one in found), sum(one[2] for one in found)
+        passed, failed, ignored = (sum(one[number] for one in found) for number in range(3))
+        # A program that ended without a result has failed as well.
+        return passed, max(failed, int(self.status != 0)), ignored
 
 
 def main() -> int:
@@ -103,7 +106,7 @@ def build(arguments: list[str]) -> Iterator[Program]:
 
 def run(program: Program, arguments: list[str], command: list[str] | None = None) -> Program:
     """Runs one program to its end, or for at most ten minutes, and measures it."""
-    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(program.folder)}
+    environment = {**os.environ, "CARGO_MANIFEST_DIR": str(program.folder), "LD_LIBRARY_PATH": libraries()}
     began = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
@@ -125,6 +128,13 @@ def run(program: Program, arguments: list[str], command: list[str] | None = None
     if program.status < 0:
         program.output += f"\nended by signal {-program.status}, at the latest after {TIMEOUT_S:.0f} s"
     return program
+
+
+@functools.cache
+def libraries() -> str:
+    """Where tests of procedural macros find the compiler's libraries, as `cargo test` tells them."""
+    sysroot = ["rustc", "--print", "target-libdir"]
+    return subprocess.run(sysroot, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def report(program: Program) -> None:
