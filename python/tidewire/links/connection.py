@@ -53,11 +53,11 @@ _LAST_ANSWERS_S = 1.0
 
 
 class Connection:
-    """What a node says to its hub, and hears from it.
+    """Connection of a node to its hub: subscriptions, calls, services and agents.
 
     Attributes:
-        ends: What is open.
-    """
+        ends: The open sockets and listeners.
+        """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
@@ -107,7 +107,7 @@ class Connection:
 
     @property
     def is_joined(self) -> bool:
-        """Whether there is a link."""
+        """True if there is a link."""
         return self.joined is not None
 
     @property
@@ -118,9 +118,7 @@ class Connection:
 
     @property
     def is_current(self) -> bool:
-        """Whether what is known of the services of other nodes was told over the link that there is
-        now.
-        """
+        """True if the directory of services was received over the present link."""
         return self.hub_name is not None and self._discovery.epoch == self.link.epoch
 
     @property
@@ -130,7 +128,7 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether there was a link, and it is to be joined again."""
+        """True if there was a link, and the node is to join again."""
         bridge = self.ends.bridge
         if bridge is not None and not bridge.is_connected:
             return True
@@ -325,7 +323,7 @@ class Connection:
             served._join(self)
 
     def close(self) -> None:
-        """End the link. What others had open here fails."""
+        """End the link. Calls and subscriptions of other nodes fail."""
         if self._renewing is not None:
             self._renewing.cancel()
         if self._objects is not None:
@@ -357,7 +355,7 @@ class Connection:
         for gateway in self.ends.gateways:
             yield gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
 
-    # What comes in
+    # Inbound messages
 
     def subscribe(
         self,
@@ -493,7 +491,7 @@ class Connection:
 
 
 class ConnectionEnds:
-    """What a connection has open: its link, its hub, and where that listens.
+    """Open ends of a connection: its link, its hub, and the listeners of the hub.
 
     It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
     the collector runs.
@@ -508,7 +506,7 @@ class ConnectionEnds:
         self.gateways: list[Gateway] = []
 
     def close(self) -> None:
-        """Close all of it. What others had open here fails."""
+        """Close all of it. Calls and subscriptions of other nodes fail."""
         for place in self.places:
             place.close()
         for gateway in self.gateways:

@@ -38,7 +38,7 @@ class Discovery:
         self.epoch: int | None = None
         self.reader = announcements.Reader(connection.node.name)
         self._directory = Directory()
-        # What is new is noted in the order in which the directory says it, whichever threads ask.
+        # Changes are noted in the order of the directory, whichever threads ask.
         self._noting = threading.RLock()
 
     async def refresh(self, within_s: float = math.inf) -> None:
@@ -102,7 +102,7 @@ class Discovery:
     def _note(self, number: int, listed: bytes) -> None:
         with self._noting:
             self._take(self._directory.listed(number, listed))
-        # Who waits for somebody to be there may look again.
+        # Callers that wait for an instance may look again.
         registry_of(self._connection.node).news.ring()
 
     def _take(self, news: list[tuple[bool, str, str, str, str]]) -> None:
@@ -138,6 +138,6 @@ class Discovery:
             return
         registry = registry_of(self._connection.node)
         group = registry.find(told.name)
-        # What is served here stays, whatever its hub says.
+        # An instance of this node stays, regardless of the hub.
         if group is not None and isinstance(group.ports.get(told.instances[0]), RemotePort):
             registry.remove(told.name, told.instances[0])

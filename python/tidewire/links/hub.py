@@ -35,15 +35,15 @@ class Token:
 
     Args:
         token: The secret.
-        user: Who it stands for; handlers see it as the user of a call.
+        user: User that the token stands for; handlers see the name as the user of a call.
         publish: Patterns of subjects that it may publish on.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are
             ``svc.<service>.<instance>.<method>``.
-        answer: Patterns on which it may answer requests, these or narrower ones, and which it may
-            subscribe to for that. Agents answer on ``agent.<id>``. What a node subscribes to beyond
-            them it only listens to. None: everything if the token may publish, subscribe to and
-            call everything, else nothing.
+        answer: Patterns on which it may answer requests, these or narrower ones, and which it
+            may subscribe to for that. Agents answer on ``agent.<id>``. A node only listens to its
+            other subscriptions. None: everything if the token may publish, subscribe to and call
+            everything, else nothing.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
         hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub
             allows.

@@ -27,7 +27,7 @@ class RemotePort:
 
     Attributes:
         instance: The id of the instance.
-        info: What it serves.
+        info: Description of the service that it serves.
         node: The name of its node.
     """
 

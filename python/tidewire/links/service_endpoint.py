@@ -74,8 +74,8 @@ class ServiceEndpoint:
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
-        """Let a call in, or tell its caller that too many wait. What is published to where calls
-        come in has no handler.
+        """Admit a call, or refuse it because too many wait. No handler takes messages that are
+        published to the subject of a service.
         """
         if not isinstance(call, RemoteMessage):
             self.gate(call)
@@ -107,7 +107,7 @@ class ServiceEndpoint:
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
@@ -129,7 +129,7 @@ class ServiceEndpoint:
             running = InboundCall(request, self._host.method(request), self._host.instance)
             call.on_cancel(running.cancel)
             self.answer(call, request.node, self._host.run(running))
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 

@@ -23,7 +23,7 @@ class ActorSubscription:
 
     Args:
         engine: The engine of the node.
-        actor: Who is subscribed.
+        actor: The subscribed actor.
         gone: Called when the actor has stopped: the hub need not send any more.
     """
 

@@ -31,7 +31,7 @@ class Attempts:
 
     def __init__(self, until: float | None, left: int) -> None:
         self._retry = Retry(until, left, random.getrandbits(64))
-        # What is raised where nobody is left: it says more than that.
+        # Error where no instance is left: it carries the cause.
         self._why: LinkLost | NodeStopped | None = None
 
     def choose(self, group: Group, options: CallOptions, without: Iterable[str] = ()) -> InstanceTransport:
@@ -47,8 +47,8 @@ class Attempts:
             group: The instances that it might have gone to.
             port: The way to the one that it was sent to, or would have been.
             since: When that was, by ``perf_counter``.
-            error: What it has failed with.
-            idempotent: Whether the call may be made again although its handler may have run.
+            error: The error of the attempt.
+            idempotent: True if the call may be repeated although its handler may have run.
         """
         note(group, port, since, error)
         if _is_refusal(error):

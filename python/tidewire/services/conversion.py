@@ -93,7 +93,7 @@ def _is_whole(hint: Any) -> bool:
         msgspec.convert(None, hint, dec_hook=_accept)
     except msgspec.ValidationError:
         pass
-    # What a type that msgspec does not know raises depends on the type.
+    # Types that msgspec does not know raise errors of any class.
     except Exception:  # noqa: BLE001
         return False
     return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class DurableOptions(TypedDict, total=False):
-        """What may be said of a durable handler; see ``tw.on``."""
+        """Options of a durable handler; see ``tw.on``."""
 
         stream: str | None
         mode: Literal["compete", "broadcast"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """What a handler raised, as a reply: the error belongs to the caller and not to the actor that
+    """Exception of a handler, as a reply: the error belongs to the caller and not to the actor that
     ran the handler.
     """
 
@@ -82,7 +82,7 @@ class InboundCall:
         coroutine is interrupted.
 
         Args:
-            reason: What the caller is told, if it still waits.
+            reason: Error for the caller, if it still waits.
         """
         if self.cancelled:
             return
@@ -102,7 +102,7 @@ class InboundCall:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether the CancelledError that the handler ended with is ours."""
+        """True if this call raised the CancelledError that ended the handler."""
         return self._interrupted
 
     def _interrupt(self) -> None:

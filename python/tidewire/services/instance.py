@@ -41,20 +41,21 @@ class ServiceInstance:
 
     Attributes:
         instance: Its id.
-        info: What it serves.
+        info: Description of the service that it serves.
         node: The node that it lives in.
         room: How much it does at once.
-        tally: What it counts.
+        tally: Its counters.
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
-        gate: What ``values`` runs: it takes calls of other nodes, too, once a porter has opened it.
+        gate: Behavior of ``values``. It also takes calls of other nodes once an endpoint has
+            opened it.
         values: The actor that lets calls begin, if there are coroutines among the methods. It has
             the places of all calls; plain functions then run on the crew, each in the place of its
             call. Without coroutines the crew has the places.
         streams: The actor that writes streams of coroutines, if it has any.
         admission: Where streams wait for others to end.
-        streams_any: Whether it has methods that give streams.
-        stopping: Whether it opens no streams any more.
+        streams_any: True if some of its methods give streams.
+        stopping: True if it opens no further streams.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class ServiceInstance:
                 return await self.on_thread(running, None)
             except asyncio.CancelledError:
                 raise
-            # Whatever the function raised is for its caller.
+            # The caller receives every exception of the function.
             except BaseException as error:  # noqa: BLE001
                 return Failure(error)
         token = running.enter_task()
@@ -210,7 +211,7 @@ class ServiceInstance:
             value = await running.method.call(*args, **kwargs)
             self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
             return value
-        # Whatever the handler raises is for its caller.
+        # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
             return self.raised(running, error)
         finally:
@@ -248,7 +249,7 @@ class ServiceInstance:
                 return None if running.reason is None else Failure(running.reason)
             self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
             return value
-        # Whatever the handler raises is for its caller.
+        # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
             return self._failed(running, error)
         finally:
@@ -269,8 +270,8 @@ class ServiceInstance:
         """End the streams that are under way: they may have no end of their own. Their readers get
         a reason of their own each.
         """
-        # Whoever opens a stream adds it, and then looks whether the host stops: one of the two sees
-        # the other.
+        # The opener of a stream adds it, and then checks ``stopping``: one of the two sees the
+        # other.
         self.stopping = True
         for writing in list(self.writing):
             writing.cancel(reason())

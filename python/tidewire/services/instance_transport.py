@@ -33,7 +33,7 @@ class Request:
         kwargs: Its keyword arguments.
         deadline: When it ends at the latest, on the clock of ``time.monotonic()``; None for a
             stream without an end.
-        headers: What the caller adds to it.
+        headers: Headers that the caller adds to it.
         priority: "urgent", "high", "normal" or "low".
         node: The name of the node that calls.
         user: On whose behalf; nested calls inherit it.
@@ -104,13 +104,13 @@ class Request:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the call in error messages."""
         return f"{self.service}.{self.method}"
 
     @property
     def blocked_ms(self) -> int | None:
-        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not
-        blocked. None within a process.
+        """Block time of the caller's loop for an AskTimeout: 0 over a link, because a loop that
+        sees the timeout here is not blocked. None within a process.
         """
         return None if self.origin == "node" else 0
 
@@ -177,7 +177,7 @@ class InstanceTransport(Protocol):
 
     @property
     def info(self) -> ServiceInfo:
-        """What the instance serves."""
+        """Description of the service that the instance serves."""
         ...
 
     def call(self, request: Request) -> Reply:

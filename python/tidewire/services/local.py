@@ -28,7 +28,7 @@ class LocalPort:
 
     @property
     def info(self) -> ServiceInfo:
-        """What the instance serves."""
+        """Description of the service that the instance serves."""
         return self._host.info
 
     def call(self, request: Request) -> LocalReply:

@@ -32,7 +32,7 @@ class OutboundCall:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the call in error messages."""
         return f"{self.service}.{self.method}"
 
     @property

@@ -30,7 +30,7 @@ class Group:
         ports: The ways to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
         balancer: The load of the instances.
-        over_links: Whether all its instances are in other processes.
+        over_links: True if all its instances are in other processes.
     """
 
     def __init__(self, name: str) -> None:
@@ -108,7 +108,7 @@ class Group:
 
     @property
     def has_active(self) -> bool:
-        """Whether an instance does not stand by."""
+        """True if at least one instance is active, not on standby."""
         return len(self.ports) > len(self._standby)
 
     def audience(self) -> list[InstanceTransport]:
@@ -125,7 +125,7 @@ class Group:
 
     @property
     def info(self) -> ServiceInfo:
-        """What the service is, with all instances."""
+        """Description of the service, with all instances."""
         ports = self.ports
         first = next(iter(ports.values())).info
         details = tuple(detail for port in ports.values() for detail in port.info.details)

@@ -60,7 +60,7 @@ class ThreadWorkers:
         node: Where they live.
         room: How many there are at most, and how many calls wait at actors that are busy. Streams
             that go on are not among them.
-        dispatcher: Whose threads run them.
+        dispatcher: Dispatcher whose threads run them.
         parent: The actor after whose end they end, if there is one.
     """
 
