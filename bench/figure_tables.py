@@ -235,7 +235,7 @@ def agents_row(case: dict[str, Any]) -> str:
 
 
 def bar(case: dict[str, Any]) -> str:
-    """Whether what we require of ourselves was reached."""
+    """True if what we require of ourselves was reached."""
     if case.get("bar") is None:
         return ""
     reached = case["ratio_to_bar"] >= 1

@@ -38,7 +38,7 @@ class Table:
     """A part of the names of the workloads that it shows."""
 
     def fits(self, report: dict[str, Any]) -> bool:
-        """Whether the report has what the table shows: one of some workloads may leave it out."""
+        """True if the report has what the table shows: one of some workloads may leave it out."""
         return not self.wants or any(self.wants in case["id"] for case in report["cases"])
 
     @property

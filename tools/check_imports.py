@@ -100,7 +100,7 @@ def without_comments(code: str) -> str:
 
 
 def names(code: str, path: str) -> bool:
-    """Whether Rust code names a path. One that ends in ``::`` is a crate, and so must be the first
+    """True if Rust code names a path. One that ends in ``::`` is a crate, and so must be the first
     of its path.
     """
     before = r"(?<![\w:])" if path.endswith("::") else r"(?<!\w)"

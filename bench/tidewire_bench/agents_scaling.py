@@ -46,7 +46,7 @@ class Scaling:
 
 
 def is_scaling(result: CaseResult) -> bool:
-    """Whether a case belongs to the table of this file."""
+    """True if a case belongs to the table of this file."""
     return result.case.id.split("-")[0] in SCALED_TASKS
 
 
@@ -103,7 +103,7 @@ def verdict(found: Sequence[Scaling]) -> str:
 
 
 def bar_words(one: Scaling, third: float) -> str:
-    """Whether the bar is reached by the medians, and whether the runs tell the two apart."""
+    """True if the bar is reached by the medians, and whether the runs tell the two apart."""
     two, three = (one.best[workers].values["rate"] for workers in (2, 3))
     apart = max(three) < min(two)
     return "held" if third >= 1 else "missed" if apart else "missed within the spread"

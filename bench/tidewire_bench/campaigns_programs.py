@@ -32,7 +32,7 @@ class CampaignPrograms(Programs):
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     def can(self, run: Run) -> bool:
-        """Whether its program, its packages and its servers are there."""
+        """True if its program, its packages and its servers are there."""
         return key_of(run) in self.contenders
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:

@@ -22,7 +22,7 @@ class Contender:
 
     @property
     def ours(self) -> bool:
-        """Whether it is Tidewire."""
+        """True if it is Tidewire."""
         return self.role == "tidewire"
 
 

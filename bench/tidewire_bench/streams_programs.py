@@ -30,7 +30,7 @@ class StreamPrograms:
 
     Args:
         bench: The folder ``bench`` of a checkout.
-        build: Whether peers may be installed.
+        build: True if peers may be installed.
     """
 
     def __init__(self, bench: Path, *, build: bool) -> None:

@@ -66,7 +66,7 @@ def names() -> list[str]:
 
 
 def is_late(flight: Flight) -> bool:
-    """Whether a departure is late enough for an alert."""
+    """True if a departure is late enough for an alert."""
     return flight.dep_delay is not None and flight.dep_delay >= LATE_MINUTES
 
 

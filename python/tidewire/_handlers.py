@@ -90,7 +90,7 @@ def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
     Args:
         handler: What handles the messages that follow.
         field: What an error calls it.
-        on_loop: Whether the actor runs on the node's event loop, where coroutines and plain
+        on_loop: True if the actor runs on the node's event loop, where coroutines and plain
             functions both run.
 
     Raises:

@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing is unaccounted for."""
+        """True if nothing is unaccounted for."""
         return self.accepted == self.handled + self.returned + self.dead_lettered
 
     @classmethod

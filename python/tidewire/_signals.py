@@ -27,7 +27,7 @@ not.
 
 
 class ShutdownRequest:
-    """Whether a program was asked to end, and who is told.
+    """True if a program was asked to end, and who is told.
 
     Attributes:
         number: The signal that it was, or None.
@@ -158,7 +158,7 @@ def run(
 
     Args:
         main: What the program does, such as ``main()``.
-        debug: Whether the loop is in debug mode; None leaves it to the environment.
+        debug: True if the loop is in debug mode; None leaves it to the environment.
         loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``; from Python 3.11 on.
 
     Returns:

@@ -68,7 +68,7 @@ class Node(Subjects, Streams, Agents):
             JetStream.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
-        inspect: Whether the node serves its statistics as the private service ``$sys``: at a socket
+        inspect: True if the node serves its statistics as the private service ``$sys``: at a socket
             for ``tidewire top`` of the same user, and to nodes of its hub. None leaves it to
             TIDEWIRE_INSPECT in the environment, and without that it does not.
         token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.

@@ -179,7 +179,7 @@ class Campaign:
 
     @property
     def many(self) -> bool | None:
-        """Whether a run gives a list of rows; None before it is known."""
+        """True if a run gives a list of rows; None before it is known."""
         many: bool | None = self._known()["many"]
         return many
 
@@ -202,7 +202,7 @@ class Campaign:
             workers: How many processes; without it as many as there are processors. With 0 it waits
                 for those that serve the store (``tidewire worker``), which then do all runs; Ctrl-C
                 ends the waiting alone.
-            progress: Whether progress is shown; without it in a notebook and in a terminal, and
+            progress: True if progress is shown; without it in a notebook and in a terminal, and
                 elsewhere one line at the end.
             accept_code: Works although the code has changed since the campaign began; the store
                 keeps a note of it.

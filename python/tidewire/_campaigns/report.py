@@ -158,7 +158,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing runs any more."""
+        """True if nothing runs any more."""
         return self.state in ("done", "failed", "cancelled")
 
     @property

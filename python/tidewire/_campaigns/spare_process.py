@@ -45,7 +45,7 @@ class SpareProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended, or become a worker."""
+        """True if it has ended, or become a worker."""
         return self._channel.fileno() < 0
 
     def is_ready(self) -> bool:

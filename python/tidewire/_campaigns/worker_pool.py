@@ -153,7 +153,7 @@ class Server:
             ended = status["done"] + status["failed"] + status["quarantined"]
             served.not_before = now + served.deaths.pause(worker, ended)
         except StoreUnavailable:
-            # Whether it is away for too long is seen where the server itself asks it.
+            # True if it is away for too long is seen where the server itself asks it.
             served.not_before = now + LOOK_S
         except Exception as error:  # noqa: BLE001
             served.refused = True

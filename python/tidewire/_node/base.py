@@ -23,7 +23,7 @@ class Waited(Protocol):
 
     Attributes:
         rests: Rings when it may be at rest.
-        title: What errors call it.
+        title: Name in error messages.
     """
 
     rests: ChangeCounter

@@ -57,7 +57,7 @@ class Agent:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether nothing is known of it at present."""
+        """True if nothing is known of it at present."""
         return False
 
     @property
@@ -124,10 +124,10 @@ class Agent:
             ttl: For how many seconds it may be handled.
             headers: Whatever belongs to it besides the payload.
             retry: How often it is tried again if its handler fails; the default is the recipient's.
-            receipt: Whether awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
+            receipt: True if awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
                 them), rather than None.
             correlation_id: The id of the message that it belongs to.
-            durable: Whether it survives processes: it is stored in the inboxes of the ids in
+            durable: True if it survives processes: it is stored in the inboxes of the ids in
                 ``to``, whether these agents run or not, and is handled by agents that were
                 registered with ``durable=``, with their retries. Awaiting waits until it is stored.
                 In a handler of an agent with ``durable="state"`` it is stored together with the

@@ -200,7 +200,7 @@ class AgentState:
 
     @property
     def ended(self) -> bool:
-        """Whether its actor has terminated. One that still drains is not alive, but keeps its
+        """True if its actor has terminated. One that still drains is not alive, but keeps its
         name.
         """
         return not self.ref.alive and self.node.lookup(self.id) != self.ref

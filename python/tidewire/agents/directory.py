@@ -238,7 +238,7 @@ def _check_name(field: str, value: object) -> None:
 
 
 def _lives(agent: Agent) -> bool:
-    """Whether an agent is alive. One that ended without its hook, as its start failed or it was
+    """True if an agent is alive. One that ended without its hook, as its start failed or it was
     abandoned, is forgotten here.
     """
     desk = agent._desk

@@ -114,7 +114,7 @@ class Durable:
 
     @property
     def is_active(self) -> bool:
-        """Whether this process has the agent for sure, by its own clock."""
+        """True if this process has the agent for sure, by its own clock."""
         return self._is_open and self.tenure.is_held
 
     async def active(self, timeout: float | None) -> int:

@@ -34,7 +34,7 @@ def plan(
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    # Whether a bare payload may be tried again is seen in its context, which the quick way does not
+    # True if a bare payload may be tried again is seen in its context, which the quick way does not
     # get.
     quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]

@@ -95,12 +95,12 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @property
     def expired(self) -> bool:
-        """Whether its time to live is over."""
+        """True if its time to live is over."""
         return bool(self.flags & EXPIRES) and monotonic() > self.expires
 
     @property
     def cancelled(self) -> bool:
-        """Whether its requester has gone, or does not wait any longer."""
+        """True if its requester has gone, or does not wait any longer."""
         return self.context is not None and bool(self.context.cancelled)
 
     def respond(self, value: Any) -> bool:

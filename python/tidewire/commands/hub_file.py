@@ -33,7 +33,7 @@ class HubSettings:
         cert: PEM file of the certificate, for URLs with TLS.
         key: PEM file of its private key.
         ca: PEM file: only nodes with a certificate signed by one in it may join.
-        insecure: Whether other machines may reach it without TLS or a token.
+        insecure: True if other machines may reach it without TLS or a token.
         timeout: Seconds for calls to end when it stops.
         data: A folder with streams, buckets and leases for all that join.
         nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and

@@ -42,7 +42,7 @@ class Hub:
             certificate, and its key.
 
     Attributes:
-        as_text: Whether messages and arguments are text, whatever they look like.
+        as_text: True if messages and arguments are text, whatever they look like.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class Connection:
 
     Attributes:
         ends: The open sockets and listeners.
-        """
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)

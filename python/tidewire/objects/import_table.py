@@ -66,7 +66,7 @@ class ImportTable:
         return proxy
 
     def holds(self, holding: ImportHandle) -> bool:
-        """Whether it was neither let go nor lost."""
+        """True if it was neither let go nor lost."""
         return self._table.holds(holding.key, id(holding))
 
     def let_go(self, holding: ImportHandle) -> None:

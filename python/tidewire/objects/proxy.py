@@ -32,8 +32,8 @@ class ImportHandle:
         node: The number of the owner's link.
         owner: The name of the owner.
         kind: "function", "object" or "items".
-        title: What errors call it.
-        disposed: Whether it was let go here.
+        title: Name in error messages.
+        disposed: True if it was let go here.
         proxy: The proxy, as long as somebody has it.
     """
 

@@ -45,7 +45,7 @@ class Export:
         key: What it is named by.
         target: The object.
         kind: "function", "object" or "items".
-        title: What errors call it.
+        title: Name in error messages.
         methods: What can be called.
     """
 

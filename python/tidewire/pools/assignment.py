@@ -27,7 +27,7 @@ class TaskAssigner:
 
     Attributes:
         allotment: Sizes the batches; it learns from what comes back.
-        alert: Whether the keeper must hear of the next task: a worker has room, and nothing waits.
+        alert: True if the keeper must hear of the next task: a worker has room, and nothing waits.
             The lock protects it.
         again_ns: When to look again, if nothing happens before; known once ``next`` has returned
             None.

@@ -138,7 +138,7 @@ class ProcessWorker:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the connection could not take everything yet."""
+        """True if the connection could not take everything yet."""
         return bool(self._unsent)
 
     def push(self, data: bytes = b"") -> bool:

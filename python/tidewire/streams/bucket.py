@@ -20,7 +20,7 @@ class Entry:
     Attributes:
         key: The key.
         revision: Grows with every change of the bucket.
-        is_deleted: Whether the key has no value.
+        is_deleted: True if the key has no value.
     """
 
     __slots__ = ("_data", "_time_us", "is_deleted", "key", "revision")

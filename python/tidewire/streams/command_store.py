@@ -57,7 +57,7 @@ class CommandInfo:
         stage: ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
         attempt: The newest attempt, from 1; 0 if there was none.
         retries: How often it is tried again.
-        is_cancelling: Whether its worker was asked to end it.
+        is_cancelling: True if its worker was asked to end it.
         key: What it is about, or None.
         priority: Which go first: ``urgent``, ``high``, ``normal`` or ``low``.
         caller: The node that has started it.
@@ -92,7 +92,7 @@ class CommandInfo:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """True if nothing more becomes of it."""
         return self.stage in ("succeeded", "failed", "cancelled")
 
 

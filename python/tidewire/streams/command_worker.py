@@ -139,12 +139,12 @@ class CommandWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no command is under way, and nothing is to be settled."""
+        """True if no command is under way, and nothing is to be settled."""
         return not self._doing and not self._settling
 
     @property
     def is_over(self) -> bool:
-        """Whether it was drained, and nothing is left."""
+        """True if it was drained, and nothing is left."""
         return self._machine.is_over() and self.is_idle and not self._fetching
 
     def drain(self) -> None:

@@ -57,7 +57,7 @@ class DurableSubscription:
         subject: Which subjects.
         mark: The options it was declared with.
         event_parameter: The parameter that takes the event, if there is one.
-        takes_value: Whether the first parameter takes the value.
+        takes_value: True if the first parameter takes the value.
         dispatcher: Whose threads run a plain function.
         changed: Called when it may be at rest.
     """
@@ -145,12 +145,12 @@ class DurableSubscription:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is queued, handled or to be settled."""
+        """True if nothing is queued, handled or to be settled."""
         return self._machine.counts() == (0, 0) and not self._settled and self._settling is None
 
     @property
     def is_over(self) -> bool:
-        """Whether it was drained, and all that was fetched has ended and is settled."""
+        """True if it was drained, and all that was fetched has ended and is settled."""
         return self._machine.is_over() and self.is_idle and not self._runners
 
     def drain(self) -> None:

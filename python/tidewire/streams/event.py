@@ -124,7 +124,7 @@ class Event:
         the event comes again.
 
         Args:
-            wait: Whether to wait until the ack is on the disk, and to raise what the home says of
+            wait: True if to wait until the ack is on the disk, and to raise what the home says of
                 it.
 
         Raises:

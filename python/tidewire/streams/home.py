@@ -130,7 +130,7 @@ class Home:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is that of a hub."""
+        """True if it is that of a hub."""
         return self._node is not None
 
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:

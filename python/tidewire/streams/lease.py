@@ -51,7 +51,7 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure, by the clock of this process, counted from before it was
+        """True if it is held for sure, by the clock of this process, counted from before it was
         asked for.
         """
         return self._fence is not None and monotonic() < self._until

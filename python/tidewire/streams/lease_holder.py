@@ -49,7 +49,7 @@ class LeaseHolder:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure, by the clock of this process."""
+        """True if it is held for sure, by the clock of this process."""
         return self._machine.fence(monotonic()) is not None
 
     async def acquire(self) -> None:

@@ -27,7 +27,7 @@ class Ack(NamedTuple):
         sequence: Its place in the stream, from 1; of a duplicate, that of the first.
         durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power,
             ``replicated`` that of a machine.
-        duplicate: Whether a message with its id was there before: it was not stored again.
+        duplicate: True if a message with its id was there before: it was not stored again.
     """
 
     sequence: int

@@ -85,7 +85,7 @@ class ConsumerInfo:
             opened.
         dead: How many dead letters it has.
         oldest_time: When the oldest event that is not acked was stored, or None.
-        is_paused: Whether it delivers nothing.
+        is_paused: True if it delivers nothing.
     """
 
     name: str

@@ -164,7 +164,7 @@ class StatisticsService:
     def _answer(self, call: RemoteCall) -> None:
         if call.cancelled:
             return
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         try:
             subject, value, *_, origin = call.opened()
             method, node = subject.rpartition(".")[2], self._node()

@@ -16,13 +16,13 @@ _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c(?:8|16)|[mM]8(?:\[\d{0,9}[A
 
 
 def is_array(kind: type) -> bool:
-    """Whether objects of a type are arrays whose elements say all about them."""
+    """True if objects of a type are arrays whose elements say all about them."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and (kind is numpy.ndarray or kind is numpy.memmap)
 
 
 def is_scalar(kind: type) -> bool:
-    """Whether objects of a type are NumPy scalars."""
+    """True if objects of a type are NumPy scalars."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and issubclass(kind, numpy.generic)
 

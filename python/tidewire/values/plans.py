@@ -76,27 +76,27 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def is_service(kind: type) -> bool:
-    """Whether it is a declared service: its objects are called where they are, and not copied."""
+    """True if it is a declared service: its objects are called where they are, and not copied."""
     return any(DECLARED in names_of(base) for base in _bases(kind))
 
 
 def is_struct(kind: type) -> bool:
-    """Whether it is a ``msgspec.Struct``. Where msgspec is not imported there can't be one."""
+    """True if it is a ``msgspec.Struct``. Where msgspec is not imported there can't be one."""
     return _derives(kind, "msgspec", "Struct")
 
 
 def is_model(kind: type) -> bool:
-    """Whether it is a pydantic model."""
+    """True if it is a pydantic model."""
     return _derives(kind, "pydantic", "BaseModel")
 
 
 def is_dataclass(kind: type) -> bool:
-    """Whether it is a data class."""
+    """True if it is a data class."""
     return any("__dataclass_fields__" in names_of(base) for base in _bases(kind))
 
 
 def is_named_tuple(kind: type) -> bool:
-    """Whether it is a named tuple."""
+    """True if it is a named tuple."""
     return tuple in _bases(kind) and isinstance(getattr(kind, "_fields", None), tuple)
 
 
@@ -117,7 +117,7 @@ def _derives(kind: type, module: str, name: str) -> bool:
 
 
 def _may_be_unset(kind: type) -> bool:
-    """Whether fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a
+    """True if fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a
     default.
     """
     msgspec = sys.modules.get("msgspec")

@@ -93,7 +93,7 @@ export class Assemblies {
 		return ask > 0 ? { is: "more", ask } : SKIPPED;
 	}
 
-	/** Whether a payload of an exchange is on its way: then no other may begin. */
+	/** True if a payload of an exchange is on its way: then no other may begin. */
 	has(id: Id, answer: boolean): boolean {
 		return this.coming.size > 0 && this.coming.has(keyOf(id, answer));
 	}

@@ -45,7 +45,7 @@ export interface Plan {
 	readonly signal: AbortSignal | undefined;
 	/** The number of the node that is called, where that is known. */
 	readonly peer?: number;
-	/** Whether functions and objects may be given. */
+	/** True if functions and objects may be given. */
 	readonly gives: boolean;
 	/** Is told that what was called has gone. */
 	readonly gone?: () => void;
@@ -150,7 +150,7 @@ class Once implements Caller {
 		private readonly plan: Plan,
 	) {}
 
-	/** Whether it has given what can't be given a second time. */
+	/** True if it has given what can't be given a second time. */
 	get isOnly(): boolean {
 		return this.giving?.isOnce ?? false;
 	}

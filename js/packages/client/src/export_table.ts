@@ -218,7 +218,7 @@ function given(kind: ReferenceKind, target: object): [title: string, methods: Re
 	return [target.constructor?.name ?? "object", boundMethods(target, {})];
 }
 
-/** Whether a value is read item by item: an async iterable, or an iterator such as a generator. */
+/** True if a value is read item by item: an async iterable, or an iterator such as a generator. */
 function isStream(value: unknown): boolean {
 	if (typeof value !== "object" || value === null) {
 		return false;

@@ -105,7 +105,7 @@ export class Frame implements Id {
 	get answer(): boolean {
 		return (this.flags & Flag.ANSWER) !== 0;
 	}
-	/** Whether its payload follows in chunks, and what it has itself is only the length of that. */
+	/** True if its payload follows in chunks, and what it has itself is only the length of that. */
 	get stated(): boolean {
 		return (this.flags & Flag.MORE) !== 0 && this.kind !== Kind.CHUNK;
 	}

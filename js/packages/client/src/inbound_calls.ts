@@ -29,7 +29,7 @@ const LIMIT_EXCEEDED = 14;
 const PAYLOAD_TOO_LARGE = 18;
 
 export class InboundCalls {
-	/** Whether no new calls are taken. */
+	/** True if no new calls are taken. */
 	isLeaving = false;
 	private readonly calls = new Map<number, InboundExchange>();
 
@@ -45,7 +45,7 @@ export class InboundCalls {
 		return this.calls.size;
 	}
 
-	/** Whether a call is open. */
+	/** True if a call is open. */
 	has(id: Id): boolean {
 		return this.open(id) !== undefined;
 	}
@@ -72,7 +72,7 @@ export class InboundCalls {
 	}
 
 	/**
-	 * Whether an item may be sent, rather than wait until more was written. One of a call that has
+	 * True if an item may be sent, rather than wait until more was written. One of a call that has
 	 * ended may be, and goes nowhere.
 	 */
 	hasRoom(id: Id): boolean {

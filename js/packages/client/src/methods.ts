@@ -12,9 +12,9 @@ export interface MethodOptions {
 	readonly parameters?: Schema | readonly string[];
 	/** JSON Schema of its result; of one item, if it is a stream. */
 	readonly result?: Schema;
-	/** Whether it gives a stream; generators do by themselves. */
+	/** True if it gives a stream; generators do by themselves. */
 	readonly stream?: boolean;
-	/** Whether it may be called again where it is not known whether a call was handled. */
+	/** True if it may be called again where it is not known whether a call was handled. */
 	readonly idempotent?: boolean;
 	/** Milliseconds that a call may take where its caller says nothing. */
 	readonly timeout?: number;

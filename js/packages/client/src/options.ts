@@ -38,7 +38,7 @@ export interface CallOptions {
 	readonly instance?: string;
 	readonly policy?: Policy;
 	/**
-	 * Whether the call is made again when the link is lost: say so of methods that may run twice.
+	 * True if the call is made again when the link is lost: say so of methods that may run twice.
 	 */
 	readonly idempotent?: boolean;
 }

@@ -143,7 +143,7 @@ export class Outbox {
 	}
 
 	/**
-	 * Whether the next item of an answer to the node that `called` is to wait: one before it does,
+	 * True if the next item of an answer to the node that `called` is to wait: one before it does,
 	 * items would take more than half of the queue, or those for that node more than its share of
 	 * that half. The other half is for what can't wait.
 	 */
@@ -300,7 +300,7 @@ function leftOf({ payload, at }: Transfer): number {
 	return payload.length - at;
 }
 
-/** Whether it is a whole answer that waits for its receiver. */
+/** True if it is a whole answer that waits for its receiver. */
 function isStuck({ called, window, kind }: Transfer): boolean {
 	return called !== 0 && window === 0 && (kind === Kind.REPLY || kind === Kind.FAIL);
 }

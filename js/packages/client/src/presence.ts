@@ -1,4 +1,4 @@
-/** Whether there is a link, for what waits for one. */
+/** True if there is a link, for what waits for one. */
 import type { TidewireError } from "./error.js";
 import { LinkLost, NodeStopped } from "./generated/errors.js";
 import type { Runtime } from "./runtime.js";

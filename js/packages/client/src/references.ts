@@ -11,7 +11,7 @@ import type { Give, Stood } from "./values/writer.js";
 export class ExportScope {
 	/** The name of the node whose own comes back to it, if anything does. */
 	owner: string | undefined;
-	/** Whether it gives what can't be given a second time. */
+	/** True if it gives what can't be given a second time. */
 	isOnce = false;
 	private entries: Entry[] | undefined;
 

@@ -40,7 +40,7 @@ const SAID_BYTES_MAX = 16_000;
 export class Serving implements ServiceHandle {
 	/** Its exchanges with the hub. */
 	readonly ids: Id[] = [];
-	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	/** True if the hub has known of it: then it is to know again when the link is back. */
 	isKnown = false;
 
 	constructor(
@@ -54,7 +54,7 @@ export class Serving implements ServiceHandle {
 		private readonly ends: () => void,
 	) {}
 
-	/** Whether a call for an exchange is for this instance. */
+	/** True if a call for an exchange is for this instance. */
 	has({ slot, generation }: Id): boolean {
 		return this.ids.some((id) => id.slot === slot && id.generation === generation);
 	}

@@ -471,7 +471,7 @@ function iteratorOf(value: unknown, title: string): AnyIterator {
 	return iterator;
 }
 
-/** Whether a call comes over HTTP. The hub takes nobody's word for that but its gateway's. */
+/** True if a call comes over HTTP. The hub takes nobody's word for that but its gateway's. */
 export function isPublic(call: Incoming): boolean {
 	return fieldText(call.fields, "tw-origin") === "public";
 }

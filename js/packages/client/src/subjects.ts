@@ -69,7 +69,7 @@ export function checkSubscription(pattern: unknown, queue: unknown): asserts pat
 	}
 }
 
-/** Whether everything that `narrow` selects is selected by `wide`, too. */
+/** True if everything that `narrow` selects is selected by `wide`, too. */
 export function covers(wide: string, narrow: string): boolean {
 	const [one, other] = [wide.split("."), narrow.split(".")];
 	for (const [at, token] of one.entries()) {

@@ -50,7 +50,7 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 	/** Its exchange with the hub; undefined while there is no link. */
 	id: Id | undefined;
 	isStopped = false;
-	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	/** True if the hub has known of it: then it is to know again when the link is back. */
 	isKnown = false;
 	private readonly waiting = new Queue<Unread>();
 	private readonly readers = new Queue<(result: IteratorResult<Envelope, undefined>) => void>();
@@ -271,7 +271,7 @@ function keyOf(id: Id): string {
 	return `${id.slot}/${id.generation}`;
 }
 
-/** Whether a pattern selects a subject; both obey the rules. */
+/** True if a pattern selects a subject; both obey the rules. */
 function matches(pattern: string, subject: string): boolean {
 	if (pattern === subject || pattern === ">") {
 		return true;

@@ -8,7 +8,7 @@ const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 const SHORT = 48;
 const LONE = /[\ud800-\udfff]/u;
 
-/** Whether text has half a pair of surrogates, which UTF-8 can't say. */
+/** True if text has half a pair of surrogates, which UTF-8 can't say. */
 export function isBroken(text: string): boolean {
 	return LONE.test(text);
 }

@@ -45,7 +45,7 @@ export class Entry<T = unknown> {
 		this.time = timeOf(time);
 	}
 
-	/** Whether the key has no value. */
+	/** True if the key has no value. */
 	get isDeleted(): boolean {
 		return this.data === null;
 	}

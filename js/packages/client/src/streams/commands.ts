@@ -24,13 +24,13 @@ export interface CommandInfo {
 	readonly service: string;
 	readonly command: string;
 	readonly stage: Stage;
-	/** Whether nothing more becomes of it. */
+	/** True if nothing more becomes of it. */
 	readonly isOver: boolean;
 	/** The newest attempt, from 1; 0 if there was none. */
 	readonly attempt: number;
 	/** How often it is tried again. */
 	readonly retries: number;
-	/** Whether its worker was asked to end it. */
+	/** True if its worker was asked to end it. */
 	readonly isCancelling: boolean;
 	readonly key: string | undefined;
 	readonly priority: Priority;

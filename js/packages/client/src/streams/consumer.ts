@@ -28,7 +28,7 @@ export interface ConsumerInfo {
 	readonly dead: number;
 	/** When the oldest event that is not acked was stored. */
 	readonly oldestTime: Date | undefined;
-	/** Whether it delivers nothing. */
+	/** True if it delivers nothing. */
 	readonly isPaused: boolean;
 }
 

@@ -76,7 +76,7 @@ export interface Settler {
 }
 
 export interface SettleOptions {
-	/** Whether to wait until it is on the disk, and to fail with what the home says of it. */
+	/** True if to wait until it is on the disk, and to fail with what the home says of it. */
 	readonly wait?: boolean;
 }
 

@@ -92,7 +92,7 @@ export class Lease {
 	}
 
 	/**
-	 * Whether it is held for sure, by the clock of this program, counted from before it was asked
+	 * True if it is held for sure, by the clock of this program, counted from before it was asked
 	 * for.
 	 */
 	get isHeld(): boolean {

@@ -20,7 +20,7 @@ export interface Ack {
 	 * that of a machine.
 	 */
 	readonly durability: "memory" | "disk" | "replicated";
-	/** Whether a message with its id was there before: it was not stored again. */
+	/** True if a message with its id was there before: it was not stored again. */
 	readonly duplicate: boolean;
 }
 

@@ -92,7 +92,7 @@ export interface ReadOptions {
 	/** The last sequence. */
 	readonly stop?: number;
 	readonly filter?: string | readonly string[];
-	/** Whether to wait for more at the end. */
+	/** True if to wait for more at the end. */
 	readonly follow?: boolean;
 	/** Ends the wait. */
 	readonly signal?: AbortSignal;
