@@ -45,7 +45,7 @@ _FINAL = (TaskQuarantined, PoolFailed, PoolStopped)
 
 @dataclass
 class AgentOptions:
-    """What ``Node.agent`` takes, for the agent of a pool."""
+    """Options of ``Node.agent`` for the agent of a pool."""
 
     id: str | None = None
     type: str | None = None

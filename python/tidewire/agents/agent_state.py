@@ -200,7 +200,7 @@ class AgentState:
 
     @property
     def ended(self) -> bool:
-        """True if its actor has terminated. One that still drains is not alive, but keeps its
+        """True if its actor has terminated. An agent that still drains is not alive, but keeps its
         name.
         """
         return not self.ref.alive and self.node.lookup(self.id) != self.ref
@@ -215,7 +215,7 @@ class AgentState:
 
     @property
     def engine(self) -> Engine:
-        """What has its letters, and news of them."""
+        """Engine of its node: it stores the agent's dead letters and signals changes of them."""
         return self.node._engine
 
     def followed(self) -> AbstractContextManager[None]:

@@ -238,8 +238,8 @@ def _check_name(field: str, value: object) -> None:
 
 
 def _lives(agent: Agent) -> bool:
-    """True if an agent is alive. One that ended without its hook, as its start failed or it was
-    abandoned, is forgotten here.
+    """True if an agent is alive. The directory forgets an agent that ended without its hook,
+    because its start failed or it was abandoned.
     """
     desk = agent._desk
     if desk.ref.alive:

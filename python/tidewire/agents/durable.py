@@ -1,11 +1,12 @@
-"""A durable agent: its messages lie in a stream, one process at a time handles them, and what that
-changes is one record.
+"""Durable agent: its messages lie in a stream, one process at a time handles them, and each change
+is one record.
 
 The process that holds the agent's lease reads its inbox and hands each message to the agent's
-actor. The record says which messages are over, what the state is after them, and what their
-handlers have sent; it is written by compare-and-set, so that a process that has lost the lease
-writes nothing. What a record says was sent is stored in the inboxes of its recipients after that,
-again by the next holder if need be: there its number tells that it came before.
+actor. The record holds the finished messages, the state after them, and the messages that their
+handlers have sent. Each write is a compare-and-set, so that a process that has lost the lease
+writes nothing. The sent messages are stored in the inboxes of their recipients after the record.
+The next holder repeats that if need be; the number of a message shows the inbox that it is a
+duplicate.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Durable:
 
     Args:
         agent: The agent, as users hold it.
-        target: What has the state: the agent, or the user's object.
+        target: The object with the state: the agent, or the user's object.
         desk: The inside of the agent.
         mode: ``inbox``, or ``state``.
         concurrency: How many messages it handles at once.
@@ -114,7 +115,7 @@ class Durable:
 
     @property
     def is_active(self) -> bool:
-        """True if this process has the agent for sure, by its own clock."""
+        """True if this process certainly has the agent, by its own clock."""
         return self._is_open and self.tenure.is_held
 
     async def active(self, timeout: float | None) -> int:
@@ -156,8 +157,8 @@ class Durable:
         self._on_loop(self.end()).result()
 
     async def end(self) -> None:
-        """As ``leave``, and wait for it. What is under way is done, or is begun anew by whoever has
-        the agent next.
+        """As ``leave``, and wait for it. Running handlers end, or the next holder of the agent
+        begins them anew.
         """
         self._leaving = True
         self._moved.set()
@@ -186,7 +187,7 @@ class Durable:
                 wait_s = 0.0
                 await self._work()
                 logger.warning("%s: its lease was lost: another process may have it", self.title)
-            # Whatever it is, some process has to have the agent.
+            # The process tries again after every error: some process has to have the agent.
             except Exception as error:  # noqa: BLE001
                 if not wait_s:
                     logger.warning("%s: it can't go on, and begins anew: %s", self.title, error)
@@ -239,8 +240,8 @@ class Durable:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _close(self) -> None:
-        """Write what is done, and let another have it. What was sent and is not stored yet is in
-        the record.
+        """Write the finished messages, and give the lease back. The record has all messages that
+        are sent but not stored yet.
         """
         try:
             for timer in self._later.values():
@@ -551,7 +552,7 @@ class Durable:
             self._lost.set_exception(error)
             self._lost.exception()
 
-    # What its handlers have sent
+    # Messages of its handlers
 
     async def _flush(self) -> None:
         """Store what was written as sent in the inboxes of its recipients, in order for each."""

@@ -23,7 +23,7 @@ _FRAMES_MAX = 3
 
 @dataclass(frozen=True)
 class Rule:
-    """What one decorated method handles."""
+    """Messages that one decorated method handles."""
 
     kind: str | None = None
     topic: str | None = None

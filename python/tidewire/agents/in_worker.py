@@ -29,7 +29,8 @@ class Maker(functions.PerWorker):
     Attributes:
         target: A class, a ``functools.partial`` of one, a function that takes payloads, or an
             import path of a class or function.
-        desk: That of the pool's agent, through which an agent in a thread sends. None in a process.
+        desk: State of the pool's agent, through which an agent in a thread sends. None in a
+            process.
     """
 
     def __init__(self, target: Any, known: tuple[str, str, frozenset[str]], desk: AgentState | None = None) -> None:

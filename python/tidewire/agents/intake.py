@@ -34,8 +34,8 @@ def plan(
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    # True if a bare payload may be tried again is seen in its context, which the quick way does not
-    # get.
+    # The context of a message says if its bare payload may be retried; the fast path gets no
+    # context.
     quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]
     if desk.durable is not None:

@@ -76,7 +76,7 @@ class Receipt:
             except TimedOut:
                 raise self._too_late(timeout) from None
         news = engine.news
-        # What rings for letters rings for the final state too, so that one wait is enough.
+        # The signal for dead letters also serves the final state, so that one wait is enough.
         self._final.add_done_callback(lambda _: news.ring())
         deadline, pause_s = None if timeout is None else monotonic() + timeout, _LOOK_MIN_S
         while True:

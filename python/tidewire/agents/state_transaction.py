@@ -38,7 +38,7 @@ class Arrival:
 
     Attributes:
         sequence: Its place in the inbox.
-        error: What its handler raised.
+        error: The exception of its handler.
     """
 
     sequence: int

@@ -30,9 +30,10 @@ def up(
 
     Args:
         config: A TOML file: its table ``hub`` is for this command, the rest for the node.
-        options: What the command line says of the fields of ``HubSettings``; None where it says
-            nothing.
-        tokens: Who may join, as ``secret`` or ``user:secret``, instead of those of the file.
+        options: Values of the command line for the fields of ``HubSettings``; None for absent
+            ones.
+        tokens: Tokens of nodes that may join, as ``secret`` or ``user:secret``, instead of
+            those of the file.
         settings: ``KEY=VALUE`` with keys of the configuration.
         as_json: Print data instead of text, errors too.
 

@@ -20,8 +20,8 @@ Done = tuple[Task, "BaseException | None", Any]
 
 
 class Answer(Protocol):
-    """Who waits for a task. ``home`` is the event loop on which ``settle`` must be called, or None
-    for any thread.
+    """The receiver of a task's result. ``home`` is the event loop on which ``settle`` must be
+    called, or None for any thread.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""What a pool, its keeper and its workers share: the tasks, the counts and the state.
+"""Shared state of a pool, its supervisor and its workers: the tasks, the counts and the state.
 
 One lock protects all of it. No code of the user runs under it: outcomes are delivered, and
 ``on_dead`` called, after it.
@@ -37,7 +37,7 @@ class Ended(NamedTuple):
 
 
 class PoolListener(Protocol):
-    """What the core needs of those who work and watch."""
+    """Callbacks of the core to workers and supervisor."""
 
     def added(self, count: int) -> bool:
         """Hear under the lock that tasks were added. True if the keeper must be woken."""
@@ -72,7 +72,7 @@ class Core:
         self.ledger: Ledger | None = None
         self.hands: PoolListener | None = None
         self.on_close: list[Callable[[], Pending]] = []
-        # What ends with the pool.
+        # Pendings and watchers that end with the pool.
         self.closing: list[Pending] = []
         self.watchers: list[Callable[[], object]] = []
         self.rests = ChangeCounter()

@@ -20,7 +20,7 @@ _DOUBT_MAX_NS = 1_000_000_000
 
 
 class WorkerProbe(Protocol):
-    """What is done about a worker, by those who have it."""
+    """Actions of the health check on a worker."""
 
     def read(self, worker: ProcessWorker) -> None: ...
     def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None: ...
@@ -89,7 +89,7 @@ class Health:
         if self._ward.is_here(worker) and worker.at() == at:
             self._ward.end(worker, why, timed_out)
 
-    # What waits in a worker
+    # Tasks that wait in a worker
 
     def _watch_unbegun(self, worker: ProcessWorker, now_ns: int) -> list[int]:
         # It may begin at any moment, and from then on the limits of its task hold.

@@ -15,7 +15,7 @@ from tidewire.pools.wire import PICKLED, SKIPPED
 
 
 class Outcomes:
-    """What is to be delivered."""
+    """Outcomes that are still to be delivered."""
 
     def __init__(self) -> None:
         self._done: list[Done] = []

@@ -51,11 +51,11 @@ class ProcessWorkers:
         """Prepare what every worker is told first."""
         self._selector = selector
         main = sys.modules["__main__"]
-        # What a worker returns of a class of the main program bears the name under which the worker
-        # imported it.
+        # An object of a class of the main program bears, in a result, the name under which the
+        # worker imported the program.
         sys.modules.setdefault("__mp_main__", main)
         options = self._core.options
-        # What is pickled by value needs no main program.
+        # Functions that are pickled by value need no main program.
         place = main_module.source(main) if options.pickler == "pickle" else None
         paths, argv = [str(path) for path in sys.path], [str(word) for word in sys.argv]
         batch, beat_s = options.batch is not None, interval_s(options.heartbeat_timeout)
@@ -236,7 +236,7 @@ class ProcessWorkers:
             if worker.sent > worker.reported and not worker.recall_to and worker.state == "ready":
                 worker.recall(now_ns, max(worker.at(), worker.reported))
 
-    # What others ask
+    # Figures for others
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""
@@ -271,7 +271,7 @@ class ProcessWorkers:
         return tuple(
             Stuck(worker.number, name, "process", f"process {worker.process.pid}", awaiting=False)
             for worker in self._workers.values()
-            # What it skips has been taken back already.
+            # A unit that the worker skips has been taken back already.
             if worker.at() and worker.unit(worker.at())
         )
 

@@ -46,7 +46,7 @@ class StatusPage:
         return board
 
     def close(self) -> None:
-        """Give the memory back. What the words said last is gone."""
+        """Give the memory back. The last values of the words are gone."""
         self.words.release()
         self._map.close()
         os.close(self.fd)

@@ -150,7 +150,7 @@ class PoolSupervisor:
     def _sleep(self, deadline_ns: int | None) -> None:
         wait_s = None if deadline_ns is None else min(max(deadline_ns - time.monotonic_ns(), 0) / 1e9, _SLEEP_MAX_S)
         for key, mask in self._selector.select(wait_s):
-            # What came first may have ended the worker of what comes later.
+            # An earlier event may have ended the worker of a later one.
             if key.fd in self._selector.get_map():
                 key.data(mask)
 
@@ -219,7 +219,7 @@ class PoolSupervisor:
         self._replacing.wanted = 0
         while not self._crew.gone():
             deadline_ns = self._crew.work(time.monotonic_ns())
-            # That may have killed the last one, and then nothing happens any more.
+            # The call may have killed the last worker, and then no event follows.
             if not self._crew.gone():
                 self._sleep(deadline_ns)
 

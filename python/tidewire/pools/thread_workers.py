@@ -247,7 +247,7 @@ class ThreadWorkers:
             self._replacing.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
 
     def interrupt(self) -> None:
-        """Cancel coroutines that threads run. What is no coroutine goes on."""
+        """Cancel coroutines that threads run. Plain functions go on."""
         with self._core.lock:
             callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
         for caller in filter(None, callers):
@@ -256,7 +256,7 @@ class ThreadWorkers:
     def recall_all(self, now_ns: int) -> None:
         """Threads hold nothing that they have not begun."""
 
-    # What others ask
+    # Figures for others
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""

@@ -220,6 +220,6 @@ class Worker:
 
 def _flush_prints() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Whatever the function has put there; nobody can be told.
+        # The stream may be any object of the function, and nobody can receive its error.
         with contextlib.suppress(Exception):
             stream.flush()

@@ -216,7 +216,7 @@ class SyncLease:
 
     @property
     def is_held(self) -> bool:
-        """True if it is held for sure."""
+        """True if the lease is certainly held."""
         return self._lease.is_held
 
     def __enter__(self) -> SyncLease:

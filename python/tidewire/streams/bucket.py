@@ -57,7 +57,7 @@ class Bucket:
 
         Args:
             key: The key.
-            value: What travels over links; at most 1 MiB.
+            value: Any value that can travel over links; at most 1 MiB.
             ttl: Seconds after which it is gone.
 
         Raises:

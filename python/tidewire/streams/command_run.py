@@ -148,7 +148,7 @@ class CommandRun(Generic[_T]):
         function at its next report.
 
         Returns:
-            Whether that changes anything: it was not over, and nobody had cancelled it.
+            True if the command was not over, and nobody had cancelled it.
 
         Raises:
             NotFound: as ``info`` does.

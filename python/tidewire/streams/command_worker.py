@@ -90,9 +90,9 @@ class CommandWorker:
     Args:
         host: The instance that it belongs to.
         store: Where records and tokens are.
-        bound: What does the command.
+        bound: The function of the command.
         mark: The options it was declared with.
-        dispatcher: Whose threads run a plain function.
+        dispatcher: Dispatcher whose threads run a plain function.
         changed: Called when it may be at rest.
     """
 
@@ -144,11 +144,11 @@ class CommandWorker:
 
     @property
     def is_over(self) -> bool:
-        """True if it was drained, and nothing is left."""
+        """True if the worker was drained, and nothing is left."""
         return self._machine.is_over() and self.is_idle and not self._fetching
 
     def drain(self) -> None:
-        """Begin nothing more. What is under way ends; what waits for its key goes back."""
+        """Begin nothing more. Running commands end; a command that waits for its key goes back."""
         for token in self._machine.drain():
             self._give_back(token)
         for sequence in list(self._waiting):
@@ -486,7 +486,7 @@ class CommandWorker:
             kwargs[signature.progress] = Progress(record["id"], attempt.number, record["key"], attempt.running, report)
         return args, kwargs
 
-    # What goes on beside an attempt
+    # Tasks beside an attempt
 
     def _reported(self, attempt: Attempt, loop: asyncio.AbstractEventLoop, fraction: float, note: str) -> None:
         """A command has reported, on any thread. The newest report is stored as soon as the one
@@ -515,7 +515,8 @@ class CommandWorker:
             try:
                 changes, revision = await self._store.watch.next(attempt.record["id"], revision, WAIT_US)
             except _FINAL:
-                # What it writes at its end is refused for the same reason, and that is told.
+                # The final write of the attempt is refused for the same reason, and the caller sees
+                # that error.
                 return
             except TidewireError as error:
                 await self._failed(error)

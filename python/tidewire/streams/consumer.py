@@ -148,7 +148,7 @@ class Consumer:
         """Store what was settled, and give back what was fetched and not handled: it goes to
         another at once.
 
-        That does not count as a delivery, but on NATS, which counts what it sends.
+        The return is not a delivery, except on NATS, which counts each send.
         """
         while self._ready:
             await self._ready.popleft()._release()
@@ -174,7 +174,7 @@ class Consumer:
         return ConsumerInfo.of(await self._home.call("consumer_info", self._stream, self.name))
 
     async def pause(self) -> None:
-        """Deliver nothing more, to nobody, until it is resumed. What is out may be settled."""
+        """Deliver nothing more, to nobody, until it is resumed. Delivered events may be settled."""
         await self._home.call("pause", self._stream, self.name, None)
 
     async def resume(self) -> None:
@@ -182,8 +182,8 @@ class Consumer:
         await self._home.call("resume", self._stream, self.name)
 
     async def seek(self, start: Any) -> None:
-        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. What is out is
-        forgotten.
+        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. Pending
+        deliveries are forgotten.
         """
         from tidewire.streams.stream import start_of
 
@@ -206,7 +206,7 @@ class Consumer:
         return dropped
 
     async def delete(self) -> None:
-        """Delete it with its dead letters. Whoever waits for its events gets NotFound."""
+        """Delete it with its dead letters. Callers that wait for its events get NotFound."""
         await self._home.call("delete_consumer", self._stream, self.name)
 
     def __repr__(self) -> str:

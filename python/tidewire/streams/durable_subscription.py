@@ -53,12 +53,12 @@ class DurableSubscription:
     Args:
         host: The instance that it belongs to.
         home: Where its stream lives.
-        bound: What handles events.
+        bound: The handler of events.
         subject: Which subjects.
         mark: The options it was declared with.
         event_parameter: The parameter that takes the event, if there is one.
         takes_value: True if the first parameter takes the value.
-        dispatcher: Whose threads run a plain function.
+        dispatcher: Dispatcher whose threads run a plain function.
         changed: Called when it may be at rest.
     """
 
@@ -150,11 +150,11 @@ class DurableSubscription:
 
     @property
     def is_over(self) -> bool:
-        """True if it was drained, and all that was fetched has ended and is settled."""
+        """True if the subscription was drained, and each fetched event has ended and is settled."""
         return self._machine.is_over() and self.is_idle and not self._runners
 
     def drain(self) -> None:
-        """Fetch nothing more. What was fetched is handled."""
+        """Fetch nothing more. Fetched events are handled."""
         self._machine.drain()
         if self._fetching is not None and self._ending is None:
             self._ending = self._home.end(self._fetching, self._begun, self._token)
@@ -288,7 +288,7 @@ class DurableSubscription:
             if isinstance(value, Failure):
                 raise value.error
             return asyncio.CancelledError() if running.cancelled else None
-        # Whatever it raised is told to the stream, and not to the loop.
+        # The stream, not the loop, receives every exception of the handler.
         except BaseException as error:
             if self._is_cut:
                 return error
@@ -326,7 +326,7 @@ class DurableSubscription:
         finally:
             running.leave(token)
 
-    # What is said of them
+    # Settlement of events
 
     async def _settle_now(self, settled: Settled) -> None:
         assert self.consumer is not None

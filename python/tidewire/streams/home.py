@@ -130,7 +130,7 @@ class Home:
 
     @property
     def is_remote(self) -> bool:
-        """True if it is that of a hub."""
+        """True if the storage backend is that of a hub."""
         return self._node is not None
 
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
@@ -139,11 +139,11 @@ class Home:
 
         Args:
             fetching: The task that waits for it.
-            begun: What it waits for, if it has begun.
+            begun: The operation that it waits for, if it has begun.
             token: The last argument of a fetch of a hub, which is asked to end it.
 
         Returns:
-            What asks the hub, to be kept.
+            The future of the request to the hub; the caller keeps a reference.
         """
         if self.is_remote and begun is not None:
             return asyncio.ensure_future(self._end(fetching, token))
@@ -156,7 +156,7 @@ class Home:
         except TidewireError:
             is_ended = False
         if not is_ended:
-            # It has not come there, or its answer has come here.
+            # The fetch has not reached the hub, or its answer has arrived here.
             fetching.cancel()
 
     def hold(self, name: str, holder: str, ttl_us: int) -> Any:
@@ -174,7 +174,7 @@ class Home:
 
 
 class Service:
-    """What a node with a data folder serves to those that join it."""
+    """Service of a node with a data folder for the nodes that join it."""
 
     # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
     _answers_ = (
@@ -243,7 +243,7 @@ class Service:
             self._ended.discard(token)
 
     def _end_wait(self, token: int) -> bool:
-        """Have a call that waits for something end with what it has. Whether there is one."""
+        """End a waiting call with its present results. True if there is such a call."""
         begun = self._tokens.get(token)
         if begun is None:
             return False

@@ -51,8 +51,8 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """True if it is held for sure, by the clock of this process, counted from before it was
-        asked for.
+        """True if the lease is certainly held, by the clock of this process, counted from before
+        the request.
         """
         return self._fence is not None and monotonic() < self._until
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """What a stream says of a message that it has.
+    """Acknowledgement of a stream that stores a message.
 
     Attributes:
         sequence: Its place in the stream, from 1; of a duplicate, that of the first.
-        durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power,
-            ``replicated`` that of a machine.
-        duplicate: True if a message with its id was there before: it was not stored again.
+        durability: Failure that the message survives: ``memory`` the end of its publisher,
+            ``disk`` a loss of power, ``replicated`` that of a machine.
+        duplicate: True if the stream had a message with its id: it was not stored again.
     """
 
     sequence: int
@@ -267,6 +267,6 @@ class Publisher:
             try:
                 await self.flush()
             except PublishFailed:
-                # What the block raised says more.
+                # The exception of the block takes precedence.
                 if kind is None:
                     raise
