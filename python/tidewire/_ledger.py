@@ -41,7 +41,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of all messages that were accepted: ``accepted == handled + returned +
+    """Stop report: the outcome of all accepted messages: ``accepted == handled + returned +
     dead_lettered``.
 
     Attributes:
@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def balanced(self) -> bool:
-        """True if nothing is unaccounted for."""
+        """True if every accepted message is accounted for."""
         return self.accepted == self.handled + self.returned + self.dead_lettered
 
     @classmethod

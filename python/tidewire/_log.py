@@ -23,7 +23,7 @@ class _Repeated:
     """The failures of one handler.
 
     Attributes:
-        title: What failed, and in what.
+        title: The failed operation and its owner.
         level: The level that they are logged at.
         said_at: When something of them was logged last.
         more: How many have come since then.
@@ -135,7 +135,7 @@ def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
-    # Whatever its class does there: the failure is written down all the same.
+    # The failure is logged even if its class can't make a text.
     except BaseException as second:  # noqa: BLE001
         text = f"<its message can't be made: {type(second).__name__}>"
     return f"{name}: {text}" if text else name

@@ -60,7 +60,8 @@ def campaign(
             ``msgspec.Struct``, named tuple, dict of plain values or a single value, or a list of
             these for several rows. ``"module:name"`` names one.
         runs: How many, over all parameter sets; 0 to 2^48.
-        seed: An integer of any sign, or text. What run i draws depends on the seed and i alone.
+        seed: An integer of any sign, or text. The draws of run i depend on the seed and i
+            alone.
         params: Parameters of every run, as ``run.params``.
         sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has
             set ``i % len(sweep)``.
@@ -179,7 +180,7 @@ class Campaign:
 
     @property
     def many(self) -> bool | None:
-        """True if a run gives a list of rows; None before it is known."""
+        """True if a run gives a list of rows; None before the form is known."""
         many: bool | None = self._known()["many"]
         return many
 
@@ -202,8 +203,8 @@ class Campaign:
             workers: How many processes; without it as many as there are processors. With 0 it waits
                 for those that serve the store (``tidewire worker``), which then do all runs; Ctrl-C
                 ends the waiting alone.
-            progress: True if progress is shown; without it in a notebook and in a terminal, and
-                elsewhere one line at the end.
+            progress: True if progress is shown. By default a notebook and a terminal show it,
+                and other outputs get one line at the end.
             accept_code: Works although the code has changed since the campaign began; the store
                 keeps a note of it.
             store_wait: Seconds for which a store that is away is waited for.
@@ -397,8 +398,8 @@ class Campaign:
         return summary(self, by)
 
     def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
-        """Write the rows as CSV in order of run, at constant memory, and return how many. What is
-        missing is empty.
+        """Write the rows as CSV in order of run, at constant memory, and return how many. Missing
+        values are empty.
 
         The file appears when it is whole. A campaign that still runs gives the rows that are stored
         when they are come to.

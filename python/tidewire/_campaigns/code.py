@@ -243,7 +243,7 @@ def _title(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-# True if it is the same
+# Identity of the code
 
 
 def _identity(module: types.ModuleType | None, pickled: bytes | None, script: str | None, name: str = "") -> str:

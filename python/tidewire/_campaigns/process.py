@@ -59,8 +59,8 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """What becomes readable when it has ended: its process, or its connection where processes
-        can't be waited for.
+        """Descriptor that is readable once the worker has ended: its process, or its connection
+        where processes can't be waited for.
         """
         return self._pidfd if self._pidfd is not None else self._socket.fileno()
 

@@ -158,7 +158,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """True if nothing runs any more."""
+        """True if the campaign has ended."""
         return self.state in ("done", "failed", "cancelled")
 
     @property
@@ -174,7 +174,7 @@ class Status:
 
 @dataclass(frozen=True, repr=False)
 class Report(Status):
-    """What a campaign has come to. ``rate`` is that of the whole campaign."""
+    """Figures of a campaign. ``rate`` is that of the whole campaign."""
 
     function: str
     seed: int | str

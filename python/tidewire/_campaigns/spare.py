@@ -35,7 +35,7 @@ def replace_workers(channel_fd: int, open_before: set[str]) -> tuple[dict[str, A
     Args:
         channel_fd: The socket to the supervisor. The process ends once the supervisor has closed
             it.
-        open_before: What was open before the function was loaded.
+        open_before: Files that were open before the function was loaded.
     """
     import gc
     from _socket import socket

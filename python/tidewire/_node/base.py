@@ -35,7 +35,7 @@ class Waited(Protocol):
 
 
 class Base:
-    """What the parts of a node share; ``Node`` makes it."""
+    """Shared state of the parts of a node; ``Node`` makes it."""
 
     name: str
     _engine: Engine

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class ExportScope:
-    """What is given in one call, as the hook of whoever writes its arguments.
+    """Exports of one call, as a hook for the encoder of its arguments.
 
     Args:
-        objects: What the node has given.
+        objects: Exports of the node.
         peer: The node that is called.
     """
 

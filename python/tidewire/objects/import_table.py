@@ -30,7 +30,7 @@ class ImportTable:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._table = Imports(connection.node.links.remote_objects)
-        # One thread at a time makes a proxy. Whoever lets go of one takes no lock but the table's
+        # One thread at a time makes a proxy. The release of a proxy takes no lock but the table's
         # own.
         self._lock = threading.RLock()
         self._planned = False
@@ -66,7 +66,7 @@ class ImportTable:
         return proxy
 
     def holds(self, holding: ImportHandle) -> bool:
-        """True if it was neither let go nor lost."""
+        """True if the proxy was neither released nor lost."""
         return self._table.holds(holding.key, id(holding))
 
     def let_go(self, holding: ImportHandle) -> None:
@@ -101,7 +101,7 @@ class ImportTable:
             loop.call_soon_threadsafe(self._tell_owners)
 
     def _tell_owners(self) -> None:
-        # What comes from here on plans anew.
+        # Later releases plan a call of their own.
         self._planned = False
         for node, claims, releases in self._table.news():
             if claims:

@@ -76,7 +76,7 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
             node that gives it, 10 minutes.
 
     Returns:
-        What to give; ``dispose()``, or the end of ``with``, lets it go everywhere.
+        The object to give; ``dispose()``, or the end of ``with``, releases it everywhere.
 
     Raises:
         InvalidArgument: if it is a class or plain data, or the lease is not allowed.

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class ImportHandle:
-    """What a node holds. The owner is told when nobody has the proxy any more.
+    """An import of a node. The owner is notified when nobody has the proxy any more.
 
     Attributes:
-        key: What the owner calls it.
+        key: Key of the object at its owner.
         node: The number of the owner's link.
         owner: The name of the owner.
         kind: "function", "object" or "items".
         title: Name in error messages.
-        disposed: True if it was let go here.
+        disposed: True if it was released here.
         proxy: The proxy, as long as somebody has it.
     """
 
@@ -108,7 +108,7 @@ class _ObjectRoute(RemotePort):
 
 
 class _Registry:
-    """What clients ask for the way: here there is one, and it is known."""
+    """Registry with one group: the route of a proxy is fixed and known."""
 
     def __init__(self, holding: ImportHandle) -> None:
         self.holding = holding
@@ -140,7 +140,7 @@ class _Registry:
 
 
 class Proxy:
-    """What all proxies can do.
+    """Base class of all proxies.
 
     ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last
     reference to it.
@@ -205,7 +205,7 @@ class RemoteObject(Proxy, Client):
             raise AttributeError(f"{self._service!r} has no attribute {name!r}")
         if name not in self._methods():
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, self._methods())}")
-        # It is not kept: what holds itself would be let go only when the collector comes.
+        # The method is not stored: an object in a cycle is released only by the garbage collector.
         return ClientMethod(self, name)
 
     def _methods(self) -> Mapping[str, object]:

@@ -42,11 +42,11 @@ class Export:
     """One object that one node has been given.
 
     Attributes:
-        key: What it is named by.
+        key: Key of the object.
         target: The object.
         kind: "function", "object" or "items".
         title: Name in error messages.
-        methods: What can be called.
+        methods: The methods for callers.
     """
 
     __slots__ = ("key", "kind", "methods", "target", "title")
@@ -68,8 +68,8 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # What is given is looked up and added in one step. An object that is let go by the
-        # collector takes it again.
+        # The lookup and the addition of an export are one step. An object that the garbage
+        # collector releases takes the lock again.
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000

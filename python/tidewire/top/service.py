@@ -98,7 +98,7 @@ class StatisticsService:
 
     @property
     def pattern(self) -> str:
-        """What it subscribes to."""
+        """Pattern of its subscription."""
         return f"svc.{SERVICE}.{self.instance}.*"
 
     def says(self) -> dict[str, str]:

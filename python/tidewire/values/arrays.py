@@ -51,7 +51,8 @@ def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> An
     if math.prod(lengths) * kind.itemsize != len(elements):
         raise WireError(f"data: an array of {dtype} with lengths {lengths} does not have {len(elements)} bytes")
     try:
-        # What comes over a link may lie in the memory of its message, which is no buffer of Python.
+        # The elements of an array from a link may lie in the memory of its message, which is no
+        # buffer of Python.
         memory = np.asarray(elements) if hasattr(elements, "__array_interface__") else elements or None
         return np.ndarray(lengths, kind, memory, order=order)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:

@@ -16,10 +16,10 @@ from tidewire.values.plans import field_names, is_dataclass, is_struct
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
-# What missing items of a defaultdict are made with, if its annotation says what they are.
+# Allowed factories of a defaultdict's missing items, if its annotation names the factory.
 _MAKERS = (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 
-# What Python itself takes for the other.
+# Types that Python itself accepts for another.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 
 

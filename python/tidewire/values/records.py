@@ -24,7 +24,7 @@ class FieldMismatch(WireError):
     """A record or enum that does not fit the type of this process that it names.
 
     Attributes:
-        problem: What does not fit.
+        problem: Description of the mismatch.
         path: Where it lies in the value: the types of the containers and the places in them, from
             the outside in. The decoder adds them.
     """
