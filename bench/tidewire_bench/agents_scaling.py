@@ -28,7 +28,7 @@ class Scaling:
         return {workers: one.middle("rate") for workers, one in self.best.items()}
 
     def third_worker(self) -> float | None:
-        """What 3 workers do for each task that 2 do."""
+        """Ratio of the rate of 3 workers to that of 2."""
         rates = self.rates()
         return rates[3] / rates[2] if {2, 3} <= set(rates) else None
 
@@ -103,7 +103,7 @@ def verdict(found: Sequence[Scaling]) -> str:
 
 
 def bar_words(one: Scaling, third: float) -> str:
-    """True if the bar is reached by the medians, and whether the runs tell the two apart."""
+    """Words for the bar: held, missed, or missed within the spread of the runs."""
     two, three = (one.best[workers].values["rate"] for workers in (2, 3))
     apart = max(three) < min(two)
     return "held" if third >= 1 else "missed" if apart else "missed within the spread"

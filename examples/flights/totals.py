@@ -1,4 +1,4 @@
-"""What both computations must agree on: counts and minutes, as whole numbers."""
+"""Totals of both computations: counts and minutes, as whole numbers."""
 
 from __future__ import annotations
 

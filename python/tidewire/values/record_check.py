@@ -16,7 +16,7 @@ from tidewire.values.plans import field_names, is_dataclass, is_struct
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
-# Allowed factories of a defaultdict's missing items, if its annotation names the factory.
+# Item types in annotations of a defaultdict that also make its missing items.
 _MAKERS = (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 
 # Types that Python itself accepts for another.

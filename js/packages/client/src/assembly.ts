@@ -9,11 +9,11 @@ interface Coming {
 	at: number;
 	/** Up to where the sender may send. */
 	granted: number;
-	/** What came since the sender was last asked for more. */
+	/** Bytes received since the last request to the sender for more. */
 	unasked: number;
 }
 
-/** What a frame has brought. */
+/** Result of one received frame. */
 export type Progress =
 	| {
 			readonly is: "whole";
@@ -93,7 +93,7 @@ export class Assemblies {
 		return ask > 0 ? { is: "more", ask } : SKIPPED;
 	}
 
-	/** True if a payload of an exchange is on its way: then no other may begin. */
+	/** True if a payload of an exchange is arriving: then no other may begin. */
 	has(id: Id, answer: boolean): boolean {
 		return this.coming.size > 0 && this.coming.has(keyOf(id, answer));
 	}

@@ -49,10 +49,10 @@ export type UntypedClient = {
 	readonly [method: string]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
 };
 
-/** What an instance has answered to a call of all of them. */
+/** Answer of one instance to a call of all instances. */
 export interface Answer<T = unknown> {
 	readonly instance: string;
-	/** What it gave; undefined if it failed. */
+	/** Its result; undefined if it failed. */
 	readonly value: T | undefined;
 	/** Why it failed; undefined if it did not. */
 	readonly error: unknown;
@@ -62,7 +62,7 @@ export interface Answer<T = unknown> {
 export function clientOf(method: (name: string) => unknown, within: (options: CallOptions) => unknown): unknown {
 	const known = new Map<string, unknown>([
 		["with", within],
-		// What has a `then` is taken for a promise.
+		// Promises treat an object with a `then` as a promise.
 		["then", undefined],
 	]);
 	return new Proxy(Object.freeze(Object.create(null)) as object, {

@@ -14,7 +14,7 @@ import { tuple } from "./values/kinds.js";
 import { Unloaded } from "./values/reader.js";
 
 export class Clients {
-	/** What calls are made with. */
+	/** Environment of outbound calls. */
 	readonly site: CallSite;
 	private list: Directory | undefined;
 

@@ -37,7 +37,7 @@ export interface Disposal {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What objects of other nodes are, so that they are not taken for data. */
+/** Class of the objects of other nodes, so that they are not taken for data. */
 class RemoteThing {}
 
 const HELD: unique symbol = Symbol("held");
@@ -125,7 +125,7 @@ export class ImportTable {
 				[Symbol.asyncIterator]: () => new Stream(this.site, this.plan(holdingOf(), "take"), tuple()),
 			});
 		}
-		// What has a method of this name would be taken for a promise.
+		// Promises would treat an object with a method `then` as a promise.
 		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
 		const methods = callable.map(([name]) => [name, this.method(holdingOf, name)] as const);
 		if (stands.kind === "function") {
@@ -227,7 +227,7 @@ export class ImportTable {
 	}
 }
 
-/** What a value is held as; undefined if it is of this node. */
+/** Import entry of a value; undefined if the value is of this node. */
 export function held(value: unknown): ImportEntry | undefined {
 	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
 	const of = isProxy ? (value as { [HELD]?: () => ImportEntry })[HELD] : undefined;

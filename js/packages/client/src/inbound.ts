@@ -1,6 +1,6 @@
 /**
- * What others want of a node: services, subscriptions, and what it gave by reference; how the hub
- * comes to know of them, and the calls and messages for them.
+ * Inbound side of a node: its services, subscriptions and exports, their announcement to the hub,
+ * and the calls and messages for them.
  */
 
 import type { CallSite } from "./calls.js";

@@ -50,7 +50,7 @@ export class InboundCalls {
 		return this.open(id) !== undefined;
 	}
 
-	// What this side says
+	// Frames of this side
 
 	reply(id: Id, payload: Uint8Array): void {
 		const theirs = this.open(id);
@@ -72,8 +72,8 @@ export class InboundCalls {
 	}
 
 	/**
-	 * True if an item may be sent, rather than wait until more was written. One of a call that has
-	 * ended may be, and goes nowhere.
+	 * True if an item may be sent now; false if the outbox must be written first. An item of a
+	 * call that has ended may be sent, and is dropped.
 	 */
 	hasRoom(id: Id): boolean {
 		const theirs = this.open(id);
@@ -126,7 +126,7 @@ export class InboundCalls {
 		}
 	}
 
-	// What the other side says
+	// Frames of the other side
 
 	/** A payload begins that opens an exchange. */
 	begun({ slot, generation, lane }: Frame): void {
@@ -148,7 +148,7 @@ export class InboundCalls {
 		});
 	}
 
-	/** What was published in a slot is here: nothing answers it. */
+	/** A publication in a slot has arrived: nothing answers it. */
 	published({ slot }: Frame): void {
 		this.calls.delete(slot);
 	}

@@ -1,4 +1,4 @@
-/** True if there is a link, for what waits for one. */
+/** Wait for a link, with a timeout. */
 import type { TidewireError } from "./error.js";
 import { LinkLost, NodeStopped } from "./generated/errors.js";
 import type { Runtime } from "./runtime.js";

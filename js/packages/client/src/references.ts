@@ -7,11 +7,11 @@ import { checked } from "./remote.js";
 import type { Runtime } from "./runtime.js";
 import type { Give, Stood } from "./values/writer.js";
 
-/** What one call gives. */
+/** Exports of one call. */
 export class ExportScope {
 	/** The name of the node whose own comes back to it, if anything does. */
 	owner: string | undefined;
-	/** True if it gives what can't be given a second time. */
+	/** True if the call gives something that can't be given a second time. */
 	isOnce = false;
 	private entries: Entry[] | undefined;
 
@@ -117,7 +117,7 @@ export class References {
 	};
 }
 
-/** What stands for something that goes back to its owner. */
+/** Wire form of a reference that returns to its owner. */
 function back({ stands }: ImportEntry): Stood {
 	return { kind: "back", key: stands.key };
 }

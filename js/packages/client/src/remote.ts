@@ -1,4 +1,4 @@
-/** What is given by reference: the mark of an object, and what stands for it on the wire. */
+/** References: the mark of an object, and its form on the wire. */
 import { InvalidArgument, WireError } from "./generated/errors.js";
 import { REMOTE_LEASE_MS } from "./generated/limits.js";
 import { asyncDispose } from "./symbols.js";
@@ -7,7 +7,7 @@ const KEY = /^[0-9a-f]{32}$/;
 
 export type ReferenceKind = "function" | "object" | "items";
 
-/** What stands for a function or an object on the wire. */
+/** Wire form of a function or an object. */
 export interface Reference {
 	readonly node: number;
 	readonly name: string;

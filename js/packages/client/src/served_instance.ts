@@ -8,7 +8,7 @@ import type { HandlerLimits, HostLimits, ServiceStatistics } from "./service_ins
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 
-/** What `node.serve` is told. */
+/** Options of `node.serve`. */
 export interface ServeOptions extends HostLimits {
 	readonly description?: string;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
@@ -17,9 +17,9 @@ export interface ServeOptions extends HostLimits {
 	readonly instance?: string;
 	/** The semantic version of this instance, such as "1.4.2". */
 	readonly version?: string;
-	/** What else others are told of this instance: texts by name, 4,096 bytes in all. */
+	/** Further metadata of this instance for others: texts by name, 4,096 bytes in all. */
 	readonly metadata?: Readonly<Record<string, string>>;
-	/** What others are told of single methods. */
+	/** Descriptions of single methods for others. */
 	readonly methods?: Readonly<Record<string, MethodOptions>>;
 }
 
@@ -40,7 +40,7 @@ const SAID_BYTES_MAX = 16_000;
 export class Serving implements ServiceHandle {
 	/** Its exchanges with the hub. */
 	readonly ids: Id[] = [];
-	/** True if the hub has known of it: then it is to know again when the link is back. */
+	/** True if the hub has known of the service: a new link announces it again. */
 	isKnown = false;
 
 	constructor(
@@ -92,7 +92,7 @@ function visibilityOf({ name }: Bound, options: ServeOptions): Visibility {
 	return options.methods?.[name]?.visibility === "private" ? "private" : (options.visibility ?? "private");
 }
 
-/** What an instance says of itself, as JSON. */
+/** Description of an instance, as JSON. */
 export function said(
 	name: string,
 	instance: string,

@@ -104,7 +104,7 @@ export class Session {
 		return this.peers.get(origin) ?? { name: "", user: "" };
 	}
 
-	/** What is to be sent next; undefined if nothing may be sent now. */
+	/** The next message to send; undefined if nothing may be sent now. */
 	take(now: number): Parts | undefined {
 		const parts = this.out.take();
 		if (parts !== undefined) {
@@ -144,7 +144,7 @@ export class Session {
 		return true;
 	}
 
-	// What this side says
+	// Frames of this side
 
 	call(call: Outgoing, caller: Caller, now: number): Id {
 		this.theirs.fits(call.payload.length);
@@ -304,7 +304,7 @@ export class Session {
 		this.out.send(kind, flags, id, head);
 	}
 
-	// What the other side says
+	// Frames of the other side
 
 	/** Takes a message of the other side; throws a `WireFault` if the link can't go on. */
 	received(message: Uint8Array, now: number): void {

@@ -1,6 +1,6 @@
 /**
- * Commands: long work that is started, followed, and found again by its id. What becomes of one is
- * decided at the hub.
+ * Commands: long work that is started, followed, and found again by its id. The hub decides its
+ * outcome.
  */
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
@@ -17,14 +17,14 @@ const PAUSE_MS = 1_000;
 
 export type Stage = "queued" | "running" | "succeeded" | "failed" | "cancelled";
 
-/** What there is of a command. */
+/** State of a command. */
 export interface CommandInfo {
 	readonly id: string;
 	/** The service that does it, and which of its commands it is. */
 	readonly service: string;
 	readonly command: string;
 	readonly stage: Stage;
-	/** True if nothing more becomes of it. */
+	/** True if the command has ended. */
 	readonly isOver: boolean;
 	/** The newest attempt, from 1; 0 if there was none. */
 	readonly attempt: number;
@@ -46,8 +46,8 @@ export interface CommandInfo {
 	readonly fraction: number;
 	readonly note: string;
 	/**
-	 * What the newest attempt that failed has raised, in a line, and the way to it; empty if none
-	 * has.
+	 * The error of the newest failed attempt, in a line, and its traceback; empty if none has
+	 * failed.
 	 */
 	readonly error: string;
 	readonly traceback: string;
@@ -66,8 +66,8 @@ export interface CommandProgress {
 
 export interface StartOptions {
 	/**
-	 * What it is about, such as a shard or a customer; a command that is exclusive by key is done
-	 * one of a key at a time.
+	 * Subject of the command, such as a shard or a customer; a command that is exclusive by key is
+	 * done one of a key at a time.
 	 */
 	readonly key?: string;
 	/**
@@ -248,7 +248,7 @@ export class CommandRun<T = unknown> {
 		await this.clock.pause(PAUSE_MS, signal);
 	}
 
-	/** What there is of it. */
+	/** State of the command. */
 	async info(): Promise<CommandInfo> {
 		return infoOf(await explained(this.commands.service().info(this.id)));
 	}
@@ -274,7 +274,7 @@ type Raw = Omit<CommandInfo, "isOver" | "isCancelling" | "key" | "worker" | "beg
 	Record<"key" | "worker", string | null> &
 	Record<"began" | "ended", Date | null> & { readonly is_cancelling: boolean };
 
-/** What a hub says of a command. */
+/** Converts the description of a command from a hub. */
 function infoOf(raw: unknown): CommandInfo {
 	const { is_cancelling: isCancelling, ...said } = raw as Raw;
 	const { key, worker, began, ended } = said;

@@ -97,7 +97,7 @@ interface HomeClient {
 	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number>;
 }
 
-/** What a hub answers, or why it does not. */
+/** The answer of a hub, or its explained error. */
 export async function explained<T>(answer: PromiseLike<T>): Promise<T> {
 	try {
 		return await answer;

@@ -20,7 +20,7 @@ export interface LeaseOptions {
 	 * 86,400,000.
 	 */
 	readonly ttl?: number;
-	/** Who it is, for people; the name of the node if nothing is said. */
+	/** Name of the holder, for people; the name of the node by default. */
 	readonly holder?: string;
 	/** Ends the wait for it. */
 	readonly signal?: AbortSignal;
@@ -92,8 +92,8 @@ export class Lease {
 	}
 
 	/**
-	 * True if it is held for sure, by the clock of this program, counted from before it was asked
-	 * for.
+	 * True if the lease is certainly held, by the clock of this program, counted from before the
+	 * request.
 	 */
 	get isHeld(): boolean {
 		return !this.isReleased && !this.lost.signal.aborted && this.clock.now() < this.until;

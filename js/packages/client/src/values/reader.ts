@@ -23,7 +23,7 @@ export function addRareKinds(kinds: ReadonlyMap<number, RareKind>): void {
 	rare = kinds;
 }
 
-/** What a value holds is dealt with by code that is not loaded yet. */
+/** Error for a value whose code is not loaded yet. */
 export class Unloaded extends TidewireError {}
 
 /**
@@ -50,7 +50,8 @@ export function readValue(blob: Uint8Array, take?: Take): unknown {
 	try {
 		return new Reader(blob, take).whole();
 	} catch (error) {
-		// What was read is not what the caller gave.
+		// Every other error, InvalidArgument included, becomes a WireError: the caller did not make
+		// the bytes.
 		if (error instanceof TidewireError && !(error instanceof InvalidArgument)) {
 			throw error;
 		}
