@@ -38,8 +38,7 @@ class Table:
     """A part of the names of the workloads that it shows."""
 
     def fits(self, report: dict[str, Any]) -> bool:
-        """True if the report has the workload of the table: a report of some workloads may lack it.
-        """
+        """True if the report has the workload of the table; some reports lack it."""
         return not self.wants or any(self.wants in case["id"] for case in report["cases"])
 
     @property

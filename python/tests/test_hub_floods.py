@@ -1,5 +1,4 @@
-"""Floods of allowed actions without end: the hub slows the sender down, and logs that in few words.
-"""
+"""Floods of allowed actions without end: the hub slows the sender down, and logs it briefly."""
 
 from __future__ import annotations
 

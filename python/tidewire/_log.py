@@ -46,8 +46,7 @@ _lock = _fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
-    """Log that a handler or a hook of an actor has failed; briefly, if an asker is told of the
-    error.
+    """Log that a handler or a hook of an actor has failed; briefly, if an asker receives the error.
     """
     _note(
         actor,

@@ -862,7 +862,7 @@ class DurableSubscriptionCore:
 
 @final
 class LeaseTenure:
-    """The lease of one holder, told the time as seconds of ``time.monotonic()``."""
+    """The lease of one holder; times are seconds of ``time.monotonic()``."""
 
     def __new__(cls, ttl_us: int) -> LeaseTenure: ...
     def granted(self, fence: int, now: float) -> None: ...

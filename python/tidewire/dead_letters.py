@@ -44,7 +44,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of a node: bounded, the oldest is let go first."""
+    """The dead letters of a node: bounded, the oldest is dropped first."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

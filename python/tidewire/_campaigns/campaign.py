@@ -470,7 +470,7 @@ class Campaign:
 
 
 class _Supervision:
-    """The workers of one ``run``, which may be told to stop before it begins."""
+    """The workers of one ``run``; a stop request may come before it begins."""
 
     def __init__(self, options: Options, progress: Any) -> None:
         self._options = options

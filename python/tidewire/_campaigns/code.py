@@ -55,7 +55,7 @@ def check_guard() -> None:
     """Refuse to start a campaign in a worker that imports the script.
 
     Raises:
-        CampaignError: it says how the script is mended.
+        CampaignError: it says how to fix the script.
     """
     if importing:
         raise CampaignError(_GUARD, kind="guard")

@@ -35,7 +35,7 @@ class Options:
 
 
 class WorkerGroup:
-    """The worker processes of a supervisor, and the store that is told when one dies."""
+    """The worker processes of a supervisor; the group reports each death to the store."""
 
     def __init__(self, store: CampaignStore, options: Options) -> None:
         self.store = store
@@ -72,7 +72,8 @@ class WorkerGroup:
         self._see_to_spare(orders)
 
     def stop(self) -> None:
-        """Have whoever sleeps here stop. May be called from any thread and from signal handlers."""
+        """Wake a thread that sleeps here. May be called from any thread and from signal handlers.
+        """
         self.stopping = True
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b"x")

@@ -22,7 +22,7 @@ class Waited(Protocol):
     """Something that a node waits for before it is idle, and before it stops.
 
     Attributes:
-        rests: Rings when it may be at rest.
+        rests: Rings when it may be idle.
         title: Name in error messages.
     """
 

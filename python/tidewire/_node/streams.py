@@ -164,7 +164,7 @@ class Streams(Services):
         return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
 
     def command(self, id: str) -> CommandRun[Any]:
-        """Return a command by its id, whoever has started it, wherever and whenever.
+        """Return a command by its id, regardless of its starter, node and time.
 
         Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls
         of what is returned.

@@ -168,8 +168,8 @@ class AgentState:
             self._forget_told()
 
     def _forget_told(self) -> None:
-        """Forget what was told again long ago: it waits in the mailbox, or found it full and is a
-        dead letter.
+        """Forget retries that were delivered long ago: each waits in the mailbox, or found it full
+        and is a dead letter.
         """
         told = monotonic() - _LATER_KEPT_S
         for key, later in list(self.later.items()):

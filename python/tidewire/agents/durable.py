@@ -195,12 +195,12 @@ class Durable:
             finally:
                 await self._close()
             if wait_s and not self._leaving:
-                # A link that is back is news.
+                # A restored link counts as a change.
                 await registry.pause(wait_s, seen)
 
     async def _open(self) -> None:
-        """Read the record, and write that this process has it now: whoever had it before writes it
-        no more.
+        """Read the record, and take it over in writing: the previous holder can't write it any
+        more.
         """
         desk, bucket = self._desk, await self._store.bucket()
         entry = await bucket.get(inbox_store.record_key(desk.id))

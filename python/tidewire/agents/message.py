@@ -45,7 +45,7 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
     Attributes:
         payload: The payload: in one process the sent object itself, of any type.
         kind: "request", "response", "event", "broadcast", "context", "status" or "error".
-        sender: The id of the agent that sent it; empty if it came from elsewhere.
+        sender: The id of the agent that sent it; empty if no agent sent it.
         created: When it was sent, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a
             datetime.
         recipients: The ids of the agents that it was sent to.

@@ -163,7 +163,7 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
 
 
 def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[str]) -> int:
-    """Ask whoever is subscribed to a subject, and print the reply."""
+    """Send a request to a subscriber of a subject, and print the reply."""
 
     async def work(node: tw.Node) -> int:
         reply = await node.request(

@@ -98,8 +98,7 @@ class _Asked:
         self.news.ring()
 
     def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
-        """Wait until something has come about that a signal, or whoever rings, may have brought
-        about.
+        """Wait for a condition that a signal, or a ring of another thread, may have brought about.
         """
         while True:
             seen = self.news.count

@@ -25,7 +25,7 @@ def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> 
         Unauthorized: if that is so, and was not asked for.
     """
     scheme, host = _parts(url)
-    # Without a host, whoever listens there will say so.
+    # Without a host, the listener will raise the error.
     if insecure or scheme not in _PLAIN + _SECURED or not host or _is_loopback(host):
         return
     missing = [] if tokens or (mutual and scheme in _SECURED) else ["a token"]

@@ -161,7 +161,7 @@ class _RemoteAgentState:
         return None
 
     def followed(self) -> AbstractContextManager[None]:
-        """Its own node is told of them."""
+        """The agent's own node is notified of them."""
         return nullcontext()
 
     def failed(self, message: Message, error: BaseException | None = None) -> None:

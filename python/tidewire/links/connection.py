@@ -251,7 +251,7 @@ class Connection:
         logger.info("%s: is a hub, and listens at %s", node.name, url)
         hub.tell(node._engine.news)
         self._open()
-        # It is told of all that comes from now on.
+        # The subscriber receives everything that comes from now on.
         self._discovery.is_complete()
         self._serve_all()
         node._share_all()
@@ -315,7 +315,7 @@ class Connection:
 
     @property
     def skipped(self) -> int:
-        """How many services and agents the hub told of that were not as they should be."""
+        """Number of malformed announcements of services and agents that came from the hub."""
         return self._discovery.reader.skipped
 
     def _serve_all(self) -> None:
@@ -438,13 +438,13 @@ class Connection:
         )
 
     def tell(self) -> None:
-        """Have those look again who wait for what this node is told of."""
+        """Wake the callers that wait for changes of this node."""
         node = self._node()
         if node is not None:
             node._engine.news.ring()
 
     def renew(self) -> None:
-        """Learn anew what others serve: nobody told of what came and went. On the loop."""
+        """Learn anew what others serve: changes during the loss were not announced. On the loop."""
         self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
@@ -470,7 +470,7 @@ class Connection:
                 self._end(number)
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
-        """Ask whoever is subscribed at another node."""
+        """Send a request to a subscriber at another node."""
         return self.link.call(
             self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
         )
@@ -484,7 +484,8 @@ class Connection:
         says = announcements.described(info)
         pendings = [
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
-            # Behind the other one: who is told of the instance can call it either way.
+            # Behind the other one: a node that sees the announcement can call the instance either
+            # way.
             self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
         ]
         return pendings, porter

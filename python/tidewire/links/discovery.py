@@ -27,10 +27,11 @@ _TIMEOUT_S = 5.0
 
 
 class Discovery:
-    """The services of other nodes, as far as this one has been told.
+    """The services of other nodes, as far as the hub has announced them.
 
     Attributes:
-        epoch: The link over which all of them were told, by its ``epoch``; None before that.
+        epoch: The ``epoch`` of the link over which all of them were announced; None before
+            that.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -73,7 +74,7 @@ class Discovery:
         self._connection.tell()
 
     async def renew(self) -> None:
-        """Learn what came and went while the link was lost: nobody told of it."""
+        """Learn the changes during the loss of the link: nobody announced them."""
         try:
             await self.refresh()
         except LinkLost:

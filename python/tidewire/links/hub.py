@@ -52,8 +52,8 @@ class Token:
         link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
         link_queue_bytes: Bytes that wait to be written to one node.
 
-    Every node may ask its hub which services there are, and is told of those that come and go. The
-    node that is the hub uses the first token: its patterns hold for that node, its limits don't.
+    Every node may list the services of its hub, and is notified of changes. The node that is the
+    hub uses the first token: its patterns hold for that node, its limits don't.
 
     Raises:
         InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
@@ -99,8 +99,8 @@ class Token:
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
 
     def rights(self) -> Rights:
-        """Return what it allows, and what every token does: to ask which services there are, and to
-        be told of those that come and go.
+        """Return its patterns, with those of every token: to list services, and to be notified of
+        their changes.
         """
         is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
         answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer

@@ -64,7 +64,7 @@ class RemotePort:
         return GivenReply(pending, giving) if giving.entries else pending
 
     def send_request(self, request: Request, give: Any) -> Pending:
-        """Send a call that has arguments to be given; whoever gives them minds their ends."""
+        """Send a call that exports some of its arguments; the exporter handles their ends."""
         return self.send(
             request.method, request.args, request.kwargs, request.left_s(), request.priority, give, _headers(request)
         )

@@ -167,8 +167,8 @@ class ServiceEndpoint:
         except asyncio.CancelledError:
             if writing is None or writing.running.reason is None:
                 raise
-            # The node ends after an error: the reader is told so, also if the generator is still at
-            # its end.
+            # The node ends after an error: the reader is notified, also if the generator is still
+            # at its end.
             raise writing.running.reason from None
         # A reader that takes no more items waits for this.
         call.over()

@@ -1,4 +1,4 @@
-"""The import table of a node: proxies, and the news that their owners get of them."""
+"""The import table of a node: proxies, and the notifications to their owners."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ImportTable:
                 self._tell(f"$node.{node}.release", [part for pair in releases for part in pair])
 
     def _tell(self, subject: str, value: list[Any]) -> None:
-        # An owner that can't be told ends the lease by itself.
+        # An owner that can't be notified ends the lease by itself.
         with contextlib.suppress(TidewireError):
             told = self._connection.link.call(self._connection.node._engine, subject, value, _TELL_S)
             self._telling.add(told)

@@ -38,7 +38,7 @@ class Remote:
                 call(self)
 
     def on_dispose(self, call: Callable[[Any], None]) -> None:
-        """Have a method called, with this, when it is let go."""
+        """Have a method called, with this, when it is released."""
         if not any(known() == call for known in self._disposals):
             self._disposals.append(weakref.WeakMethod(call))
 

@@ -63,7 +63,7 @@ class ImportHandle:
         self._held.forget(self)
 
     def check(self) -> None:
-        """Raise RemoteGone if it was let go here, or the link it came over was lost."""
+        """Raise RemoteGone if it was released here, or its link was lost."""
         if self.disposed or not self._held.holds(self):
             lost = "its owner has left, or the link that it came over was lost"
             why = "it was disposed of here" if self.disposed else lost

@@ -176,8 +176,8 @@ class Objects:
             self._look_at(until)
 
     def drop(self, export: Export, unclaimed: bool) -> None:
-        """Let go what only one call had given; if it is only to be dropped unclaimed, its holder
-        may have it.
+        """Release the exports of one call; if its frame was only to be dropped unclaimed, its
+        holder may have it.
         """
         self._given.remove(export.key, unclaimed)
 
@@ -222,7 +222,7 @@ class Objects:
         self._held.left(origin)
 
     def release(self, call: RemoteCall) -> None:
-        """Note what a node has let go."""
+        """Note an export that a node has released."""
         pairs = call.value()
         for key, count in zip(pairs[::2], pairs[1::2], strict=True):
             if int(count) > 0:

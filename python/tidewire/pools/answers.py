@@ -115,7 +115,7 @@ class InFlightTasks:
         self._results[key] = value if error is None else Failed(error)
 
     def notify(self) -> None:
-        """Wake whoever waits, if the next result is there."""
+        """Wake the waiter, if the next result is there."""
         with self._lock:
             wake = None
             if self._next in self._results:

@@ -71,8 +71,8 @@ class Health:
     def _silent_ns(self, worker: ProcessWorker, now_ns: int) -> int | None:
         """Return until when a worker may go on without a sign of life.
 
-        Perhaps all processes stood still together, as after Ctrl-Z or in a machine that was paused.
-        So whoever is found silent gets a moment in which its heart would beat again.
+        All processes may have stood still together, as after Ctrl-Z or on a paused machine. So a
+        silent worker gets a moment in which its heart would beat again.
         """
         if self._heartbeat_ns is None:
             return None

@@ -74,7 +74,7 @@ class PoolDeadLetters:
         self._ref: ActorRef | None = None
 
     def open(self, pool: Pool) -> None:
-        """Give the letters of a pool an address: an actor that submits what is told to it."""
+        """Give the letters of a pool an address: an actor that submits each message as a task."""
         node = self._node()
         assert node is not None
         whole = weakref.ref(pool)

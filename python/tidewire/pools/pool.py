@@ -88,7 +88,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             definitions of a notebook, a console or a function.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
-    and does not let go of the interpreter lock: then give more seconds or None for
+    and does not release the interpreter lock: then give more seconds or None for
     ``heartbeat_timeout``, and limit the task with ``task_timeout``.
 
     Raises:
@@ -228,8 +228,8 @@ class Pool(Scope, Generic[_P, _R_co]):
     @property
     def sync(self) -> Sync[_P, _R_co]:
         """Blocking forms of what is otherwise awaited, for plain threads."""
-        # Made each time: a pool that referred to it would wait for the collector of cycles to be
-        # let go of.
+        # The object is made each time: with a reference to it, only the cycle collector could
+        # release the pool.
         return Sync(self)
 
     def _submit(self, task: Task) -> None:

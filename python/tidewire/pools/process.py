@@ -239,8 +239,8 @@ def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
-        # Elsewhere the end of the connection tells the same, unless a child of the worker keeps it
-        # open.
+        # On other systems the end of the connection shows the same, unless a child of the worker
+        # keeps it open.
         return None
 
 

@@ -48,7 +48,7 @@ class ProcessWorkers:
         self._was_ready = False
 
     def open(self, selector: BaseSelector) -> None:
-        """Prepare what every worker is told first."""
+        """Prepare the first message to every worker."""
         self._selector = selector
         main = sys.modules["__main__"]
         # An object of a class of the main program bears, in a result, the name under which the
@@ -287,7 +287,7 @@ class ProcessWorkers:
         ]
 
     def forked(self) -> None:
-        """In a forked child: let go of the parent's connections, so that workers see the end of the
+        """In a forked child: release the parent's connections, so that workers see the end of the
         parent.
         """
         for worker in [*self._workers.values(), *self._ending]:

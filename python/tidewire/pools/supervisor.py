@@ -238,7 +238,7 @@ class PoolSupervisor:
         os.close(self._bell)
 
     def forked(self) -> None:
-        """In a forked child: let go of what belongs to the parent."""
+        """In a forked child: release the objects of the parent."""
         self._core.forked()
         self._crew.forked()
 

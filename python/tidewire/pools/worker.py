@@ -210,7 +210,7 @@ class Worker:
         self._connection.sendall(frame(value))
 
     def _leave_parent(self) -> None:
-        """In a process that the function forked: let go of the connection, so that it ends with the
+        """In a process that the function forked: release the connection, so that it ends with the
         worker.
         """
         self._forked = True

@@ -100,8 +100,8 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _has_closed(hint: Any) -> bool:
-    """Return whether a type has records whose unknown fields msgspec would let go of without a
-    word. A struct says itself what it does.
+    """Return whether a type has records whose unknown fields msgspec would silently drop. A struct
+    has a setting of its own for them.
     """
     hint = _meant(hint)
     if isinstance(hint, type) and not typing.get_args(hint):

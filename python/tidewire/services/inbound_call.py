@@ -95,7 +95,7 @@ class InboundCall:
                 loop.call_soon_threadsafe(self._interrupt)
 
     def forget(self) -> None:
-        """Let go of the arguments: the handler will not begin."""
+        """Release the arguments: the handler will not begin."""
         # Other instances may have the same request.
         self.request = request = copy.copy(self.request)
         request.args, request.kwargs, request.feeds = (), {}, []

@@ -137,8 +137,8 @@ class Registry:
 
     Attributes:
         groups: The instances of each, by name.
-        news: Rings whenever an instance was added, or the link is back and it is known who is
-            there.
+        news: Rings whenever an instance was added, or the link is back and the instances are
+            known.
         changes: How often an instance came or went.
     """
 
@@ -186,8 +186,8 @@ class Registry:
         return "no service is known here: look whether a node that serves it has joined the same hub"
 
     async def find_again(self, name: str, within_s: float) -> None:
-        """Ask the hub, if there is one, who serves something that nobody is known to serve: the
-        news may be under way.
+        """Ask the hub, if there is one, for instances of a service without known ones: the
+        announcement may be under way.
 
         Raises:
             LinkLost: if the link to the hub is lost.
@@ -255,7 +255,7 @@ class Registry:
         self.news.ring()
 
     def pause(self, wait_s: float, seen: int) -> Pending:
-        """Wait for so long, or until there are other news than were seen."""
+        """Wait for so long, or until there are newer changes than were seen."""
         return self.node._engine.changed(self.news, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:

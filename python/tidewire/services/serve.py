@@ -65,9 +65,9 @@ def serve(
         visibility: Allowed callers: "node" (this process), "private" (also the nodes that joined)
             or "public" (for now the same).
         instance: An id for this instance; the default is the name with a random part.
-        concurrency: Calls that it handles at once, whoever makes them.
+        concurrency: Calls that it handles at once, over all callers.
         waiting: Calls, and streams, that have come and not begun; one more is refused.
-        streams: Streams that it writes at once, whoever reads them; further ones wait.
+        streams: Streams that it writes at once, over all readers; further ones wait.
         dispatcher: Which threads run its plain functions.
         active: "all", or "single": of all instances of this name one is active at a time, the
             holder of a lease where the streams of the node live. The others stand by; a

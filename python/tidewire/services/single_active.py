@@ -191,7 +191,7 @@ class SingleActive:
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
             await self._deactivate(False, 0.0)
             if wait_s and not self._leaving:
-                # A link that is back is news.
+                # A restored link counts as a change.
                 await registry.pause(wait_s, seen)
 
     async def _begin(self) -> None:

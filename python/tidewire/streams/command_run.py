@@ -109,7 +109,7 @@ class CommandRun(Generic[_T]):
                 raise
             from tidewire.services.registry import registry_of
 
-            # A link that is back is news.
+            # A restored link counts as a change.
             registry = registry_of(self._node)
             await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.news.count)
             return None

@@ -39,7 +39,7 @@ class Service:
     not need this service.
     """
 
-    # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
+    # Errors of the caller: the caller receives them, and the hub does not log them.
     _answers_ = (
         HomeBusy,
         HomeUnavailable,
@@ -89,7 +89,7 @@ class Service:
 
         Args:
             id: Of the command.
-            after: The newest revision that is known; 0: it is told at once.
+            after: The newest revision that is known; 0: the answer comes at once.
             wait_us: For how long to wait, 4 s at most.
 
         Returns:

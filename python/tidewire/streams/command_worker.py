@@ -93,7 +93,7 @@ class CommandWorker:
         bound: The function of the command.
         mark: The options it was declared with.
         dispatcher: Dispatcher whose threads run a plain function.
-        changed: Called when it may be at rest.
+        changed: Called when it may be idle.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class CommandWorker:
         self.drain()
 
     def end(self) -> None:
-        """Let go of everything: nobody waits for it any more."""
+        """Release everything: nobody waits for it any more."""
         for task in (*self._fetching.values(), *self._doing.values(), *self._settling):
             task.cancel()
         if self._timer is not None:
@@ -572,7 +572,7 @@ class CommandWorker:
         self._wait_s = min(max(_FIRST_WAIT_S, 2 * self._wait_s), _LONGEST_WAIT_S)
         from tidewire.services.registry import registry_of
 
-        # A link that is back is news.
+        # A restored link counts as a change.
         registry = registry_of(self._host.node)
         await registry.pause(self._wait_s, registry.news.count)
 
@@ -592,7 +592,7 @@ async def _lost(attempt: Attempt, lease: Lease) -> None:
 
 
 def _encoded(error: BaseException) -> bytes:
-    """Return an error as bytes; one whose parts do not travel is told by its text."""
+    """Return an error as bytes; an error whose parts do not travel becomes its text."""
     try:
         return encode(error)
     except Exception:  # noqa: BLE001 - whatever its parts are

@@ -59,7 +59,7 @@ class DurableSubscription:
         event_parameter: The parameter that takes the event, if there is one.
         takes_value: True if the first parameter takes the value.
         dispatcher: Dispatcher whose threads run a plain function.
-        changed: Called when it may be at rest.
+        changed: Called when it may be idle.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class DurableSubscription:
         self.drain()
 
     def end(self) -> None:
-        """Let go of everything: nobody waits for it any more."""
+        """Release everything: nobody waits for it any more."""
         for task in (self._settling, self._fetching, self._ending):
             if task is not None:
                 task.cancel()
@@ -393,7 +393,7 @@ class DurableSubscription:
         self._wait_s = min(max(_FIRST_WAIT_S, 2 * self._wait_s), _LONGEST_WAIT_S)
         from tidewire.services.registry import registry_of
 
-        # A link that is back is news.
+        # A restored link counts as a change.
         registry = registry_of(self._host.node)
         await registry.pause(self._wait_s, registry.news.count)
         return True

@@ -176,7 +176,7 @@ class Home:
 class Service:
     """Service of a node with a data folder for the nodes that join it."""
 
-    # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
+    # Errors of the caller: the caller receives them, and the hub does not log them.
     _answers_ = (
         HomeUnavailable,
         LeaseHeld,

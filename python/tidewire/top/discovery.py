@@ -186,8 +186,8 @@ def find_at(endpoint: Endpoint) -> Iterator[FoundNode]:
 
 
 def _sockets() -> list[Path]:
-    """The sockets in the directories there are. One that is refused is told of if the others have
-    none.
+    """The sockets in the present directories. A refused directory is an error if the others have no
+    socket.
     """
     paths: list[Path] = []
     refused: list[str] = []

@@ -1,6 +1,4 @@
-"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and whoever else may call
-it.
-"""
+"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and other callers."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def is_service(kind: type) -> bool:
-    """True if a class is a declared service: its objects are called where they are, and not copied.
-    """
+    """True if a class is a declared service: its objects are called in place, and not copied."""
     return any(DECLARED in names_of(base) for base in _bases(kind))
 
 

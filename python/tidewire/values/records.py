@@ -1,6 +1,4 @@
-"""Records and enums that come from elsewhere: made again as their type where this process knows
-it.
-"""
+"""Records and enums of other processes: made again as their type where this process knows it."""
 
 from __future__ import annotations
 
