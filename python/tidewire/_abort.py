@@ -73,7 +73,7 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
         return None
     # An abort with no grace time allows none at the end of the program either.
     node._ends_now = True
-    # First: what is interrupted for a caller answers it.
+    # First: an interrupted handler answers its caller.
     for hook in node._at_abort:
         hook()
     for pool in node._live_pools():

@@ -1,4 +1,4 @@
-"""Operations in asyncio: futures to what waits for them, and a warning for those that nobody
+"""Operations in asyncio: futures for their waiters, and a warning for operations that nobody
 awaits.
 """
 

@@ -116,7 +116,7 @@ def make(
     reason: str,
     threads: Sequence[str],
 ) -> Ledger:
-    """Make a ledger from what the binding reports."""
+    """Make a stop report from the values of the binding."""
     lines = _stacks({fields["thread"] or "" for fields in stuck if not fields["awaiting"]})
     return Ledger(
         *counts,

@@ -46,8 +46,7 @@ _lock = _fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
-    """Log that a handler or a hook of an actor has failed; briefly, if an asker receives the error.
-    """
+    """Log that a handler or a hook of an actor has failed; briefly, if an asker gets the error."""
     _note(
         actor,
         (hook, is_told),
@@ -71,7 +70,7 @@ def unreadable(actor: object, error: BaseException) -> None:
 
 
 def sum_up() -> None:
-    """Log what was counted and not logged."""
+    """Log the failures that were counted and not logged."""
     global _timer
     with _lock:
         counted, timer = _counted.copy(), _timer

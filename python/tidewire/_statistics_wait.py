@@ -1,4 +1,4 @@
-"""Waits for what the statistics of a node say, without asking for them again and again."""
+"""Wait for a condition of a node's statistics, without polling."""
 
 from __future__ import annotations
 

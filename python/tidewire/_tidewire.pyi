@@ -149,7 +149,7 @@ class Retry:
 
 @final
 class Route:
-    """The way to one instance of a service in another process."""
+    """The route to one instance of a service in another process."""
 
     def __new__(cls, link: Link, engine: Engine, instance: str, prefix: str, port: Any) -> Route: ...
 
@@ -165,7 +165,7 @@ class Admission:
 
 @final
 class Balancer:
-    """The instances of one service with the ways to them."""
+    """The instances of one service with the routes to them."""
 
     def __new__(cls) -> Balancer: ...
     @property
@@ -941,7 +941,7 @@ def release_problem(version: str, metadata: Mapping[str, str]) -> str | None: ..
 
 @final
 class StreamHome:
-    """A home of streams, buckets and leases."""
+    """A storage backend of streams, buckets and leases."""
 
     @staticmethod
     def open_nats(url: str) -> Pending[StreamHome]: ...

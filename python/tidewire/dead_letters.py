@@ -101,7 +101,7 @@ class DeadLetters:
         that are refused stay.
 
         Returns:
-            How many were told again.
+            Number of messages that were told again.
         """
         told = 0
         for letter in self.list(reason=reason, name=name):

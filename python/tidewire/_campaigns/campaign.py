@@ -281,7 +281,7 @@ class Campaign:
         self._connection().extend(self.id, _integer("more", more, 0, _RUNS_MAX))
 
     def pause(self, reason: str = "") -> None:
-        """Pause it: no range is leased any more, and what is out is still stored.
+        """Pause it: no range is leased any more, and results of leased ranges are still stored.
 
         Raises:
             CampaignError: if it has ended.
@@ -297,7 +297,7 @@ class Campaign:
         self._connection.ask(lambda store: store.transition(self.id, "running", reason or "resumed"))
 
     def cancel(self, reason: str = "") -> None:
-        """End it: what is out is not stored, and what was stored stays.
+        """End it: results of leased ranges are not stored, and stored ones stay.
 
         Raises:
             CampaignError: if it has ended otherwise.

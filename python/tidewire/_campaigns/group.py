@@ -1,4 +1,4 @@
-"""Worker processes of one machine: their start, what they are waited for, their end."""
+"""Worker processes of one machine: their start, their wait handles, their end."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ class WorkerGroup:
         self._see_to_spare(orders)
 
     def stop(self) -> None:
-        """Wake a thread that sleeps here. May be called from any thread and from signal handlers.
-        """
+        """Wake a thread that sleeps here. May be called from any thread and signal handler."""
         self.stopping = True
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b"x")
@@ -155,7 +154,7 @@ class WorkerGroup:
                 )
 
     def close(self) -> None:
-        """Kill what is left, and give everything back."""
+        """Kill the rest, and give everything back."""
         for worker in list(self.workers):
             for _ in self._let_go(worker):
                 pass

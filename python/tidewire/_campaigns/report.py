@@ -253,7 +253,7 @@ def limiting(report: Report) -> str:
 
 
 def status_fields(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a ``Status`` of what the compiled part says."""
+    """Return the fields of a ``Status`` from the report of the compiled part."""
     return {
         **{name: row[name] for name in ("id", "name", "state", "reason", "runs", "done", "failed", "quarantined")},
         **{name: row[name] for name in ("leased", "rows", "digest", "rate", "run_us", "losses")},

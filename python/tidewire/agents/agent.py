@@ -82,7 +82,7 @@ class Agent:
         return self._desk.context
 
     def statistics(self) -> dict[str, Any]:
-        """Return its counters and times: what it sent, and what became of what was sent to it."""
+        """Return its counters and times: its messages, and the outcomes of messages to it."""
         desk = self._desk
         counted = {
             "sent": desk.sent,

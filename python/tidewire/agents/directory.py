@@ -120,7 +120,7 @@ class Directory:
         self._tell()
 
     def remove(self, desk: AgentState) -> None:
-        """Forget the agent of a desk, if it is the one registered under its id."""
+        """Forget the agent of a state, if it is the one registered under its id."""
         with self._lock:
             if self.desks.get(desk.id) is desk:
                 self._drop(desk.id)

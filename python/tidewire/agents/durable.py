@@ -63,7 +63,7 @@ class Durable:
     Args:
         agent: The agent, as users hold it.
         target: The object with the state: the agent, or the user's object.
-        desk: The inside of the agent.
+        desk: The inner state of the agent.
         mode: ``inbox``, or ``state``.
         concurrency: How many messages it handles at once.
         enter: Lets others find the agent.
@@ -85,7 +85,7 @@ class Durable:
             self._load, self._initial = state_transaction.state_of(target, agent.id)
         name = f"agent.{inbox_store.token(agent.id)}"
         self.tenure = LeaseHolder(self._node._home(), name, self._node.name, round(LEASE_S * 1_000_000))
-        # While it is held: the record, what is on its way, and what is under way.
+        # While the lease is held: the record, the messages on their way, and the running handlers.
         self._holding = 0
         self._is_open = self._leaving = self._is_over = False
         self._record: Record = {}
@@ -140,7 +140,7 @@ class Durable:
         return not self._leaving and not self._running and not (self._outbox and self._is_open)
 
     def leave(self) -> None:
-        """Begin nothing more, write what is done, and let another process have the agent. From any
+        """Begin nothing more, write the finished messages, and give the lease back. From any
         thread.
         """
         loop = self._node._loop
@@ -414,11 +414,11 @@ class Durable:
             self.target.state = self._load(self._initial if written is None else written)
 
     async def ended(self, turn: StateTransaction) -> None:
-        """Write what a handler has done: the state, that the message is over, and what was sent.
+        """Write the results of a handler: the state, the finished message, and the sent messages.
 
         Raises:
             LeaseLost: if another process may have the agent: nothing is written then.
-            PayloadTooLarge: if the state or what was sent is too long.
+            PayloadTooLarge: if the state or a sent message is too long.
         """
         self._check(turn.holding)
         record = self._record
@@ -488,7 +488,7 @@ class Durable:
         self._writing = None
 
     def _wrote(self, task: asyncio.Task[None]) -> None:
-        """Give up what was to be written, if the writing has not come to its end."""
+        """Give up the changes to write, if the write has not ended."""
         if not task.cancelled() and task.exception() is None:
             return
         self._writing, written, self._written = None, self._written, None
@@ -532,7 +532,7 @@ class Durable:
             self._moved.set()
 
     async def _kept_on(self, call: Callable[[], Awaitable[Any]]) -> None:
-        """Call the home until it answers, for as long as the lease is held."""
+        """Call the storage backend until it answers, for as long as the lease is held."""
         wait_s = 0.0
         while True:
             try:
@@ -555,7 +555,7 @@ class Durable:
     # Messages of its handlers
 
     async def _flush(self) -> None:
-        """Store what was written as sent in the inboxes of its recipients, in order for each."""
+        """Store the sent messages in the inboxes of their recipients, in order for each."""
         wait_s = 0.0
         sender = f"{inbox_store.token(self._desk.id)}.{self._record['epoch']}"
         while True:

@@ -76,7 +76,7 @@ class DeadMessage:
         reason: ``failed``, ``expired``, ``malformed`` or ``lost``: the processes that tried it have
             ended.
         error: The last exception, in a line.
-        traceback: The way to it; may be empty.
+        traceback: The traceback of the error; may be empty.
         time: When it was given up.
     """
 

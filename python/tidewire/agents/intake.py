@@ -28,8 +28,8 @@ def plan(
     stopped: Any,
     crew: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable
-    agent.
+    """Return the parts of the agent's actor. ``crew`` makes the thread workers for plain functions
+    of a durable agent.
     """
     handlers = table.all()
     only = table.only()
@@ -189,7 +189,7 @@ def _durable(
             else:
                 assert made is not None
                 crew = crew or made()
-                # In the variables of this handler, so that what it sends belongs to its turn.
+                # The context variables of this handler connect its messages with its turn.
                 call = functools.partial(copy_context().run, _called, handler, message)
                 value = await crew.ask(call, None, "normal")[0]
             await durable.ended(turn)

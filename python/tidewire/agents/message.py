@@ -104,7 +104,7 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
         return self.context is not None and bool(self.context.cancelled)
 
     def respond(self, value: Any) -> bool:
-        """Answer a request before its handler returns; what the handler returns is not used then.
+        """Answer a request before its handler returns; the result of the handler is not used then.
 
         Returns:
             True if a requester waited for the answer.

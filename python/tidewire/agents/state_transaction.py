@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StateTransaction:
-    """One run of a handler of an agent with state: what it sends goes out with the state that it
-    leaves.
-    """
+    """One run of a handler of an agent with state: its messages go out with the new state."""
 
     durable: Durable
     holding: int

@@ -98,8 +98,7 @@ class _Asked:
         self.news.ring()
 
     def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
-        """Wait for a condition that a signal, or a ring of another thread, may have brought about.
-        """
+        """Wait for a condition that a signal, or a ring of another thread, may have caused."""
         while True:
             seen = self.news.count
             if has_come():
@@ -145,7 +144,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
         asked.news.ring()
 
     drained = threading.Event()
-    # In a thread of its own, so that this one hears a second signal.
+    # In a thread of its own, so that this one can receive a second signal.
     threading.Thread(target=drain, name="drain", daemon=True).start()
     asked.wait(node, lambda: drained.is_set() or asked.times > 1)
 

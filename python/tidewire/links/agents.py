@@ -39,7 +39,7 @@ _LOOK_EVERY = 64
 
 
 class RemoteAgents:
-    """Keeps the directory of a node in step with what the hub tells of agents.
+    """Keeps the directory of a node in step with the agents that the hub announces.
 
     Args:
         connection: The link of the node.
@@ -59,7 +59,7 @@ class RemoteAgents:
         self._connection.subscribe(agent_subject(agent.id), "", described, door)
 
     def withdraw(self, desk: AgentState) -> None:
-        """Let nobody find it any more."""
+        """Remove it from the directory."""
         door = self._doors.get(desk.id)
         if door is not None and door.desk is desk:
             del self._doors[desk.id]
@@ -130,7 +130,7 @@ class RemoteAgent(Agent):
 
 
 class _RemoteAgentState:
-    """As much of a desk as senders use."""
+    """The part of an agent's state that senders use."""
 
     def __init__(self, id: str, ref: RemoteRef, directory: Directory) -> None:
         self.id = id
@@ -246,7 +246,7 @@ class AgentSubscription:
     """Where messages of other nodes to one agent come in.
 
     Args:
-        desk: The agent's.
+        desk: The state of the agent.
     """
 
     def __init__(self, desk: AgentState) -> None:

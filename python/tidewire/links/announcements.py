@@ -30,7 +30,7 @@ class Announcement(NamedTuple):
         pattern: Its pattern.
         kind: Kind of the subscription: ``"service"``, ``"agent"``, or ``"wrong"`` if its
             description can't be read.
-        text: Its description; what is wrong with it.
+        text: Its description, or the error in it.
     """
 
     node: str

@@ -96,7 +96,7 @@ class Connection:
         """The link.
 
         Raises:
-            LinkLost: if the node has joined nobody.
+            LinkLost: if the node has no link.
             NodeStopped: if it has been stopped.
         """
         link = self.ends.link
@@ -152,7 +152,7 @@ class Connection:
         Raises:
             InvalidArgument: if the certificates can't be used, one is not trusted by the other
                 side, or the URL has no TLS.
-            LinkLost: if nobody listens there.
+            LinkLost: if no hub listens there.
             WireError: if what listens there is no hub.
             Unauthorized: if the hub does not accept the token.
             NameTaken: if a node of this name has joined already.
@@ -284,7 +284,7 @@ class Connection:
             self.joined.follow(bridge)
 
     async def refresh(self, within_s: float = math.inf) -> None:
-        """Ask the hub what is served, and note it."""
+        """Ask the hub for its services, and note them."""
         await self._discovery.refresh(within_s)
 
     def refresh_blocking(self, within_s: float = math.inf) -> None:
@@ -379,7 +379,7 @@ class Connection:
         return pending
 
     def unsubscribe(self, target: _Target) -> None:
-        """End what was subscribed for a function."""
+        """End the subscriptions of a function."""
         for number in [number for number, other in self._targets.items() if other is target]:
             self._end(number)
 
@@ -502,7 +502,7 @@ class ConnectionEnds:
         self.link: Link | None = None
         self.hub: Hub | None = None
         self.bridge: ClusterBridge | None = None
-        # A place is open for as long as somebody holds it, and that need not be the user.
+        # A listener is open for as long as any object holds it, not only the user.
         self.places: list[Listening] = []
         self.gateways: list[Gateway] = []
 

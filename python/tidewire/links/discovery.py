@@ -1,4 +1,4 @@
-"""Keeps what a node knows of the services of others as the hub tells it."""
+"""Directory of the services of other nodes, as the hub announces them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Discovery:
         self._noting = threading.RLock()
 
     async def refresh(self, within_s: float = math.inf) -> None:
-        """Ask the hub what is served, and note it."""
+        """Ask the hub for its services, and note them."""
         number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
             self._note(number, await self._listed(within_s))
@@ -116,7 +116,7 @@ class Discovery:
                 self._directory.forget(entry.pattern)
 
     def _add(self, entry: announcements.Announcement, told: announcements.Told) -> bool:
-        """Note somebody who came. False: there is no use for it now."""
+        """Note a new instance. False: there is no use for it now."""
         node = self._connection.node
         if entry.node == node.name:
             return False

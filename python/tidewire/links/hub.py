@@ -31,7 +31,7 @@ Grant = tuple[str, str, Rights, dict[str, int]]
 
 @dataclass(frozen=True)
 class Token:
-    """Lets a node join a hub, and says what it may do there.
+    """Token that lets a node join a hub, with its rights there.
 
     Args:
         token: The secret.

@@ -112,7 +112,7 @@ class ServiceEndpoint:
             fail(call, error)
 
     def _hand(self, handling: InboundCallRun) -> None:
-        """Have the crew run a plain function, which answers by itself. The gate calls this."""
+        """Have a thread worker run a plain function that answers by itself. The gate calls this."""
         call = handling.call
         try:
             self._host.hand(call, handling.run)
@@ -123,7 +123,7 @@ class ServiceEndpoint:
             call.refuse(_NO_RESPONDERS, str(stopped))
 
     def _run(self, call: RemoteCall) -> None:
-        """Run a plain function whose arguments need a closer look, on a thread of the crew."""
+        """Run a plain function whose arguments need a closer look, on a thread worker."""
         try:
             request = self._request(call)
             running = InboundCall(request, self._host.method(request), self._host.instance)

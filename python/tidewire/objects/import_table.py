@@ -44,7 +44,7 @@ class ImportTable:
         return self._table.keys()
 
     def take(self, stands: Any) -> Any:
-        """Return the proxy of what a reference stands for; the same one as long as somebody has it.
+        """Return the proxy of a reference; the same one as long as the program has it.
 
         Raises:
             WireError: if it is no reference.

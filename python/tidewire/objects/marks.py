@@ -1,4 +1,4 @@
-"""Exportable things: functions, services, and what is marked by ``tw.remote``."""
+"""Exportable objects: functions, services, and objects that ``tw.remote`` marks."""
 
 from __future__ import annotations
 

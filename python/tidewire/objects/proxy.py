@@ -34,7 +34,7 @@ class ImportHandle:
         kind: "function", "object" or "items".
         title: Name in error messages.
         disposed: True if it was released here.
-        proxy: The proxy, as long as somebody has it.
+        proxy: The proxy, as long as the program has it.
     """
 
     def __init__(self, held: ImportTable, connection: Connection, stands: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ class ImportHandle:
 
 
 class _Group(Group):
-    """The one way to an object."""
+    """The one route to an object."""
 
     def __init__(self, holding: ImportHandle) -> None:
         super().__init__(holding.title)
@@ -96,7 +96,7 @@ class _Group(Group):
 
 
 class _ObjectRoute(RemotePort):
-    """The way to an object of another node."""
+    """The route to an object of another node."""
 
     def __init__(self, holding: ImportHandle) -> None:
         info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
@@ -169,7 +169,7 @@ class Proxy:
         self.dispose()
 
     def _back(self, peer: str) -> Mapping[str, Any]:
-        """Return what stands for it on the way back to its owner."""
+        """Return its wire form for the return to its owner."""
         holding = self._holding
         holding.check()
         if peer != holding.owner:

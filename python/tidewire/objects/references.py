@@ -184,7 +184,7 @@ class Objects:
     # References that come
 
     def take(self, stands: Any) -> Any:
-        """Return what a reference stands for.
+        """Return the target of a reference.
 
         Raises:
             WireError: if it is none.
@@ -208,7 +208,7 @@ class Objects:
     # Calls that come
 
     def called(self, call: RemoteCall, key: str) -> Export:
-        """Return what a call is for; its lease stands still until the call ends.
+        """Return the target of a call; its lease stands still until the call ends.
 
         Raises:
             RemoteGone: if its caller has no such thing.
@@ -217,7 +217,7 @@ class Objects:
         return export
 
     def left(self, origin: int) -> None:
-        """Let all go that a node held whose link has ended, and what was held of it."""
+        """Release all exports to a node whose link has ended, and all imports from it."""
         self._given.left(origin)
         self._held.left(origin)
 

@@ -1,5 +1,5 @@
-"""Errors of a worker on their way to the caller: the same type where that is possible, always with
-the worker's traceback.
+"""Errors of a worker for the caller: the same type where that is possible, always with the worker's
+traceback.
 """
 
 from __future__ import annotations

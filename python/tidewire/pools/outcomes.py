@@ -1,4 +1,4 @@
-"""Outcomes that worker processes have written, kept until the end of a turn of the keeper."""
+"""Outcomes that worker processes have written, stored until the end of the supervisor's turn."""
 
 from __future__ import annotations
 

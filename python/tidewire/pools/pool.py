@@ -58,9 +58,9 @@ class Pool(Scope, Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end
-    of the block everything accepted is handled, and ``pool.ledger`` tells what became of it.
-    Without one, the first submit starts it, and its workers end when nothing refers to the pool any
-    more and what it accepted is handled.
+    of the block everything accepted is handled, and ``pool.ledger`` is the stop report. Without
+    one, the first submit starts it, and its workers end when nothing refers to the pool any more
+    and all accepted tasks are handled.
 
     Args:
         function: The function of the workers: a function, a coroutine function, or an import
@@ -277,7 +277,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             self._keeper = keeper
             _keepers.add(keeper)
             self._leave = leave = weakref.finalize(self, keeper.leave)
-            # At the end of the program all keepers are told to stop by ``living``.
+            # ``live_pools.py`` stops all supervisors at the end of the program.
             leave.atexit = False
         _live.add(self)
 

@@ -1,8 +1,8 @@
 """The worker processes of a pool: who gets which tasks, who is late or gone, and what becomes of
 their tasks.
 
-Only the keeper calls this, but for ``added``. All outcomes of a burst are delivered together, at
-the end of a turn.
+Only the supervisor calls this, but for ``added``. All outcomes of a burst are delivered together,
+at the end of a turn.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class ProcessWorkers:
         self._setup = frame(setup)
 
     def added(self, count: int) -> bool:
-        """Hear of new tasks. The keeper is woken only if it has fallen asleep with a worker that
-        has room.
+        """Note new tasks. The supervisor is woken only if it has fallen asleep with a worker that
+        has capacity.
         """
         alert, self._handout.alert = self._handout.alert, False
         return alert
@@ -72,7 +72,7 @@ class ProcessWorkers:
     # A turn
 
     def work(self, now_ns: int) -> int | None:
-        """Do what is due, and return when the next thing is, if nothing happens before."""
+        """Do the actions that are due, and return the time of the next, barring new events."""
         self._outcomes.deliver(self._core)
         spawning = self._spawn(now_ns)
         self._retire(now_ns)
@@ -179,7 +179,7 @@ class ProcessWorkers:
         worker.let_go(now_ns + _LET_GO_NS)
 
     def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None:
-        """Bury a worker, and see to what it was given."""
+        """Remove a dead worker, and redeliver its tasks."""
         expected = worker in self._ending
         self._ending.discard(worker)
         if self.is_here(worker):

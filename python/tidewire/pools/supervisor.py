@@ -31,7 +31,7 @@ _SLEEP_MAX_S = 86_400.0
 
 
 class WorkerSet(Protocol):
-    """The workers of a pool, as the keeper sees them."""
+    """The workers of a pool, as the supervisor sees them."""
 
     def open(self, selector: selectors.BaseSelector) -> None: ...
     def added(self, count: int) -> bool: ...
@@ -94,8 +94,8 @@ class PoolSupervisor:
         self._crew.interrupt()
 
     def leave(self) -> None:
-        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage,
-        or after the end.
+        """Note that nothing refers to the pool any more. Called once, by the garbage collector, or
+        after the end.
 
         The thread that it runs on may hold any lock, the pool's too, so that it takes none.
         """
@@ -105,7 +105,7 @@ class PoolSupervisor:
         os.close(self._bell_of_pool)
 
     def stop(self, timeout: float) -> None:
-        """Stop what is still at work, without what was not begun, and wait for that."""
+        """Stop running tasks, without those not begun, and wait for the end."""
         if self._core.ledger is None:
             answer = Blocked()
             self._core.ask_to_stop(False, timeout, answer)
@@ -243,7 +243,7 @@ class PoolSupervisor:
         self._crew.forked()
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
-        """Return what only the keeper knows."""
+        """Return the figures that only the supervisor knows."""
         workers = self._crew.snapshot(now_ns)
         return {
             "workers_wanted": self._replacing.wanted,

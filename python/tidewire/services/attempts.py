@@ -35,7 +35,7 @@ class Attempts:
         self._why: LinkLost | NodeStopped | None = None
 
     def choose(self, group: Group, options: CallOptions, without: Iterable[str] = ()) -> InstanceTransport:
-        """Return the way to an instance that was not tried yet; see ``Group.choose``."""
+        """Return the route to an instance that was not tried yet; see ``Group.choose``."""
         return group.choose(options, (*without, *self._retry.tried), self._why)
 
     def goes_on(
@@ -45,7 +45,7 @@ class Attempts:
 
         Args:
             group: The instances that it might have gone to.
-            port: The way to the one that it was sent to, or would have been.
+            port: The route to the instance of the attempt, sent or not.
             since: When that was, by ``perf_counter``.
             error: The error of the attempt.
             idempotent: True if the call may be repeated although its handler may have run.

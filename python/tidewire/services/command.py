@@ -1,4 +1,4 @@
-"""Commands of services as they are declared: what ``@tw.command`` was given, and what it marks."""
+"""Declared commands of services: the options of ``@tw.command``, and the marked methods."""
 
 from __future__ import annotations
 

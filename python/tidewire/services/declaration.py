@@ -1,4 +1,4 @@
-"""Finds what a class, an object or a mapping of functions declares as a service."""
+"""Declaration of a service: a class, an object or a mapping of functions."""
 
 from __future__ import annotations
 

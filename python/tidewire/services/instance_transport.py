@@ -1,7 +1,7 @@
-"""The seam between clients and hosts: a request, and the way to one instance of a service.
+"""Transport between clients and instances: a request, and the route to one instance of a service.
 
-``local.py`` is the way within a process. A link adds ways of its own to the registry, and clients
-call through them as they are.
+``local.py`` is the route within a process. A link adds routes of its own to the registry, and
+clients call through all of them in the same manner.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Items(Protocol):
 
 
 class InstanceTransport(Protocol):
-    """The way to one instance of a service."""
+    """The route to one instance of a service."""
 
     @property
     def instance(self) -> str:
@@ -199,7 +199,7 @@ class InstanceTransport(Protocol):
 
 
 class LinkPort(InstanceTransport, Protocol):
-    """The way to one instance in another process."""
+    """The route to one instance in another process."""
 
     @property
     def over_link(self) -> bool:
@@ -207,15 +207,15 @@ class LinkPort(InstanceTransport, Protocol):
         ...
 
     def route(self) -> Route | None:
-        """Return the way there for calls with nothing unusual; None if there is none."""
+        """Return the route for calls with nothing unusual; None if there is none."""
         ...
 
     def subject(self, method: str) -> str:
-        """Return what is called for a method."""
+        """Return the subject of a method."""
         ...
 
     def giving(self) -> Any:
-        """Return what is asked for what stands for functions and objects, in one call."""
+        """Return the encoder for functions and objects among the arguments of one call."""
         ...
 
     def send_request(self, request: Request, give: Any) -> Pending:

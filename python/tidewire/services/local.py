@@ -1,4 +1,4 @@
-"""The way to an instance in this process: arguments and results are handed over as they are."""
+"""Route to an instance in this process: arguments and results are handed over as they are."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Group:
 
     Attributes:
         name: The name of the service.
-        ports: The ways to its instances by their ids, in the order in which they came.
+        ports: The routes to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
         balancer: The load of the instances.
         over_links: True if all its instances are in other processes.
@@ -69,7 +69,7 @@ class Group:
     def choose(
         self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
     ) -> InstanceTransport:
-        """Return the way to the instance for a call, and note that the call begins.
+        """Return the route to the instance for a call, and note that the call begins.
 
         Raises:
             NoResponders: if there is none.
@@ -112,8 +112,8 @@ class Group:
         return len(self.ports) > len(self._standby)
 
     def audience(self) -> list[InstanceTransport]:
-        """Return the ways to those that get a call for all: instances that stand by do only where
-        there is no other.
+        """Return the routes to the receivers of a call for all: standby instances only where there
+        is no other.
         """
         active = [port for instance, port in self.ports.items() if instance not in self._standby]
         return active or list(self.ports.values())
@@ -145,7 +145,7 @@ class Registry:
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         self.news = ChangeCounter()
-        # The lock protects the table of groups and the list of what is served here.
+        # The lock protects the table of groups and the list of served instances.
         self._lock = _fork_handlers.lock()
         self.groups: dict[str, Group] = {}
         self.changes = 0
@@ -214,7 +214,7 @@ class Registry:
         return connection if name not in self.groups and connection is not None and connection.is_joined else None
 
     def _not_asked(self, name: str, error: TidewireError) -> TidewireError:
-        """Return the error of a call as nobody is known to serve it, and the hub can't be asked."""
+        """Return the error of a call without a known instance, when the hub can't be asked."""
         node = self.node
         if isinstance(error, LinkLost):
             return LinkLost(
@@ -285,7 +285,7 @@ class Registry:
             node._engine.news.ring()
 
     def keep(self, served: Served) -> None:
-        """End what is served with the node."""
+        """End the served instances with the node."""
         with self._lock:
             first, self._watched = not self._watched, True
             self._served.append(served)
@@ -300,7 +300,7 @@ class Registry:
             self._served = [one for one in self._served if one is not served]
 
     def served(self) -> list[Served]:
-        """Return what is served here."""
+        """Return the served instances."""
         with self._lock:
             return list(self._served)
 
@@ -343,7 +343,7 @@ _lock = _fork_handlers.lock()
 
 
 def registry_of(node: Node) -> Registry:
-    """Return what a node knows of services."""
+    """Return the registry of a node."""
     with _lock:
         found = _registries.get(node)
         if found is None:

@@ -1,4 +1,4 @@
-"""Serves objects and functions, and tells what is served."""
+"""Serving of objects and functions, and the handle of a served instance."""
 
 from __future__ import annotations
 

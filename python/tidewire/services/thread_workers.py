@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """An actor of a crew, and how many jobs it has."""
+    """A thread worker, and how many jobs it has."""
 
     __slots__ = ("actor", "jobs")
 

@@ -110,7 +110,7 @@ class Bucket:
                 return found
 
     async def history(self, key: str) -> list[Entry]:
-        """Return what is kept of a key, oldest first, deletions included."""
+        """Return the stored entries of a key, oldest first, deletions included."""
         return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
 
     def watch(self, filter: str = ">", *, after: int = 0) -> Pages[Entry]:

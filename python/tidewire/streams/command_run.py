@@ -49,7 +49,7 @@ class CommandRun(Generic[_T]):
         return await self._store.info(self.id)
 
     async def result(self, timeout: float | None = None) -> _T:
-        """Wait until it is over, and return what it has returned.
+        """Wait until it is over, and return its result.
 
         Args:
             timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The
@@ -99,8 +99,8 @@ class CommandRun(Generic[_T]):
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
     async def _patiently(self, call: Awaitable[_R], wait_us: int) -> _R | None:
-        """Return what a call of the home gives; None while that is away, after a pause: the command
-        goes on all the same.
+        """Return the result of a call of the storage backend; None while that is away, after a
+        pause: the command goes on all the same.
         """
         try:
             return await call

@@ -68,7 +68,7 @@ class CommandInfo:
         fraction: How far its newest attempt is, from 0 to 1.
         note: Note of the newest attempt.
         error: The exception of the newest failed attempt, in a line; empty if none has failed.
-        traceback: The way to that error.
+        traceback: The traceback of that error.
     """
 
     id: str
@@ -236,7 +236,7 @@ class CommandStore:
         return found.value, found.revision
 
     async def change(self, id: str, decide: Callable[[Record], CommandLife | None]) -> tuple[Record, int]:
-        """Change a record as somebody decides, who may be asked again: another may be faster.
+        """Change a record by a function, which may be called again: another writer may be faster.
 
         Args:
             id: Of the command.
@@ -350,7 +350,7 @@ def life_of(record: Record) -> CommandLife:
 
 
 def write(record: Record, life: CommandLife) -> None:
-    """Write what the machine says into a record."""
+    """Write the state of the state machine into a record."""
     record |= {"stage": life.stage, "attempt": life.attempt, "cancelling": life.cancelling, "token": life.token}
 
 

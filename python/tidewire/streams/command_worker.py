@@ -158,7 +158,7 @@ class CommandWorker:
         self._pump()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt what is under way, and give all of it back."""
+        """Begin nothing more, interrupt the running commands, and give all of them back."""
         self._is_cut = True
         for attempt in list(self._attempts.values()):
             attempt.end("cut")
@@ -178,7 +178,7 @@ class CommandWorker:
     # Its tokens
 
     def _pump(self) -> None:
-        """Do what there is to do: begin what was fetched, fetch, extend."""
+        """Do the pending actions: begin fetched commands, fetch, extend."""
         loop = asyncio.get_running_loop()
         while (token := self._machine.begin()) is not None:
             task = loop.create_task(self._do(token))
@@ -258,7 +258,7 @@ class CommandWorker:
     # Its commands
 
     async def _do(self, token: Token) -> None:
-        """Do what is to be done of a token, and settle it."""
+        """Process a token, and settle it."""
         how, delay_us = "release", None
         try:
             how, delay_us = await self._worked(token)
@@ -403,7 +403,7 @@ class CommandWorker:
         return "ack", None
 
     async def _outcome(self, attempt: Attempt) -> tuple[str, Record]:
-        """Run the method; return how that ended, and what is to be written of it."""
+        """Run the method; return how that ended, and the outcome to write."""
         task = asyncio.get_running_loop().create_task(self._called(attempt))
         try:
             await asyncio.wait({task})
@@ -465,7 +465,7 @@ class CommandWorker:
             running.leave(token)
 
     def _arguments(self, attempt: Attempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the method is called with: by name, so that progress and context may stand
+        """Return the arguments of the method: by name, so that progress and context may stand
         anywhere.
         """
         signature, record = self._bound.signature, attempt.record
@@ -533,9 +533,7 @@ class CommandWorker:
     # Its home
 
     async def _held(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Do something at the home, again and again while that is away; the token is held
-        meanwhile.
-        """
+        """Call the storage backend, with retries while it is away; the token is held meanwhile."""
         for _ in range(_TRIES_MAX):
             try:
                 found = await call()
@@ -548,7 +546,7 @@ class CommandWorker:
         return await call()
 
     async def _quietly(self, call: Awaitable[Any]) -> None:
-        """Do something at the home that is no loss if it can't be done."""
+        """Make a call of the storage backend that may fail without a loss."""
         try:
             await call
         except TidewireError as error:

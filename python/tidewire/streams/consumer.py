@@ -54,7 +54,7 @@ class Consumer:
         Args:
             timeout: Seconds after which None is returned; None for no limit.
 
-        Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack
+        Cancelled, it loses nothing: events on their way go back, or come again after their ack
         wait.
         """
         self._tell_broken()
@@ -127,8 +127,8 @@ class Consumer:
             self._settling = None
 
     def _tell_broken(self) -> None:
-        """Raise, once, that acks were not stored: their events come again, and the home may be back
-        by then.
+        """Raise, once, that acks were not stored: their events come again, and the storage backend
+        may be back by then.
         """
         error, self._broken = self._broken, None
         if error is not None:
@@ -138,15 +138,15 @@ class Consumer:
         """Wait until everything that was settled is on the disk.
 
         Raises:
-            HomeError: if the home can't be reached, or was closed.
+            HomeError: if the storage backend can't be reached, or was closed.
         """
         while self._settling is not None:
             await asyncio.shield(self._settling)
         self._tell_broken()
 
     async def close(self) -> None:
-        """Store what was settled, and give back what was fetched and not handled: it goes to
-        another at once.
+        """Store the settled deliveries, and give back the fetched and unhandled ones: another
+        consumer gets them at once.
 
         The return is not a delivery, except on NATS, which counts each send.
         """
@@ -164,7 +164,7 @@ class Consumer:
             await self.close()
 
     async def info(self) -> ConsumerInfo:
-        """Return what there is of it: its lag, what is out, what waits.
+        """Return its state: its lag, its pending deliveries, its waiting events.
 
         Raises:
             NotFound: if it was deleted.

@@ -161,7 +161,7 @@ class DurableSubscription:
         self._pump()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt what is under way, and give all of it back."""
+        """Begin nothing more, interrupt the running handlers, and give all events back."""
         self._is_cut = True
         for delivery in self._machine.cut():
             self._events.pop(delivery, None)
@@ -188,7 +188,7 @@ class DurableSubscription:
     # Its events
 
     def _pump(self) -> None:
-        """Do what there is to do: begin what is queued, fetch, extend."""
+        """Do the pending actions: begin queued events, fetch, extend."""
         queued, _ = self._machine.counts()
         loop = asyncio.get_running_loop()
         while queued > 0 and len(self._runners) < self.mark.concurrency:
@@ -245,7 +245,7 @@ class DurableSubscription:
         self._pump()
 
     async def _run(self) -> None:
-        """Handle what is queued, one after the other, until nothing is left."""
+        """Handle the queued events, one after the other, until none is left."""
         machine = self._machine
         while (delivery := machine.begin()) is not None:
             event = self._events.pop(delivery)
@@ -269,7 +269,7 @@ class DurableSubscription:
                 self._say((*delivery, verdict, None, "", fault_of(error)))
 
     async def _handle(self, event: Event) -> BaseException | None:
-        """Run the handler, and return what it raised."""
+        """Run the handler, and return its exception."""
         running = InboundCall(self._request(event), self._bound, self._host.instance)
         try:
             if self._crew is None:

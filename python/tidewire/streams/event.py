@@ -1,4 +1,4 @@
-"""Events: what is read of a stream, and how a delivery of one is settled."""
+"""Events of a stream, and the settlement of their deliveries."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Event:
         """Say that it failed: it comes again, or is a dead letter if that was the last delivery.
 
         Args:
-            delay: Seconds until then; None for what the consumer's ``backoff`` says.
+            delay: Seconds until then; None for the consumer's ``backoff``.
             error: The exception; the dead letter has it with its traceback.
             wait: As of ``ack``.
 
@@ -196,7 +196,7 @@ class DeadEvent:
         deliveries: How often it was delivered.
         reason: ``max_deliver``, or what ``term`` was given.
         error: The last exception, in a line.
-        traceback: The way to it; may be empty.
+        traceback: The traceback of the error; may be empty.
         time: When it was given up.
     """
 

@@ -1,5 +1,5 @@
-"""The home of streams, buckets and leases: a folder of this process, or the hub, which serves its
-own as a service.
+"""Storage backend of streams, buckets and leases: a folder of this process, or the hub, which
+serves its own as a service.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _WAIT_MARGIN_S = 30.0
 
 
 class Home:
-    """The calls of a home, by name, with plain data; the same for a folder and for a hub.
+    """The calls of a storage backend, by name, with plain data; the same for a folder and a hub.
 
     Cancelling a call that was begun does not take it back.
     """
@@ -134,8 +134,8 @@ class Home:
         return self._node is not None
 
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
-        """End a fetch, so that its task gives what has come by then: what was lost with a task that
-        is cancelled would come again only after its ack wait.
+        """End a fetch, so that its task returns the events that have come by then. Events that a
+        cancelled task loses would come again only after their ack wait.
 
         Args:
             fetching: The task that waits for it.
@@ -253,7 +253,7 @@ class Service:
 
     async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
         """Wait for a lease, give its fence, and give the lease back when nobody reads this stream
-        any more: a link that ends is the end of the process behind it, which is heard of long
+        any more. The end of a link is the end of the process behind it; the hub sees that long
         before the lease is over.
 
         A link that is declared dead as nothing was heard over it is none: its process may only be
@@ -297,5 +297,5 @@ def span_us(field: str, seconds: float | None) -> int | None:
 
 
 def time_of(time_us: int | None) -> datetime | None:
-    """Return a time of a home."""
+    """Return a time of the storage backend."""
     return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)

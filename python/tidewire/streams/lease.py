@@ -60,7 +60,7 @@ class Lease:
         """Wait for the lease, and return its fencing token.
 
         Raises:
-            LeaseHeld: if somebody else has held it for ``timeout`` seconds.
+            LeaseHeld: if another holder has had it for ``timeout`` seconds.
         """
         ttl_us = span_us("ttl", self._ttl)
         until = None if self._timeout is None else monotonic() + self._timeout
@@ -95,7 +95,7 @@ class Lease:
                 self._until = 0.0
                 return
             except TidewireError:
-                # The home may be back before the time is over.
+                # The storage backend may be back before the time is over.
                 if not self.is_held:
                     return
 

@@ -1,4 +1,4 @@
-"""Progress of commands: what a command reports with, and what those who follow it get."""
+"""Progress of commands: the reports of a command, and the values for its followers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def message_of(
     at: datetime | None,
     ttl: float | None,
 ) -> Message:
-    """Return a message as homes take it."""
+    """Return a message in the form of storage backends."""
     payload, written = content_of(value, content, headers)
     if delay is None and at is None and ttl is None:
         return subject, payload, key, id, written, None, None

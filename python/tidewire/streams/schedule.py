@@ -1,4 +1,4 @@
-"""Schedules: messages that a home publishes by itself, again and again."""
+"""Schedules: messages that a storage backend publishes by itself, again and again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Schedule:
-    """A schedule of a stream, as it was when the home was asked; ``await stream.schedule(...)``
-    makes one.
+    """A schedule of a stream, as it was when the storage backend was asked; ``await
+    stream.schedule(...)`` makes one.
 
     Attributes:
         name: Its name.
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def when_of(when: Any) -> str:
-    """Return when a schedule beats as homes take it: seconds as an interval.
+    """Return the time of a schedule in the form of storage backends: seconds as an interval.
 
     Raises:
         InvalidArgument: if it is neither an expression nor whole seconds.

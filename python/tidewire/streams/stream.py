@@ -59,7 +59,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamInfo:
-        """Return it of what a home says."""
+        """Return the state from the answer of a storage backend."""
         plain = {
             name: raw[name] for name in ("name", "messages", "bytes", "first", "last", "delayed", "dead", "consumers")
         }
@@ -81,8 +81,8 @@ class ConsumerInfo:
         in_flight: How many deliveries are out.
         waiting: How many events wait for their delay, or for earlier ones of their keys.
         lag: Distance to the newest event: its sequence minus ``acked_to``.
-        redelivered: How many deliveries were not the first of their event, since the home was
-            opened.
+        redelivered: How many deliveries were not the first of their event, since the storage
+            backend was opened.
         dead: How many dead letters it has.
         oldest_time: When the oldest event that is not acked was stored, or None.
         is_paused: True if deliveries are paused.
@@ -100,7 +100,7 @@ class ConsumerInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> ConsumerInfo:
-        """Return it of what a home says."""
+        """Return the state from the answer of a storage backend."""
         names = ("name", "acked_to", "in_flight", "waiting", "lag", "redelivered", "dead")
         paused = raw["paused_until_us"] is not None
         return cls(**{name: raw[name] for name in names}, oldest_time=time_of(raw["oldest_time_us"]), is_paused=paused)
@@ -174,10 +174,10 @@ class Stream:
         raises stores nothing.
 
         Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored
-        then. After an error of the home it is not known whether the batch was stored.
+        then. After an error of the storage backend it is not known whether the batch was stored.
 
         Raises:
-            Unsupported: on leaving the block, if the home can't do that.
+            Unsupported: on leaving the block, if the storage backend can't do that.
         """
         return Batch(self._home, self.name)
 
@@ -194,8 +194,8 @@ class Stream:
         ttl: float | None = None,
         time_zone: str = "UTC",
     ) -> Schedule:
-        """Have the home publish a message again and again, also while no program runs. Each beat is
-        an event with the header ``Tidewire-Schedule``, which has the name.
+        """Have the storage backend publish a message again and again, also while no program runs.
+        Each beat is an event with the header ``Tidewire-Schedule``, which has the name.
 
         A program can say so each time it starts: a schedule with the same settings goes on as it
         was, one with others is replaced.
@@ -218,7 +218,8 @@ class Stream:
         Raises:
             InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
             LimitExceeded: if the stream has as many schedules as it may have.
-            Unsupported: if the stream refuses messages when it is full, or the home can't do it.
+            Unsupported: if the stream refuses messages when it is full, or the storage backend
+                can't do it.
             NotFound: if the stream was deleted.
 
         Cancelled, it may be made all the same.
@@ -359,7 +360,7 @@ class Stream:
         subjects. Returns how many.
 
         Raises:
-            Unsupported: with a filter, if the home removes whole files only.
+            Unsupported: with a filter, if the storage backend removes whole files only.
         """
         purged: int = await self._home.call("purge", self.name, before, keep, filter)
         return purged
@@ -373,7 +374,7 @@ class Stream:
 
 
 def start_of(start: Any) -> tuple[str, int]:
-    """Return a place in a stream as homes take it."""
+    """Return a position in a stream in the form of storage backends."""
     if start in ("new", "all"):
         return start, 0
     if isinstance(start, datetime):

@@ -46,7 +46,7 @@ export class Assemblies {
 			return { is: "too_many", bytes };
 		}
 		this.bytes += bytes;
-		// Its head is kept, and what it lies in may be used again.
+		// Its head is stored, and its buffer may be used again.
 		const kept = frame.bytes.slice(frame.at, frame.end);
 		const own = new Frame(new DataView(kept.buffer), kept, 0, frame.headEnd - frame.at, kept.length);
 		this.coming.set(keyOf(frame, frame.answer), {

@@ -18,7 +18,7 @@ export interface CallSite {
 	readonly runtime: Runtime;
 	/** Exports of one call; undefined while their code is not loaded. */
 	giving(peer: number | undefined): ExportScope | undefined;
-	/** Makes something of what came by reference. */
+	/** Converts references among received values. */
 	readonly take: Take;
 	/** Loads the code for values of rare kinds, and for what goes by reference. */
 	load(): Promise<unknown>;
@@ -47,7 +47,7 @@ export interface Plan {
 	readonly peer?: number;
 	/** True if functions and objects may be given. */
 	readonly gives: boolean;
-	/** Is told that what was called has gone. */
+	/** Notes that the callee has gone. */
 	readonly gone?: () => void;
 }
 
@@ -93,7 +93,7 @@ function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined):
 		: from.instanceAt(plan.service, owner).then(plan.subject);
 }
 
-/** Writes what a call sends. */
+/** Writes the arguments of a call. */
 function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
 	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
 }

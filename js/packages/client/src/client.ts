@@ -11,8 +11,8 @@ export type Call<T> = Promise<T>;
 export type Items<T> = AsyncIterable<T>;
 
 /**
- * A method of a client: it takes what the method takes, or some of that by position and the rest by
- * name, at the end.
+ * A method of a client: it takes the parameters of the method, or some of them by position and the
+ * rest by name, at the end.
  */
 export type Method<F> = F extends (...args: infer A) => infer R
 	? (
@@ -26,9 +26,9 @@ export type Method<F> = F extends (...args: infer A) => infer R
 			: Call<Awaited<R>>
 	: never;
 
-/** Any service: its methods take and give what is not known. */
+/** Any service: its methods take and give values of unknown types. */
 export interface AnyService {
-	// Both: whoever calls it awaits it, or reads it.
+	// Both: the caller awaits it, or reads it.
 	[method: string]: (...args: never[]) => Call<unknown> & Items<unknown>;
 }
 

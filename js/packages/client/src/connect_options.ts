@@ -8,7 +8,7 @@ import { encode } from "./text.js";
 export interface ConnectOptions {
 	/** Token of the node, where the hub asks for one. */
 	readonly token?: string;
-	/** Its name, unique on the hub; one that nobody else has if nothing is said. */
+	/** Its name, unique on the hub; a random one by default. */
 	readonly name?: string;
 	/**
 	 * How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is

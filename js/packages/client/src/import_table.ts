@@ -31,7 +31,7 @@ export type RemoteFunction<F extends (...args: never[]) => unknown = (...args: u
 /** An object of another node: its methods are calls to that node. */
 export type RemoteObject<T = AnyService> = Omit<Client<T>, "with"> & Disposal;
 
-/** How what is held of another node is let go; nobody needs it who only drops it. */
+/** Release of an import; not needed by programs that just drop the object. */
 export interface Disposal {
 	dispose(): void;
 	[Symbol.asyncDispose](): Promise<void>;
@@ -67,7 +67,7 @@ export class ImportTable {
 		this.releases.clear();
 	}
 
-	/** A node has gone: what it gave can't be called. */
+	/** A node has gone: its exports can't be called. */
 	left(origin: number): void {
 		for (const [key, holding] of this.holdings) {
 			if (holding.stands.node === origin) {
@@ -222,7 +222,7 @@ export class ImportTable {
 			signal: undefined,
 			gives: false,
 		};
-		// An owner that can't be told ends the lease by itself.
+		// An owner that can't be notified ends the lease by itself.
 		callValue(this.site, plan, value).catch(() => {});
 	}
 }

@@ -168,7 +168,7 @@ export class Incoming {
 
 	// The link
 
-	/** There is a link again: what was known to the hub before is to be known to it again. */
+	/** There is a link again: the hub learns again everything that it knew before. */
 	joined(): void {
 		const report = (error: unknown): void => {
 			if (!(error instanceof LinkLost)) {

@@ -62,7 +62,7 @@ export class InboundCalls {
 		}
 	}
 
-	/** Sends one item of an answer; whoever does minds the credit. */
+	/** Sends one item of an answer; the caller checks the credit. */
 	item(id: Id, payload: Uint8Array): void {
 		const theirs = this.open(id);
 		if (theirs !== undefined) {
@@ -194,7 +194,7 @@ export class InboundCalls {
 
 	cancelled(frame: Frame): void {
 		const theirs = this.of(frame);
-		// An answer that was given and not taken yet, too: nobody asks for the rest of it.
+		// An answer that was given and not taken yet, too: the caller does not ask for its rest.
 		this.out.drop(frame, true);
 		if (theirs !== undefined) {
 			this.end(frame, theirs);
@@ -202,7 +202,7 @@ export class InboundCalls {
 		}
 	}
 
-	/** A payload that this side does not take: whoever sent it is told. */
+	/** A payload that this side does not take: its sender is notified. */
 	turnedAway(frame: Frame, error: Error): void {
 		const theirs = this.of(frame);
 		if (theirs !== undefined) {

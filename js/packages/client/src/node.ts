@@ -1,4 +1,4 @@
-/** A node: what a program does with its link to a hub. */
+/** Node: the program's interface to its link to a hub. */
 
 import type { AnyService, Client } from "./client.js";
 import { Clients } from "./clients.js";
@@ -212,8 +212,8 @@ export class Node {
 	}
 
 	/**
-	 * Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is
-	 * asked first.
+	 * Sends a request to a subscriber of a subject, and gives its answer. A subscriber of this
+	 * node is asked first.
 	 */
 	async request(
 		subject: string,

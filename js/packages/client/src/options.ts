@@ -94,7 +94,7 @@ export function checkOptions(options: CallOptions): void {
 	}
 }
 
-/** Refuses what is no timeout in milliseconds. */
+/** Refuses values that are no timeout in milliseconds. */
 export function checkTimeout(name: string, value: unknown): void {
 	if (value !== undefined && !(typeof value === "number" && value > 0 && value <= TIMEOUT_MAX)) {
 		throw new InvalidArgument(

@@ -57,7 +57,7 @@ export class Outbox {
 
 	/**
 	 * @param chunkBytes The longest payload that goes in one frame.
-	 * @param release Told of a slot that is free.
+	 * @param release Called with a slot that is free.
 	 */
 	constructor(
 		readonly chunkBytes: number,
@@ -114,7 +114,7 @@ export class Outbox {
 		}
 	}
 
-	/** Lets go of a long payload, and of what was to follow it, as its exchange has ended. */
+	/** Drops a long payload, and the frames behind it, as its exchange has ended. */
 	drop(id: Id, answer: boolean): void {
 		if (this.transfers.size === 0) {
 			return;
@@ -159,10 +159,10 @@ export class Outbox {
 	}
 
 	/**
-	 * Makes room for a payload to the node that `called`, or to nobody in particular (0): of the
-	 * node for which most waits, long answers that it does not take are let go, the newest first,
-	 * as long as more waits for it than for that one. Gives which. If that does not make enough
-	 * room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+	 * Makes capacity for a payload to the node `called`, or to no node (0). It drops long answers
+	 * of the node with the longest queue, the newest first, as long as more waits for that node
+	 * than for `called`. Returns the dropped answers. If that does not make enough capacity,
+	 * nothing is dropped (longest queue drop: Suter et al., IEEE INFOCOM 1998).
 	 */
 	makeRoom(payload: number, called: number): readonly { readonly id: Id; readonly lane: number }[] {
 		if (this.bytes <= LINK_QUEUE_BYTES) {

@@ -37,7 +37,7 @@ export class Presence {
 		});
 	}
 
-	/** There is a link, or there will be none: whoever waits is told. */
+	/** There is a link, or there will be none: the waiters are notified. */
 	told(error?: TidewireError): void {
 		for (const waits of [...this.waiting]) {
 			waits(error);

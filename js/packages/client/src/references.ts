@@ -78,7 +78,7 @@ export class References {
 		this.held.lost();
 	}
 
-	/** A node has gone: it holds nothing any more, and what it gave can't be called. */
+	/** A node has gone: it holds nothing any more, and its exports can't be called. */
 	left(origin: number): void {
 		this.given.left(origin);
 		this.held.left(origin);

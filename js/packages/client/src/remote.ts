@@ -28,7 +28,7 @@ export class Remote {
 		readonly leaseMs: number,
 	) {}
 
-	/** Lets it go, whoever holds it. A second time does nothing. */
+	/** Releases it for all holders. A second call does nothing. */
 	dispose(): void {
 		for (const dispose of this.disposers) {
 			dispose();
@@ -44,7 +44,7 @@ export class Remote {
 
 /**
  * Marks an object or a function, so that as an argument or a result it is given by reference: its
- * methods are called here. A function needs that only for a lease of its own, or to be let go by
+ * methods are called here. A function needs that only for a lease of its own, or to be released by
  * `dispose()`.
  *
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).

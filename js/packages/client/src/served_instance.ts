@@ -1,4 +1,4 @@
-/** An instance of a service that this node serves, and what others are told of it. */
+/** Instance of a service that this node serves, and its description for others. */
 import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
@@ -13,7 +13,7 @@ export interface ServeOptions extends HostLimits {
 	readonly description?: string;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
 	readonly visibility?: Visibility;
-	/** The id of this instance; one that nobody else has if nothing is said. */
+	/** The id of this instance; a random one by default. */
 	readonly instance?: string;
 	/** The semantic version of this instance, such as "1.4.2". */
 	readonly version?: string;
@@ -34,7 +34,7 @@ export interface ServiceHandle {
 }
 
 const LIMIT_MAX = 10_000;
-/** A longer description is told without its schemas. */
+/** A longer description is sent without its schemas. */
 const SAID_BYTES_MAX = 16_000;
 
 export class Serving implements ServiceHandle {

@@ -1,6 +1,6 @@
 /**
- * Runs the calls that other nodes make: admits them, runs their handlers, and writes what they
- * give.
+ * Service instance: admits the calls of other nodes, runs their handlers, and writes their
+ * results.
  */
 import { type CallContext, within } from "./context.js";
 import { TidewireError } from "./error.js";

@@ -5,7 +5,7 @@ import { SUBSCRIPTION_CAPACITY } from "./generated/limits.js";
 import { Queue } from "./queue.js";
 import { asyncDispose } from "./symbols.js";
 
-/** One message, with what came with it. */
+/** One message with its metadata. */
 export interface Envelope {
 	readonly subject: string;
 	readonly value: unknown;
@@ -16,7 +16,7 @@ export interface Envelope {
 	readonly user: string;
 }
 
-/** Handles what is published; what it returns answers whoever asked. */
+/** Handler of published messages; its result answers a request. */
 export type Listener = (value: unknown, envelope: Envelope) => unknown;
 
 export interface SubscribeOptions {

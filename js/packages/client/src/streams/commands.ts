@@ -115,10 +115,10 @@ export class Commands {
 	) {}
 
 	/**
-	 * Starts a command. When this returns it is stored, as durably as a message of a stream;
-	 * whoever serves it does it. It is started once, also if the link is lost meanwhile.
+	 * Starts a command. When this returns it is stored, as durably as a message of a stream; an
+	 * instance of the service runs it. It is started once, also if the link is lost meanwhile.
 	 *
-	 * @typeParam T What it returns.
+	 * @typeParam T Its result.
 	 * @param args Its arguments, 512 KiB at most; those by name at the end, as `named(...)`. They
 	 * are checked where it is done: what does not fit fails it.
 	 * @throws InvalidArgument if a name or an option is not allowed, or an argument can't travel;
@@ -142,8 +142,8 @@ export class Commands {
 	}
 
 	/**
-	 * A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
-	 * before it is used.
+	 * A command by its id, regardless of its starter, node and time. Nothing is asked for before
+	 * it is used.
 	 */
 	find<T = unknown>(id: string): CommandRun<T> {
 		return new CommandRun<T>(this, id, this.clock);
@@ -182,7 +182,7 @@ export class CommandRun<T = unknown> {
 	) {}
 
 	/**
-	 * Waits until it is over, and gives what it has returned. While the hub is away, that waits on.
+	 * Waits until it is over, and gives its result. While the hub is away, that waits on.
 	 *
 	 * @throws NotFound if there is no such command, or not any more; CallCancelled if it was
 	 * cancelled; WorkerLost if the worker of its last attempt was lost; else what its last attempt

@@ -22,7 +22,9 @@ export interface ConsumerInfo {
 	readonly waiting: number;
 	/** Distance to the newest event of the stream: its sequence minus `ackedTo`. */
 	readonly lag: number;
-	/** How many deliveries were not the first of their event, since the home was opened. */
+	/**
+	 * How many deliveries were not the first of their event, since the storage backend was opened.
+	 */
 	readonly redelivered: number;
 	/** How many dead letters it has. */
 	readonly dead: number;
@@ -93,7 +95,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/**
-	 * Events as they come. Leaving the loop gives back what was fetched and not handled, and stores
+	 * Events as they come. Leaving the loop gives back the fetched and unhandled ones, and stores
 	 * the acks.
 	 */
 	[Symbol.asyncIterator](): AsyncIterableIterator<StreamEvent<T>, undefined, undefined> {
@@ -190,8 +192,8 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/**
-	 * Stores what was settled, and gives back what was fetched and not handled: it goes to another
-	 * at once, and that does not count as a delivery.
+	 * Stores the settled deliveries, and gives back the fetched and unhandled ones. Another
+	 * consumer gets these at once, and that does not count as a delivery.
 	 */
 	async close(): Promise<void> {
 		for (let event = this.ready.shift(); event !== undefined; event = this.ready.shift()) {

@@ -1,4 +1,4 @@
-/** Events: what is read of a stream, and how a delivery of one is settled. */
+/** Events of a stream, and the settlement of their deliveries. */
 import { InvalidArgument, StaleDelivery } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { decodeLenient, encode } from "../text.js";
@@ -41,7 +41,7 @@ export interface Message extends PublishOptions {
 
 const TYPE = "content-type";
 
-/** A message as homes take it. */
+/** A message in the form of storage backends. */
 export function messageOf(subject: string, value: unknown, options: PublishOptions): Tuple {
 	const { key = null, id = null, content = "value", delay, at, ttl } = options;
 	const headers = Object.entries(options.headers ?? {});
@@ -69,7 +69,7 @@ export function messageOf(subject: string, value: unknown, options: PublishOptio
 /** Settlement of a delivery, in the form of storage backends. */
 export type Settled = Tuple;
 
-/** Takes what is said of deliveries. */
+/** Takes the settlements of deliveries. */
 export interface Settler {
 	now(settled: Settled): Promise<void>;
 	soon(settled: Settled): Promise<void>;
@@ -221,7 +221,7 @@ export class DeadEvent<T = unknown> {
 	readonly reason: string;
 	/** The last error, in a line. */
 	readonly error: string;
-	/** The way to it; may be empty. */
+	/** The traceback of the error; may be empty. */
 	readonly traceback: string;
 
 	/** @internal */
@@ -245,7 +245,7 @@ export class DeadEvent<T = unknown> {
 	}
 }
 
-/** An error in a line, and the way to it. */
+/** An error in a line, and its traceback. */
 function faultOf(error: unknown): Tuple<string> | null {
 	if (error === undefined) {
 		return null;

@@ -99,7 +99,7 @@ export class Lease {
 		return !this.isReleased && !this.lost.signal.aborted && this.clock.now() < this.until;
 	}
 
-	/** Aborts with LeaseLost when it is lost: for what it protects. */
+	/** Aborts with LeaseLost when it is lost: for the protected work. */
 	get signal(): AbortSignal {
 		return this.lost.signal;
 	}
@@ -160,7 +160,7 @@ export class Lease {
 	/**
 	 * Gives it back. A second time does nothing.
 	 *
-	 * @throws LeaseLost if it was lost meanwhile: what it protects may have run twice.
+	 * @throws LeaseLost if it was lost meanwhile: the protected work may have run twice.
 	 */
 	async release(): Promise<void> {
 		if (this.isReleased) {

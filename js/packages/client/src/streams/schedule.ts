@@ -1,4 +1,4 @@
-/** Schedules: messages that a home publishes by itself, again and again. */
+/** Schedules: messages that a storage backend publishes by itself, again and again. */
 import { InvalidArgument } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { type PublishOptions, StreamEvent } from "./event.js";
@@ -10,7 +10,7 @@ export interface ScheduleOptions extends Pick<PublishOptions, "key" | "headers" 
 	readonly timeZone?: string;
 }
 
-/** A schedule, as it was when the home was asked. */
+/** A schedule, as it was when the storage backend was asked. */
 export interface Schedule<T = unknown> {
 	readonly name: string;
 	/** Its cron expression, or `@every 30s`. */
@@ -33,7 +33,7 @@ export interface Schedule<T = unknown> {
 	readonly change: "made" | "replaced" | "kept";
 }
 
-/** When a schedule beats as homes take it: milliseconds as an interval. */
+/** The time of a schedule in the form of storage backends: milliseconds as an interval. */
 export function whenOf(when: string | number): string {
 	if (typeof when === "string") {
 		return when;

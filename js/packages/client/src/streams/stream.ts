@@ -139,14 +139,15 @@ export class Stream<T = unknown> {
 	}
 
 	/**
-	 * Has the home publish a message again and again, also while no program runs: at the beats of a
-	 * cron expression such as "0 22 * * 1-5", "@daily", or every so many milliseconds. Each beat is
-	 * an event with the header `Tidewire-Schedule`, which has the name. A schedule with the same
-	 * settings goes on as it was, one with others is replaced; `change` says which.
+	 * Has the storage backend publish a message again and again, also while no program runs: at
+	 * the beats of a cron expression such as "0 22 * * 1-5", "@daily", or every so many
+	 * milliseconds. Each beat is an event with the header `Tidewire-Schedule`, which has the name.
+	 * A schedule with the same settings goes on as it was, one with others is replaced; `change`
+	 * says which.
 	 *
 	 * @throws InvalidArgument if an argument is not allowed, or the stream does not take the
 	 * subject; LimitExceeded if there are as many as there may be; Unsupported if the stream
-	 * refuses messages when it is full, or the home can't do it.
+	 * refuses messages when it is full, or the storage backend can't do it.
 	 */
 	async schedule(
 		name: string,

@@ -27,7 +27,7 @@ export function addRareKinds(kinds: ReadonlyMap<number, RareKind>): void {
 export class Unloaded extends TidewireError {}
 
 /**
- * Reads a value; where it holds what the code for is not loaded, that is first loaded with `load`.
+ * Reads a value; where its code is not loaded, `load` loads that first.
  */
 export function readLoaded(
 	blob: Uint8Array,
@@ -45,7 +45,7 @@ export function readLoaded(
 	}
 }
 
-/** Reads a value. Long bytes and arrays are not copied: they lie in what was read. */
+/** Reads a value. Long bytes and arrays are not copied: they lie in the given buffer. */
 export function readValue(blob: Uint8Array, take?: Take): unknown {
 	try {
 		return new Reader(blob, take).whole();
