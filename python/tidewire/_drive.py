@@ -1,4 +1,4 @@
-"""Runs the handlers of coroutine actors: a task goes from one message to the next."""
+"""Driver of coroutine actors: a task that goes from one message to the next."""
 
 from __future__ import annotations
 

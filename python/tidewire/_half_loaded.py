@@ -1,4 +1,5 @@
-"""In the child of a fork: forgets which modules a thread of the parent was loading.
+"""Half-loaded modules in the child of a fork: forgets modules that a thread of the parent was
+loading.
 
 Python takes a lock for each module that is being loaded. In the child of a fork the lock belongs to
 a thread that does not exist, and an import of the module would wait for ever. So such a lock is

@@ -1,4 +1,4 @@
-"""Final counts of messages and actors."""
+"""Stop report: final counts of messages and actors."""
 
 from __future__ import annotations
 

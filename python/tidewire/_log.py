@@ -1,6 +1,4 @@
-"""The log of failures: the first of each handler as it is, those that follow summed up after a
-while.
-"""
+"""Log of failures: the first of each handler as it is, and later ones summed up after a while."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Checks numbers that users give: tables of a configuration by the limits of their names, and
-times.
-"""
+"""Checks of numbers from users: configuration tables by the limits of their names, and times."""
 
 from __future__ import annotations
 

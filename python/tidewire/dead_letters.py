@@ -1,4 +1,4 @@
-"""Messages that were given up, kept with their reason."""
+"""Dead letters: messages that were given up, stored with their reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors of Tidewire, each with its code and its remedy.
+"""Errors of Tidewire, each with its code and its fix.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The supervision policy: what failures of a handler lead to."""
+"""Supervision policy: the reaction to failures of a handler."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The code of a campaign: how its function is found by a worker, and how two processes know that
-theirs is the same.
-"""
+"""Code of a campaign: how a worker finds its function, and how two processes compare their code."""
 
 from __future__ import annotations
 

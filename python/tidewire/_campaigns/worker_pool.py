@@ -1,6 +1,4 @@
-"""``tidewire worker``: processes that serve whichever campaigns of a store have something to
-run.
-"""
+"""``tidewire worker``: worker processes that serve all campaigns of a store with pending runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents, as users hold them."""
+"""Public class of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds agents by id, by type and by capability."""
+"""Directory of agents: by id, by type and by capability."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Which handler takes a message: by topic, by the type of the payload, by kind, or whatever is
-left.
-"""
+"""Choice of a message handler: by topic, by payload type, by kind, or the default handler."""
 
 from __future__ import annotations
 

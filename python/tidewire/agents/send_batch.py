@@ -1,4 +1,4 @@
-"""Several sends at once, and what became of each."""
+"""Several sends at once, with the outcome of each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Turns of durable agents: what one run of a handler has sent, and the state that it leaves; and
-durable sends of everybody else.
+"""Turns of durable agents: the messages of one handler run, and the new state; and durable sends of
+other agents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Output of commands: values as JSON whatever they are, and errors."""
+"""Output of commands: any value as JSON, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows which services other nodes serve."""
+"""Announcements of services and agents by the hub: their format and their reader."""
 
 from __future__ import annotations
 

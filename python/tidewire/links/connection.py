@@ -1,4 +1,4 @@
-"""The link of one node: to the hub that it joined, or to the one that it is."""
+"""The link of one node: to its hub, or to itself as the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub, as its users hold it."""
+"""Public handle of a hub, and its tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the calls that other nodes make to an instance that is served here."""
+"""Server side of one service instance: admits and runs the calls of other nodes."""
 
 from __future__ import annotations
 

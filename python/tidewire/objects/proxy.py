@@ -1,4 +1,4 @@
-"""Stands for a function, an object or a stream that another node owns."""
+"""Proxies of functions, objects and streams that another node owns."""
 
 from __future__ import annotations
 

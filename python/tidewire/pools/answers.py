@@ -1,4 +1,4 @@
-"""Where outcomes go: to a caller that is blocked, to a map, or to a future of an event loop.
+"""Receivers of outcomes: a blocked caller, a map, or a future of an event loop.
 
 An event loop is woken once for all outcomes of a burst.
 """

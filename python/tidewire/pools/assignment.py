@@ -1,4 +1,4 @@
-"""Which worker process gets which tasks next."""
+"""Assignment of tasks to worker processes."""
 
 from __future__ import annotations
 

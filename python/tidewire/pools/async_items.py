@@ -1,5 +1,5 @@
-"""Reads the items of an asynchronous map while its results are taken. Apart, as a program without
-asyncio shall not load it.
+"""Reader of the items of an asynchronous map while its results are taken. A program without asyncio
+does not load this module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The function of a pool: how it is named, how it travels, and how it is called."""
+"""Function of a pool: its name, its transport to a worker, and its call."""
 
 from __future__ import annotations
 

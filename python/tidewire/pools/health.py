@@ -1,4 +1,4 @@
-"""Which worker processes stand still or take too long, and which hold up tasks that another one may
+"""Health check of worker processes: stalled workers, late tasks, and tasks that another worker may
 do sooner.
 
 A worker is killed when it does not start, when a task takes longer than ``task_timeout``, and when

@@ -1,5 +1,5 @@
-"""The worker processes of a pool: who gets which tasks, who is late or gone, and what becomes of
-their tasks.
+"""Worker processes of a pool: task assignment, late and dead workers, and redelivery of their
+tasks.
 
 Only the supervisor calls this, but for ``added``. All outcomes of a burst are delivered together,
 at the end of a turn.

@@ -1,5 +1,5 @@
-"""A page of memory that a worker process shares with its parent: which task it is at, that it
-lives, and what it must skip.
+"""Page of memory that a worker process shares with its parent: its present task, its heartbeat, and
+the tasks to skip.
 
 The worker writes ``STARTED_NS`` before ``BEGUN``, so that a reader of a task's number sees no start
 before its own. The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment before

@@ -1,5 +1,5 @@
-"""The thread that looks after a pool: it hands out tasks, takes outcomes, replaces and counts
-workers, and ends the pool.
+"""Supervisor thread of a pool: it assigns tasks, takes outcomes, replaces and counts workers, and
+ends the pool.
 
 It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline.
 With nothing to do it sleeps without a deadline.

@@ -1,5 +1,5 @@
-"""Checks the arguments of a call against the signature of its method, and converts plain data to
-the types that it wants.
+"""Argument check of a call: the signature of its method, and the conversion of plain data to its
+types.
 """
 
 from __future__ import annotations

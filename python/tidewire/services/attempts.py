@@ -1,6 +1,4 @@
-"""The retry policy of a call: which instance is tried next, and after which errors it is tried
-again.
-"""
+"""Retry policy of a call: the next instance, and the errors that allow a retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of services, as users hold them."""
+"""Public clients of services."""
 
 from __future__ import annotations
 

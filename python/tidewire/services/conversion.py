@@ -1,5 +1,5 @@
-"""Converters: what makes plain data an object of an annotated type, by msgspec, or part by part
-where that does not know the type as a whole.
+"""Converters from plain data to annotated types: by msgspec, or part by part where msgspec does not
+know the whole type.
 """
 
 from __future__ import annotations

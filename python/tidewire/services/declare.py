@@ -1,5 +1,5 @@
-"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``, ``@tw.on`` and
-``@tw.command``.
+"""Declaration of services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``,
+``@tw.on`` and ``@tw.command``.
 """
 
 from __future__ import annotations

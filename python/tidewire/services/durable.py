@@ -1,4 +1,4 @@
-"""Options of handlers of durable events: what ``@tw.on(subject, durable=...)`` was given."""
+"""Options of handlers of durable events: ``@tw.on(subject, durable=...)``."""
 
 from __future__ import annotations
 

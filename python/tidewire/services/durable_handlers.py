@@ -1,6 +1,4 @@
-"""The durable handlers and the workers of commands of one instance of a service: they begin, drain
-and end together.
-"""
+"""Durable handlers and command workers of one service instance: begun, drained and ended together."""
 
 from __future__ import annotations
 

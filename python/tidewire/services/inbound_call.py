@@ -1,4 +1,4 @@
-"""A call under way at its host."""
+"""Inbound call of a service instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the calls, streams and events of one object that is served."""
+"""Service instance: runs the calls, streams and events of one served object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows the instances of each service that a node can reach, and chooses one for each call."""
+"""Registry of services: the reachable instances of each, and the choice of one for each call."""
 
 from __future__ import annotations
 

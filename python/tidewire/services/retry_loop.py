@@ -1,4 +1,4 @@
-"""The retry loop of a call from plain Python: which instance gets it next, and when."""
+"""Retry loop of a call from plain Python: the next instance, and the time of the attempt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A call that goes over a link, where more is to be seen to than sending it and taking its
-answer.
+"""Remote call with failover: it chooses an instance, sends, records the outcome, and retries after
+failures.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Services of which one instance is active at a time: the holder of a lease. The others stand by,
-and hold calls until one is.
+"""Single-active services: one instance is active, the holder of a lease. The others stand by, and
+hold calls until one is active.
 """
 
 from __future__ import annotations

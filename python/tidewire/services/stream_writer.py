@@ -1,4 +1,4 @@
-"""Streams at their host: generators that are written into a channel as far as the reader allows."""
+"""Streams at their service instance: generators that fill a channel as far as the reader allows."""
 
 from __future__ import annotations
 

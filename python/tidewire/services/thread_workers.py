@@ -1,5 +1,5 @@
-"""Actors that run the plain functions of a service on the threads of a dispatcher, as many as there
-are calls at once.
+"""Thread workers of a service: actors that run its plain functions on the threads of a dispatcher,
+one for each call under way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the annotations of functions."""
+"""Type hints of functions, with the names that they refer to."""
 
 from __future__ import annotations
 

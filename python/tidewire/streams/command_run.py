@@ -1,4 +1,4 @@
-"""Runs of commands, as those who started them hold them, or look them up by their ids."""
+"""Runs of commands: the handle of a started command, also found again by its id."""
 
 from __future__ import annotations
 

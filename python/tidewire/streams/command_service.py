@@ -1,6 +1,4 @@
-"""The service of a hub through which nodes of other languages start commands and follow them: what
-a command becomes is decided here, once.
-"""
+"""Command service of a hub: nodes of other languages start and follow commands through it."""
 
 from __future__ import annotations
 

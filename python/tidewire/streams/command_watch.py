@@ -1,4 +1,4 @@
-"""Changes of the records of commands, by one watch that all who wait in this process share."""
+"""Shared watch for changes of command records in this process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One handler of durable events while it is served: it fetches, handles and settles what its
-consumer delivers.
-"""
+"""Durable subscription of one handler: fetches, handles and settles the events of its consumer."""
 
 from __future__ import annotations
 

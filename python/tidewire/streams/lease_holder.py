@@ -1,5 +1,5 @@
-"""Tenures: leases that are taken whenever they are free, kept as long as possible, and believed no
-longer than they are held.
+"""Lease holder: takes a lease whenever it is free, renews it as long as possible, and trusts it no
+longer than it is held.
 """
 
 from __future__ import annotations

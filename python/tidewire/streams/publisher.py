@@ -1,5 +1,5 @@
-"""Publishing without waiting for one ack before the next: what comes while a batch is stored is the
-next batch.
+"""Publishing without a wait for each ack: messages that come while a batch is stored are the next
+batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command ``tidewire top``: finds the node, looks at it, and shows what it saw."""
+"""The command ``tidewire top``: finds the node, looks at it, and shows its statistics."""
 
 from __future__ import annotations
 

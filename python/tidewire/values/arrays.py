@@ -1,4 +1,4 @@
-"""NumPy arrays and scalars as what travels of them, and back."""
+"""Wire form of NumPy arrays and scalars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as what travels of them, and back."""
+"""Wire form of errors."""
 
 from __future__ import annotations
 

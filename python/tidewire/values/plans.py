@@ -1,4 +1,4 @@
-"""Encoding plans of types: asked once for each type by the compiled part."""
+"""Encoding plans of types: the compiled part asks once for each type."""
 
 from __future__ import annotations
 

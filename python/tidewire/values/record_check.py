@@ -1,6 +1,4 @@
-"""Checks of fields against a record type: their names, and their values as far as annotations can
-be checked.
-"""
+"""Field checks of a record type: names, and values as far as annotations can be checked."""
 
 from __future__ import annotations
 
