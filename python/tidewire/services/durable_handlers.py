@@ -1,4 +1,4 @@
-"""Durable handlers and command workers of one service instance: begun, drained and ended together."""
+"""Durable handlers and command workers of one service instance: their start, drain and end."""
 
 from __future__ import annotations
 
