@@ -1,4 +1,4 @@
-"""Errors of Tidewire, each with its code and its fix.
+"""The errors of Tidewire, each with its code and its remedy.
 
 ::
 
