@@ -1,3 +1,5 @@
+//! Service clients: call options, priorities, load balancing and broadcast calls.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +75,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// As the hub is told.
+    /// The number that the hub is sent.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::LeastOutstanding | Self::LowestLatency => 0,
@@ -92,13 +94,13 @@ impl Choice {
     }
 }
 
-/// What one instance answered to a call of all of them.
+/// The reply of one instance to a broadcast call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Answer<T> {
     /// The id of the instance.
     pub instance: String,
-    /// What it answered.
+    /// The result of this instance.
     pub result: Result<T, Error>,
 }
 
@@ -126,7 +128,7 @@ pub struct Client {
     options: CallOptions,
 }
 
-/// What is said of a call besides what is called.
+/// Options of a call: all except its target and arguments.
 #[derive(Clone, Default)]
 pub(crate) struct CallOptions {
     timeout: Option<Duration>,
@@ -274,7 +276,7 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        // What is given is for one node, and not for all.
+        // Exported arguments are for one node; a broadcast cannot carry them.
         let arguments = match within(None, || Writer::arguments(arguments)) {
             Ok(blob) => blob,
             Err(wrong) => return Pending::failed(Error::of_value(&self.title(method), wrong)),

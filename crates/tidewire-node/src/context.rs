@@ -22,7 +22,7 @@ pub(crate) const TRACE: &str = "tw-trace";
 pub(crate) const USER: &str = "tw-user";
 /// The header that says from where a call comes; only the gateway of a hub gives it.
 pub(crate) const ORIGIN: &str = "tw-origin";
-/// What it says of those who came over HTTP.
+/// The value of [`ORIGIN`] for callers over HTTP.
 pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
@@ -161,7 +161,7 @@ impl Context {
         self.0.deadline.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// What the caller added to the call.
+    /// Headers that the caller added to the call.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.0.headers
     }
@@ -189,14 +189,14 @@ impl Context {
         }
     }
 
-    /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one
-    /// that computes for long should look.
+    /// True once no caller waits for the reply. An async handler is dropped then; a handler with
+    /// long computations should poll this.
     pub fn is_cancelled(&self) -> bool {
         self.0.exchange.ended().is_some() || self.remaining() == Some(Duration::ZERO)
     }
 }
 
-/// What is said of a call that no node has made; see [`Context::detached`].
+/// Builder of a context for a call that no node has made; see [`Context::detached`].
 #[must_use = "build() gives the context"]
 pub struct Detached {
     inner: Inner,

@@ -25,7 +25,7 @@ use crate::pending::Wakers;
 use crate::reply_slot::ReplySlot;
 use crate::values::{self, Bytes};
 
-/// What the hub publishes when a service comes or goes.
+/// The subject on which the hub publishes joins and departures of services.
 const CHANGES: &str = "$hub.services.*";
 
 /// The instances that this node knows.
@@ -62,7 +62,7 @@ pub(crate) fn nobody(service: &str) -> Error {
     Error::new(ErrorCode::NoResponders, text)
 }
 
-/// Whether there is an instance: this one, or any.
+/// True if the balancer has the instance `id`, or any instance without an `id`.
 fn has(balancer: &Balancer<Arc<str>>, id: Option<&str>) -> bool {
     id.map_or(!balancer.is_empty(), |id| balancer.get(id).is_some())
 }
@@ -141,7 +141,7 @@ impl Directory {
         }
     }
 
-    /// What was told is not all any more: the link was lost, or too much waited for it.
+    /// Marks the directory as incomplete: the link was lost, or its subscription dropped changes.
     pub fn missed(&self) {
         self.state.lock().machine.missed();
         self.has_changed();

@@ -46,7 +46,7 @@ impl InboundCallState {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The call waits for its turn: if its caller goes, the host lets go of it.
+    /// The call is queued: the service instance releases it if its caller leaves.
     pub fn waits(&self, host: &Arc<ServiceInstance>) {
         self.state.lock().line = Some(Arc::downgrade(host));
     }

@@ -33,7 +33,7 @@ enum Where {
         is_given_up: bool,
     },
     Sent(Box<LookupResult>),
-    /// Whoever made it has it back.
+    /// The owner of the lookup has taken the call back.
     Gone,
 }
 
@@ -63,8 +63,8 @@ impl InstanceLookup {
         }
     }
 
-    /// Whether it is known by now where it goes: its answer may have come before the task has
-    /// handed it over.
+    /// True once the instance is resolved: the reply may arrive before the task hands the call
+    /// over.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.0.0.lock().call, Where::Waits(_))
     }

@@ -7,7 +7,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::error::Error;
 
-/// What clients of other languages have besides the methods of a service.
+/// Members of clients in other languages: a method of a service cannot take these names.
 const RESERVED: [&str; 2] = ["sync", "with_"];
 
 pub(crate) fn subject(text: &str) -> Result<(), Error> {

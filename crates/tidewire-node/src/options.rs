@@ -1,3 +1,5 @@
+//! Options of a node: name, tokens, TLS, storage, runtime and logging.
+
 use std::fmt;
 use std::future::Future;
 #[cfg(feature = "embedded")]
@@ -14,7 +16,7 @@ use crate::streams::Home;
 use crate::token::Token;
 use crate::tracing;
 
-/// What a node gives to whoever runs its handlers.
+/// A task that runs a handler, for the runtime of the application.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
@@ -62,7 +64,7 @@ impl NodeOptions {
         }
     }
 
-    /// Who the node is, where its hub asks for that. None by default.
+    /// Token that identifies the node at a hub with access control. None by default.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -126,17 +128,17 @@ impl NodeOptions {
         self
     }
 
-    /// Called with one line whenever a link is lost or turned away, and when handlers block all
-    /// threads that run them while calls wait. By default nobody is told. It is called on the
-    /// thread of the links, and must not wait.
+    /// Callback for log lines: a link is lost or refused, or handlers block all handler threads
+    /// while calls wait. By default there is none. The callback runs on the thread of the links,
+    /// and must not block.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self
     }
 
-    /// Called with one line when the node joins its hub, again too, and when it serves something or
-    /// does so no longer; at a hub also when others join, leave, or serve something. By default
-    /// nobody is told. It is called on any thread, and must not wait.
+    /// Callback for changes, one line each: the node joins its hub, or starts or stops serving. At
+    /// a hub, also when others join, leave, or serve. By default there is none. The callback runs
+    /// on any thread, and must not block.
     pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.changes = Arc::new(changes);
         self
@@ -175,7 +177,7 @@ impl NodeOptions {
         Ok(self.home.clone())
     }
 
-    /// Whether the home is opened, and so closed, by the node.
+    /// True if the node opens the storage backend; the node then closes it.
     pub(crate) fn owns_home(&self) -> bool {
         self.home.is_none()
     }

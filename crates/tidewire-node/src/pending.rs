@@ -1,3 +1,5 @@
+//! Pending operations: awaited on any runtime, or waited for on a blocking thread.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -26,10 +28,10 @@ impl<T> Pending<T> {
         Self::new(std::future::ready(Err(error)))
     }
 
-    /// Blocks this thread until it is done.
+    /// Blocks this thread until the operation is done.
     ///
     /// # Errors
-    /// What awaiting it would give.
+    /// The same as awaiting the operation.
     pub fn wait(self) -> Result<T, Error> {
         wait(self)
     }

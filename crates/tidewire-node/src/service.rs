@@ -1,3 +1,5 @@
+//! Services and methods: handlers with their descriptions, schemas and options.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +34,7 @@ pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> +
 type Answers = dyn Fn(Context, Input<'_>) -> Result<ReplyFuture, Failure> + Send + Sync;
 type Streams = dyn Fn(Context, Input<'_>) -> Result<ReplyStream, Failure> + Send + Sync;
 
-/// What runs when a method is called.
+/// Handler of a method: one result or a stream.
 #[derive(Clone)]
 pub(crate) enum MethodHandler {
     Once(Arc<Answers>),
@@ -94,13 +96,13 @@ impl Service {
         }
     }
 
-    /// What it is for, in one line. Discovery tells others.
+    /// Purpose of the service, in one line. Discovery shows it.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
     }
 
-    /// Who may call it: by default all nodes that joined.
+    /// Permitted callers: by default all nodes that joined.
     pub fn visibility(mut self, visibility: Visibility) -> Self {
         self.info.visibility = visibility;
         self
@@ -125,9 +127,8 @@ impl Service {
         self
     }
 
-    /// What else discovery tells others of this instance: `.metadata("zone", "eu")`. Names and
-    /// values have at most `service_metadata_bytes` in all; a second value of one name replaces the
-    /// first.
+    /// Metadata of this instance for discovery: `.metadata("zone", "eu")`. Names and values have at
+    /// most `service_metadata_bytes` in all; a second value of one name replaces the first.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.release.metadata.insert(name.into(), value.into());
         self
@@ -289,7 +290,7 @@ impl fmt::Debug for Service {
     }
 }
 
-/// A method of a service: a handler, and what others are told of it.
+/// A method of a service: a handler with its description for other nodes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -379,7 +380,7 @@ impl Method {
         Self { info, handling, problem }
     }
 
-    /// What it does, in one line.
+    /// Purpose of the method, in one line.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
@@ -419,7 +420,7 @@ impl Method {
         self
     }
 
-    /// Who may call it, if not all who may call its service.
+    /// Permitted callers, if fewer than those of the service.
     pub fn visibility(mut self, visibility: Visibility) -> Self {
         self.info.visibility = visibility;
         self

@@ -41,7 +41,7 @@ pub struct SingleActive {
     door: Served,
 }
 
-/// What the task that stands by shares with those who look at it.
+/// State that the standby task shares with its handles.
 pub(crate) struct Inner {
     name: String,
     instance: String,
@@ -109,7 +109,7 @@ impl SingleActive {
         &self.inner.instance
     }
 
-    /// Whether it is the active one for sure, by the clock of this process.
+    /// True if this instance is certainly the active one, by the clock of this process.
     pub fn is_active(&self) -> bool {
         self.fence().is_ok()
     }
@@ -142,8 +142,8 @@ impl SingleActive {
         .await
     }
 
-    /// What has become of its calls since it is active; of those that it held until another was, if
-    /// it stands by.
+    /// Statistics of the calls since this instance became active. On standby: of the calls that it
+    /// queued until another instance was active.
     pub fn statistics(&self) -> ServiceStatistics {
         let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
         active.unwrap_or_else(|| self.door.statistics())
@@ -408,7 +408,7 @@ impl QueuedUntilActive {
     }
 }
 
-/// Items whose errors are told to the one who called.
+/// Items whose errors go to the caller.
 struct Items(crate::item_stream::Items<Value>);
 
 impl Stream for Items {

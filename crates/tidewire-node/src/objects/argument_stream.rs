@@ -59,7 +59,8 @@ impl Feed {
         Self(Arc::new(StreamSlot(Mutex::new(state))))
     }
 
-    /// What an iterator gives. It is advanced on threads of the node, and must not block for long.
+    /// A stream of the items of an iterator. The iterator is advanced on threads of the node, and
+    /// must not block for long.
     pub fn of<T, I>(items: I) -> Self
     where
         T: Serialize,
@@ -105,7 +106,7 @@ struct State {
     items: Where,
     is_given: bool,
     reader: Option<Waker>,
-    /// Who waits until the stream was dropped.
+    /// The task that waits until the stream is dropped.
     closer: Option<Waker>,
 }
 
@@ -147,7 +148,7 @@ impl StreamSlot {
         Poll::Pending
     }
 
-    /// What reads it.
+    /// The method through which the callee reads the stream.
     pub fn method(self: &Arc<Self>) -> Arc<Method> {
         let slot = Arc::clone(self);
         let streams = move |_, _: Input<'_>| {

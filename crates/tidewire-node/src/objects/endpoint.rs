@@ -53,7 +53,7 @@ fn gone(why: Gone) -> Error {
 
 fn reply_nil(call: Call) {
     let flusher = call.flusher();
-    // Who told it may have gone meanwhile.
+    // The caller may have left meanwhile.
     let _ = call.reply(OutgoingPayload::Short(NIL));
     flusher.flush();
 }

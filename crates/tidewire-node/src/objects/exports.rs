@@ -20,13 +20,14 @@ use crate::options::within;
 use crate::service::{Method, Service};
 use crate::values::references;
 
-/// A function of this node, as an argument of a call or in the result of one: the other node gets
-/// something that calls it, in Rust a [`RemoteFunction`](crate::RemoteFunction). Clones are the
-/// same function.
+/// A function of this node, as an argument of a call or in its result: the other node gets a handle
+/// that calls it, in Rust a [`RemoteFunction`](crate::RemoteFunction). Clones are the same
+/// function.
 ///
-/// It lives until its holder has let it go, it is [disposed of](Function::dispose), the link of one
-/// of the two ends, or nobody has called it for its [lease](Function::lease). That this value is
-/// dropped does not end it. Calls of it run where handlers of this node run.
+/// The function lives until its holder has released it, it is [disposed of](Function::dispose), or
+/// the link of one of the two ends. A function also ends if it is not called for its
+/// [lease](Function::lease). Dropping this value does not end it. Calls of it run where handlers of
+/// this node run.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -124,7 +125,8 @@ impl Function {
         Self(self.0.leased(lease))
     }
 
-    /// Lets it go: all nodes that hold it lose it. What they call later fails with `remote_gone`.
+    /// Disposes of the function: all nodes that hold it lose it. Their later calls fail with
+    /// `remote_gone`.
     pub fn dispose(&self) {
         self.0.dispose();
     }
@@ -144,7 +146,8 @@ impl Object {
         Self(self.0.leased(lease))
     }
 
-    /// Lets it go: all nodes that hold it lose it. What they call later fails with `remote_gone`.
+    /// Disposes of the object: all nodes that hold it lose it. Their later calls fail with
+    /// `remote_gone`.
     pub fn dispose(&self) {
         self.0.dispose();
     }
@@ -194,7 +197,7 @@ macro_rules! travels {
             }
         }
 
-        /// What comes back to the node that has given it is the same again.
+        /// A reference that returns to its owner becomes the original value.
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 references::deserialize($expected, deserializer, |target| match target {
@@ -210,7 +213,7 @@ macro_rules! travels {
             }
         }
 
-        /// Whether they are the same.
+        /// Equal if both are clones of the same value.
         impl PartialEq for $type {
             fn eq(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0)
