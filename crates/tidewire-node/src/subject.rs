@@ -1,3 +1,5 @@
+//! Handle of a subject: options for messages and requests on it.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

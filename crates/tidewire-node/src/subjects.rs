@@ -1,3 +1,5 @@
+//! Subscriptions to patterns of subjects: their messages, requests and replies.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -25,10 +27,9 @@ use crate::pending::{Pending, wait};
 use crate::reply_slot::{CallOutcome, Payload, ReplySlot};
 use crate::values::{self, Blob};
 
-/// What came on a subject: something that was published, or a request, which
-/// [`reply`](Message::reply) answers.
+/// A message on a subject: a published one, or a request, which [`reply`](Message::reply) answers.
 ///
-/// A request that is dropped without an answer fails with `no_reply`.
+/// A request that is dropped without a reply fails with `no_reply`.
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
@@ -71,7 +72,7 @@ impl Message {
         Self { subject, headers, user, from, payload, answer }
     }
 
-    /// What it came on.
+    /// Subject of the message.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -88,7 +89,7 @@ impl Message {
         Some(user).filter(|user| !user.is_empty())
     }
 
-    /// What its sender added to it.
+    /// Headers that the sender added to the message.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
     }
@@ -101,7 +102,7 @@ impl Message {
         values::read(&self.subject, self.payload.bytes())
     }
 
-    /// Whether somebody waits for an answer.
+    /// True if the sender waits for a reply.
     pub fn is_request(&self) -> bool {
         self.answer.is_some()
     }
@@ -117,7 +118,7 @@ impl Message {
 
     /// Answers a request as far as that is possible.
     pub(crate) fn answer(mut self, blob: Blob) {
-        // What can't be sent is told to the caller by the link.
+        // The link reports a reply that cannot be sent to the caller.
         let _ = self.answered(blob);
     }
 
@@ -219,8 +220,8 @@ impl SubscribeOptions {
     }
 }
 
-/// What is published on a pattern of subjects, and asked on it: a `Stream` for any runtime, or read
-/// by [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
+/// Messages and requests on a pattern of subjects: a `Stream` for any runtime, or read by
+/// [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
 /// its node stops. Dropping it ends it.
 #[must_use = "dropping a subscription ends it"]
 pub struct Subscription {
@@ -245,7 +246,7 @@ impl Subscription {
         wait(self.next())
     }
 
-    /// Messages that found no room.
+    /// Messages dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.mailbox.dropped()
     }

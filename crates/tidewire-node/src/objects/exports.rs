@@ -25,7 +25,7 @@ use crate::values::references;
 /// function.
 ///
 /// The function lives until its holder has released it, it is [disposed of](Function::dispose), or
-/// the link of one of the two ends. A function also ends if it is not called for its
+/// either node loses its link. A function also ends if it is not called for its
 /// [lease](Function::lease). Dropping this value does not end it. Calls of it run where handlers of
 /// this node run.
 ///

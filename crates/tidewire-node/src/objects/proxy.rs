@@ -21,10 +21,11 @@ use crate::values::references::{self, within};
 /// A function of another node, received in arguments or in a result. Clones are the same function.
 ///
 /// Dropping the last clone releases the function, and its owner is notified. A call fails with
-/// `remote_gone` once the function was released or disposed of, or its lease is over. A call fails
-/// in the same manner once the link of this node or of the owner has ended since it came. It does
-/// not keep its node alive. Returned to its owner, it is the original function; it cannot be passed
-/// to a third node.
+/// `remote_gone` once the function was released or disposed of, or its lease is over. A call also
+/// fails once the link of this node or of the owner has ended since the function was received.
+///
+/// The handle does not keep its node alive. Returned to its owner, the handle becomes the original
+/// function; it cannot be passed to a third node.
 ///
 /// There is an example at [`Function`](crate::Function).
 #[derive(Clone)]

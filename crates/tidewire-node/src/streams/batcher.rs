@@ -50,7 +50,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         })
     }
 
-    /// Takes an item of so many bytes, unless there is no room.
+    /// Takes an item of so many bytes, unless the queue is full.
     pub fn offer(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Result<(), (M, K)> {
         let begins = {
             let mut state = self.state.lock();
@@ -67,7 +67,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         Ok(())
     }
 
-    /// Takes an item at once, or when there is room.
+    /// Takes an item, as soon as the queue has capacity.
     pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Pending<()> {
         let mut left = match self.offer(item, bytes, note) {
             Ok(()) => return Pending::new(std::future::ready(Ok(()))),
@@ -115,7 +115,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         let begins = {
             let mut state = self.state.lock();
             state.window.ended();
-            // Whoever begins batches now finds the next one.
+            // A running pump finds the next batch; otherwise this thread pumps.
             !std::mem::replace(&mut state.is_pumping, true)
         };
         self.news.wake();

@@ -1,5 +1,5 @@
-//! Commands: long work that is started, followed, and found again by its id. What becomes of one is
-//! decided at the hub.
+//! Commands: long work that is started, followed, and found again by its id. The hub decides the
+//! state of each command.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -48,7 +48,7 @@ pub struct Commands {
     client: Client,
 }
 
-/// What a command is started with beside its arguments.
+/// Options of a command, besides its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     key: Option<String>,
@@ -57,8 +57,8 @@ pub struct StartOptions {
 }
 
 impl StartOptions {
-    /// What it is about, such as a shard or a customer: of those that are exclusive by key one of a
-    /// key is done at a time.
+    /// The key of the command, such as a shard or a customer. Of the commands that are exclusive by
+    /// key, only one of a key runs at a time.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -78,7 +78,7 @@ impl StartOptions {
     }
 }
 
-/// What there is of a command.
+/// State of a command.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct CommandInfo {
@@ -88,16 +88,16 @@ pub struct CommandInfo {
     pub service: String,
     /// Which of its commands it is.
     pub command: String,
-    /// What has become of it.
+    /// Its stage.
     #[serde(deserialize_with = "stage")]
     pub stage: Stage,
     /// The newest attempt, from 1; 0 if there was none.
     pub attempt: u32,
     /// How often it is tried again.
     pub retries: u32,
-    /// Whether its worker was asked to end it.
+    /// True if its worker was asked to end it.
     pub is_cancelling: bool,
-    /// What it is about.
+    /// The key given at its start.
     pub key: Option<String>,
     /// Which go first: `urgent`, `high`, `normal` or `low`.
     pub priority: String,
@@ -116,9 +116,9 @@ pub struct CommandInfo {
     pub ended: Option<SystemTime>,
     /// How far its newest attempt is, from 0 to 1.
     pub fraction: f64,
-    /// What that has said of it.
+    /// The last note of that attempt.
     pub note: String,
-    /// What the newest attempt that failed has raised, in a line; empty if none has.
+    /// Error of the newest attempt that failed, in one line; empty without a failure.
     pub error: String,
     /// The way to that error.
     pub traceback: String,
@@ -130,7 +130,7 @@ pub struct CommandInfo {
 pub struct CommandProgress {
     /// From 0 to 1.
     pub fraction: f64,
-    /// What its worker says of it.
+    /// The note of its worker.
     pub note: String,
     /// Which attempt it is of, from 1.
     pub attempt: u32,
@@ -156,8 +156,7 @@ struct Ended {
 impl Node {
     /// The commands of the hub that it has joined. Nothing is asked for before they are used.
     pub fn commands(&self) -> Commands {
-        // What a hub is asked of commands may be asked twice: the id of one that is started is
-        // given with it.
+        // Calls about commands are idempotent: the start of a command carries the command's id.
         Commands { core: Arc::clone(self.core()), client: self.client(SERVICE).idempotent() }
     }
 }
@@ -174,16 +173,17 @@ impl Commands {
         self.start_with(service, command, args, StartOptions::default())
     }
 
-    /// Starts a command. A tuple gives its arguments in order, a struct or a map by name, `()`
-    /// none, any other value is the only one. Once it is awaited the command is stored, as durably
-    /// as a message of a stream; whoever serves it does it. It is started once, also if the link is
-    /// lost meanwhile.
+    /// Starts a command. A tuple passes its arguments in order, a struct or a map by name, `()`
+    /// none, any other value is the only one. Once awaited, the command is stored as durably as a
+    /// message of a stream, and one of its services runs it. The command is started once, also if
+    /// the link is lost meanwhile.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed,
-    /// `settings_differ` if the id is that of another command, `payload_too_large` above 512 KiB of
-    /// arguments, `stream_full` if too many are kept, `no_responders` if the hub has no place for
-    /// commands. Arguments are checked where it is done: what does not fit fails it.
+    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed, and with
+    /// `settings_differ` if the id is that of another command. It fails with `payload_too_large`
+    /// above 512 KiB of arguments, with `stream_full` if too many are stored, and with
+    /// `no_responders` if the hub stores no commands. The worker checks the arguments: a command
+    /// with unfit arguments fails.
     ///
     /// # Cancel safety
     /// If it is dropped, it may have been started.
@@ -208,8 +208,8 @@ impl Commands {
         })
     }
 
-    /// A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
-    /// before it is used.
+    /// A command by its id, from any node and at any time. The hub is asked only when the command
+    /// is used.
     pub fn find(&self, id: &str) -> CommandRun {
         CommandRun { commands: self.clone(), id: id.into() }
     }
@@ -234,7 +234,7 @@ impl Commands {
         })
     }
 
-    /// Waits for a hub that is away; any other error is told.
+    /// Waits while the hub is away; any other error is returned.
     async fn away(&self, error: Error) -> Result<(), Error> {
         if !error.is_retryable() {
             return Err(explained(error));
@@ -263,11 +263,11 @@ impl CommandRun {
         &self.id
     }
 
-    /// What there is of it.
+    /// The state of the command.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is no such command, or not any more: it has
-    /// ended, and was kept as long as its service says.
+    /// Awaiting it fails with `not_found` if there is no such command. A command that has ended is
+    /// stored as long as its service declares.
     pub fn info(&self) -> Pending<CommandInfo> {
         self.asked("info")
     }
@@ -435,7 +435,7 @@ fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, E
     values::to_bytes(&Value::List(vec![Value::List(by_position), by_name]))
 }
 
-/// What a hub without a place for commands is to be told.
+/// The error for a hub that stores no commands.
 fn explained(error: Error) -> Error {
     if error.code() != ErrorCode::NoResponders {
         return error;

@@ -25,7 +25,7 @@ use crate::pending::{Pending, wait};
 /// A broadcast consumer goes when nobody has used it for so long.
 const INACTIVE_US: u64 = 3_600_000_000;
 
-/// What a consumer is asked to be. Two are the same if all settings but the start are equal.
+/// Settings of a consumer. Two are the same if all settings but the start are equal.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
     filter: Vec<String>,
@@ -58,8 +58,9 @@ impl ConsumerOptions {
         self
     }
 
-    /// A cursor of its own for whoever asks: it gets all events, and goes an hour after its last
-    /// use. Without it all who ask for one name share its events, and the cursor is kept.
+    /// A separate cursor for each program: it gets all events, and is deleted an hour after its
+    /// last use. Without this option, all users of one name share its events, and the cursor is
+    /// stored.
     pub fn broadcast(mut self) -> Self {
         self.is_broadcast = true;
         self.settings.inactive_us = INACTIVE_US;
@@ -109,9 +110,9 @@ impl ConsumerOptions {
 /// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by
 /// [`next`](Consumer::next) and [`next_blocking`](Consumer::next_blocking).
 ///
-/// Events are fetched in batches that grow while they are handled quickly, and are of one event
-/// while they are not. What was fetched and not taken goes back when it is dropped, and goes to
-/// another at once; [`close`](Consumer::close) also waits until all acks are stored.
+/// Events are fetched in batches. Batches grow while events are handled quickly, and shrink to one
+/// event while they are not. Dropping it returns fetched events that were not taken, and another
+/// consumer gets them at once. [`close`](Consumer::close) also waits until all acks are stored.
 pub struct Consumer {
     home: Arc<dyn Home>,
     runner: Arc<Runner>,
@@ -255,8 +256,8 @@ impl Consumer {
         self.settler.flushed()
     }
 
-    /// Gives back what was fetched and not taken, and waits until everything that was settled is
-    /// stored. What goes back does not count as a delivery, but on NATS, which counts what it
+    /// Returns fetched events that were not taken, and waits until all settlements are stored. A
+    /// returned event does not count as a delivery, except on NATS, which counts what it sends.
     /// sends.
     ///
     /// # Errors
@@ -270,7 +271,7 @@ impl Consumer {
         settler.flushed()
     }
 
-    /// What there is of it: its lag, what is out, what waits.
+    /// The state of the consumer: lag, deliveries in flight, waiting events.
     ///
     /// # Errors
     /// Awaiting it fails with `not_found` if it was deleted.
@@ -278,10 +279,10 @@ impl Consumer {
         answered(self.home.consumer_info(&self.stream, &self.name))
     }
 
-    /// Delivers nothing more, to nobody, until it is resumed. What is out may be settled.
+    /// Pauses delivery for all clients until it is resumed. Deliveries in flight may be settled.
     ///
     /// # Errors
-    /// As for [`info`](Consumer::info), and with `unsupported` if the home can't do that.
+    /// As for [`info`](Consumer::info), and with `unsupported` if the storage backend cannot pause.
     pub fn pause(&self) -> Pending<()> {
         answered(self.home.pause(&self.stream, &self.name, None))
     }
@@ -294,7 +295,7 @@ impl Consumer {
         answered(self.home.resume(&self.stream, &self.name))
     }
 
-    /// Goes on at another place, forward or back. What is out is forgotten.
+    /// Continues at another position, forward or back. Deliveries in flight are forgotten.
     ///
     /// # Errors
     /// As for [`pause`](Consumer::pause).
@@ -329,7 +330,7 @@ impl Consumer {
         answered(self.home.drop_dead(&self.stream, &self.name, sequences.into_iter().collect()))
     }
 
-    /// Deletes it with its dead letters. Whoever waits for its events gets `not_found`.
+    /// Deletes it with its dead letters. A client that waits for its events gets `not_found`.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).

@@ -39,7 +39,7 @@ fn kind_of(code: ErrorCode) -> HomeErrorKind {
     }
 }
 
-/// What a call of the hub's service has failed with.
+/// The error of a failed call of the hub's storage service.
 pub(super) fn of_call(error: &Error, title: &str) -> HomeError {
     let kind = kind_of(error.code());
     if error.code() == ErrorCode::NoResponders {

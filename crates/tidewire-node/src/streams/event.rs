@@ -19,9 +19,9 @@ use crate::error::Error;
 use crate::pending::Pending;
 use crate::values;
 
-/// What is said of deliveries and not stored yet; one more waits for room.
+/// Settlements that are not stored yet; one more waits for capacity.
 const SETTLED_MAX: usize = 10_000;
-/// What a settlement without a text takes in a call, about.
+/// Approximate size of a settlement without a text, in a call.
 const SETTLE_BYTES: usize = 32;
 
 /// An event of a stream.
@@ -48,7 +48,7 @@ impl Event {
         time_of(self.0.time_us)
     }
 
-    /// What it is about.
+    /// The key of the message.
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
@@ -63,16 +63,17 @@ impl Event {
         &self.0.headers
     }
 
-    /// What was published, encoded.
+    /// The encoded message.
     pub fn payload(&self) -> &[u8] {
         &self.0.payload
     }
 
-    /// What was published: a value that travels, JSON, or bytes
-    /// ([`values::Bytes`](crate::values::Bytes)) if no header says what it is. Read anew each time.
+    /// The message: a value that travels, JSON, or bytes ([`values::Bytes`](crate::values::Bytes))
+    /// if no header names the format. Each call decodes it anew.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type, or
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type, or
     /// `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
@@ -94,10 +95,11 @@ impl fmt::Debug for Event {
     }
 }
 
-/// One attempt at an event, which is to be settled: [`ack`](Delivery::ack) it when it was handled.
+/// One delivery attempt of an event, to be settled: [`ack`](Delivery::ack) it after handling.
 ///
-/// One that is dropped without a word comes again after the consumer's ack wait. What is said of
-/// deliveries is stored in batches in the background; what of it is lost with the process is no
+/// A delivery that is dropped without settlement is redelivered after the consumer's ack wait.
+/// Settlements are stored in batches in the background. A settlement that is lost with the process
+/// is no loss: the event is redelivered.
 /// loss: the event comes again.
 pub struct Delivery {
     event: Event,
@@ -123,17 +125,17 @@ impl Delivery {
         &self.event
     }
 
-    /// Says that it was handled: it is not delivered again. It is on its way when this returns;
-    /// awaiting it waits for room only, and not until it is stored: [`settle`](Delivery::settle)
-    /// does.
+    /// Acknowledges the delivery: the event is not delivered again. The ack is on its way when this
+    /// returns. Awaiting it only waits for capacity in the settlement queue.
+    /// [`settle`](Delivery::settle) waits until it is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before. An ack that can't be
-    /// stored is told by what is asked of the consumer next.
+    /// Awaiting it fails with `stale_delivery` if it was settled before. The next call on the
+    /// consumer returns the error of an ack that cannot be stored.
     ///
     /// # Cancel safety
-    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. So it
-    /// is with all that settles.
+    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. The
+    /// same holds for every settlement.
     pub fn ack(&self) -> Pending<()> {
         self.soon(Settlement::Ack)
     }
@@ -207,11 +209,11 @@ impl Delivery {
 
     /// Gives it back: nobody has begun with it.
     pub(super) fn release(&self) {
-        // Without room it comes again after its ack wait.
+        // With a full queue the event is redelivered after its ack wait.
         drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
     }
 
-    /// Has its ack wait begin anew, if there is room to say so.
+    /// Restarts the ack wait, if the queue has capacity.
     pub(super) fn extend(&self) {
         drop(self.settler.lane.offer(self.settled(Settlement::Working), SETTLE_BYTES, None));
     }
@@ -264,10 +266,10 @@ pub(super) struct Settler {
     troubles: Arc<SettleFailures>,
 }
 
-/// What went wrong in the background.
+/// Failures of settlements in the background.
 #[derive(Default)]
 struct SettleFailures {
-    /// Told to whoever comes next.
+    /// Returned to the next caller.
     error: Mutex<Option<Error>>,
     stale: AtomicU64,
 }
@@ -335,7 +337,7 @@ pub struct DeadEvent {
     pub time: SystemTime,
     /// `max_deliver`, or what [`term`](Delivery::term) was given.
     pub reason: String,
-    /// What the handler said last, in a line.
+    /// The last error of the handler, in one line.
     pub error: String,
     /// The way to it; may be empty.
     pub traceback: String,

@@ -53,7 +53,7 @@ impl LeaseOptions {
         self
     }
 
-    /// Who it is, for people; the name of the node by default.
+    /// Name of the holder, for people; the name of the node by default.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
@@ -80,7 +80,7 @@ pub struct Lease {
     held: Arc<LeaseState>,
 }
 
-/// What a lease shares with the task that renews it.
+/// State shared by a lease and its renewal task.
 struct LeaseState {
     home: Arc<dyn Home>,
     name: String,
@@ -88,14 +88,14 @@ struct LeaseState {
     tenure: Mutex<LeaseHolder>,
     began: Instant,
     is_over: AtomicBool,
-    /// Whether its home has heard that it is given back.
+    /// True once the storage backend has confirmed the release.
     is_back: AtomicBool,
     /// Woken when it is given back, renewed or lost.
     news: Wakers,
 }
 
-/// Takes a lease, and begins to renew it. That of a hub is held over the link: the hub gives it to
-/// another at once when it sees that this process is gone.
+/// Acquires a lease, and begins to renew it. A lease of a hub is tied to the link: the hub gives it
+/// to another holder as soon as it sees that this process is gone.
 pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pending<Lease> {
     let (home, runner) = (own_or_hub(core), Arc::clone(&core.runner));
     if !TTL.contains(&options.ttl) {
@@ -204,8 +204,8 @@ impl Lease {
         })
     }
 
-    /// Whether it is held for sure, by the clock of this process, counted from before it was asked
-    /// for.
+    /// True if the lease is certainly held, by the clock of this process, counted from before the
+    /// request.
     pub fn is_held(&self) -> bool {
         self.held.fence().is_some()
     }
@@ -348,7 +348,7 @@ impl LeaseState {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(fence) = self.held.end() {
-            // What does not get there is over with its time.
+            // The TTL ends a lease whose release does not arrive.
             self.held.release(fence).then(drop);
         }
     }

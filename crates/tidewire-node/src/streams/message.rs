@@ -16,10 +16,10 @@ use crate::values;
 pub(super) const CONTENT: &str = "content-type";
 pub(super) const VALUE: &str = "tidewire";
 pub(super) const JSON: &str = "application/json";
-/// What a message has besides its payload, about.
+/// Approximate size of a message besides its payload.
 const AROUND_BYTES: usize = 64;
 
-/// A message to be published. What is wrong with it, publishing says.
+/// A message to be published. Publishing returns the error of an invalid message.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,8 +58,8 @@ impl Message {
         }))
     }
 
-    /// What it is about, such as a customer; consumers with [`Order::Key`](super::Order::Key)
-    /// handle one of a key at a time. At most 256 bytes.
+    /// The key of the message, such as a customer; consumers with [`Order::Key`](super::Order::Key)
+    /// handle one message of a key at a time. At most 256 bytes.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.with(|message| message.key = Some(key.into()))
     }

@@ -96,8 +96,8 @@ const SERVICE: &str = "tidewire-streams";
 const CALL: &str = "call";
 /// The method whose stream holds a lease for as long as it is read.
 const HOLD: &str = "hold";
-/// The call that ends the wait of another one, which has a token as its last argument: whoever
-/// stops still gets what was on its way, and gives it back.
+/// The call that ends the wait of another one, which has a token as its last argument: the stopping
+/// caller still gets the result on its way, and gives it back.
 const END_WAIT: &str = "end_wait";
 /// How long one call waits for events or changes at most; then it is made again. The end of a wait
 /// is heard of.
@@ -112,14 +112,15 @@ const PAGE_BYTES: u32 = 4 << 20;
 /// ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the feature `embedded`), else
 /// at the hub that it has joined.
 impl Node {
-    /// Finds a stream, whatever its settings.
+    /// Finds a stream with any settings.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is none, `home_unavailable` if the hub has no
-    /// place for streams or its link is lost, `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `not_found` if there is none, and with `unauthorized` if the token
+    /// does not allow it. It fails with `home_unavailable` if the hub has no storage backend or its
+    /// link is lost.
     ///
     /// # Cancel safety
-    /// Nothing is lost if it is dropped. That holds for all that looks at things.
+    /// Nothing is lost if it is dropped. The same holds for all calls that only read.
     pub fn stream(&self, name: &str) -> Pending<Stream> {
         let (home, runner, name) = (self.own_or_hub(), Arc::clone(&self.core().runner), name.to_owned());
         let asked = home.stream_info(&name);
@@ -152,10 +153,10 @@ impl Node {
         })
     }
 
-    /// What there is of every stream, by name.
+    /// The state of every stream, by name.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `home_unavailable` if the storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -195,10 +196,10 @@ impl Node {
         })
     }
 
-    /// What there is of every bucket, by name.
+    /// The state of every bucket, by name.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `home_unavailable` if the storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -232,12 +233,12 @@ impl Node {
         lease::acquire(self.core(), name, options)
     }
 
-    /// The home of streams, buckets and leases as a port, for programs that move batches
-    /// themselves. That of a hub is asked what it can't do.
+    /// The storage backend of streams, buckets and leases, for programs that move batches
+    /// themselves. The storage backend of a hub reports missing capabilities on use.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the hub has no place for streams, or its link
-    /// is lost.
+    /// Awaiting it fails with `home_unavailable` if the hub has no storage backend, or its link is
+    /// lost.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

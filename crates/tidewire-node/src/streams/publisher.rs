@@ -55,7 +55,7 @@ pub struct NotStored {
     pub error: Error,
 }
 
-/// What has become of the messages of one publisher.
+/// Outcomes of the messages of one publisher.
 struct Record {
     stream: String,
     state: Mutex<PublishOutcome>,
@@ -66,10 +66,10 @@ struct PublishOutcome {
     ended: u64,
     acked: u64,
     last: Option<Ack>,
-    /// Those that nobody has been told of.
+    /// Failures that no caller has seen yet.
     failed: u64,
     failures: Vec<NotStored>,
-    /// Those that somebody was told of last.
+    /// Failures that the last caller has seen.
     told: Vec<NotStored>,
 }
 
@@ -84,16 +84,17 @@ impl Publisher {
         Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results)), record })
     }
 
-    /// Publishes a message: done when there is room in the window, not when it is stored. It is on
-    /// its way when this returns, if there is room already.
+    /// Publishes a message: done when the window has capacity, not when the message is stored. If
+    /// the window has capacity already, the message is on its way when this returns.
     ///
     /// # Errors
-    /// Awaiting it fails with `publish_failed` if messages before it were not stored, which
-    /// [`failures`](Publisher::failures) lists; with `invalid_argument` or `invalid_subject` if
-    /// something of it is not allowed. It was not published then.
+    /// Awaiting it fails with `publish_failed` if earlier messages were not stored;
+    /// [`failures`](Publisher::failures) lists them. It fails with `invalid_argument` or
+    /// `invalid_subject` if a part of the message is not allowed. The message was not published
+    /// then.
     ///
     /// # Cancel safety
-    /// If it is dropped while it waits for room, it has published nothing.
+    /// If it is dropped while it waits for capacity, it has published nothing.
     pub fn publish(&self, message: Message) -> Pending<()> {
         match self.record.check().and_then(|()| message.checked()) {
             Ok((message, bytes)) => {

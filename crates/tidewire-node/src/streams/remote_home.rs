@@ -45,27 +45,27 @@ pub(super) struct HubHome {
     end: Arc<End>,
 }
 
-/// Whether it was closed, and who waits for something meanwhile.
+/// Closed state of the storage backend, with the wakers of waiting calls.
 #[derive(Default)]
 struct End {
     is_closed: AtomicBool,
     wakers: Wakers,
 }
 
-/// What a call waits for, if it does.
+/// Kind of a call: immediate, or long-polling.
 enum BlockingCalls<B> {
     /// Nothing: it is answered at once.
     Not,
     /// Something to look at, for so long at most.
     ToSee(u64),
-    /// Something to have. What comes when nobody wants it any more goes back.
+    /// A result with an owner. A result that arrives after its caller has left goes back.
     ToHave { us: u64, token: u64, back: B },
 }
 
-/// What goes back when nobody wants it any more, and whether it has.
+/// Returns a result whose caller has left, and marks the end of the return.
 type ReturnCallback<T> = Box<dyn FnOnce(T, Returning) + Send>;
 
-/// What happens to a call whose link is lost before its answer came.
+/// Policy for a call whose link is lost before its reply.
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
     /// It fails: it may have changed something.
@@ -79,7 +79,7 @@ enum Loss {
 struct Dropped {
     flag: AtomicBool,
     waker: Wakers,
-    /// What its call would have got goes back.
+    /// Set while an unclaimed result of the call goes back.
     returning: Mutex<Option<Returning>>,
 }
 
@@ -245,7 +245,7 @@ impl Home for HubHome {
         &self.place
     }
 
-    /// The home of the hub stays as it is: this lets go of it.
+    /// Closes this handle; the storage backend of the hub stays open.
     fn close(&self) -> Answer<()> {
         self.end.is_closed.store(true, Ordering::Release);
         self.end.wakers.wake();
@@ -444,7 +444,7 @@ impl Leases for HubHome {
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
         let wait_us = bounded(wait_us);
         let (home, lease) = (self.clone(), name.to_owned());
-        // What does not get there is over with its time.
+        // The TTL ends a lease whose release does not arrive.
         let back: ReturnCallback<Grant> = Box::new(move |grant, returning| {
             home.release(&lease, grant.fence).then(move |_| drop(returning));
         });

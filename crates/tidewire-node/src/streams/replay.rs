@@ -14,7 +14,7 @@ use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, patterns, texts_of};
 use crate::error::Error;
 use crate::pending::wait;
 
-/// What of a stream is read. By default all that is there, to the newest event.
+/// Range and filter of a read. By default all stored events, to the newest one.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     start: Start,

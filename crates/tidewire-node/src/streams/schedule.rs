@@ -34,7 +34,7 @@ impl Schedule {
         self.info.settings.timing.text()
     }
 
-    /// Whose clocks it goes by.
+    /// The time zone of its clock.
     pub fn time_zone(&self) -> &str {
         self.info.settings.timing.time_zone()
     }
@@ -49,7 +49,7 @@ impl Schedule {
         self.info.next_us.map(time_of)
     }
 
-    /// What [`Stream::schedule`] has done; `Kept` where it was only looked at.
+    /// The change that [`Stream::schedule`] made; `Kept` for a schedule that was only looked up.
     pub const fn change(&self) -> Change {
         self.change
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tidewire_engine::raw::Mutex;
 
-/// Begins something. Whoever began it says when it has ended.
+/// Begins an operation. The operation drops its permit when it has ended.
 type Job = Box<dyn FnOnce(SerialPermit) + Send>;
 
 #[derive(Default)]

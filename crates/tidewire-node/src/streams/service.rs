@@ -34,8 +34,7 @@ use crate::values::{self, Blob, Bytes};
 /// How many calls may wait for events at once.
 const CONCURRENCY: usize = 10_000;
 
-/// Whether the node stops: what waits for something ends then, and is made again elsewhere or
-/// later.
+/// Stop signal of the node: waiting calls end, and their callers retry elsewhere or later.
 #[derive(Default)]
 pub(crate) struct StopSignal {
     is_leaving: AtomicBool,
@@ -44,7 +43,7 @@ pub(crate) struct StopSignal {
     waits: Mutex<HashMap<u64, Arc<Wait>>>,
 }
 
-/// Whether a call goes on waiting.
+/// End signal of one waiting call.
 #[derive(Default)]
 struct Wait {
     is_over: AtomicBool,
@@ -79,7 +78,7 @@ impl StopSignal {
 
     fn wait(self: &Arc<Self>, token: u64) -> LongPoll {
         let wait = Arc::<Wait>::default();
-        // Who gives no token can't end it.
+        // A call without a token cannot be ended.
         if token != 0 {
             self.waits.lock().insert(token, Arc::clone(&wait));
         }
@@ -462,7 +461,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
     })
 }
 
-/// What a home can't do, and why.
+/// Missing capabilities of a storage backend, with the reasons.
 fn lacking(home: &dyn Home) -> Vec<(&'static str, String)> {
     let why = |capability: Capability| Some((capability.name(), home.capabilities().why_not(capability)?.to_owned()));
     Capability::ALL.into_iter().filter_map(why).collect()

@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 10_000;
 /// Messages of one batch, at most.
 const BATCH_MAX: usize = 1_000;
 
-/// What a stream is asked to be. Two are the same if all settings are equal.
+/// Settings of a stream. Two are the same if all settings are equal.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
     subjects: Vec<String>,
@@ -55,7 +55,8 @@ impl StreamOptions {
         self
     }
 
-    /// What happens at a limit: publishing is refused, as by default, or the oldest events go.
+    /// Behaviour at a limit: publishing is refused, as by default, or the oldest events are
+    /// deleted.
     pub fn full(mut self, full: Full) -> Self {
         self.settings.full = full;
         self
@@ -217,7 +218,7 @@ impl Stream {
         Replay::new(&self.home, &self.name, options)
     }
 
-    /// What there is of it.
+    /// The state of the stream.
     ///
     /// # Errors
     /// Awaiting it fails with `not_found` if it was deleted.
@@ -225,7 +226,7 @@ impl Stream {
         answered(self.home.stream_info(&self.name))
     }
 
-    /// What there is of its consumers, by name: depth, lag, deliveries that are out, dead letters.
+    /// The state of its consumers, by name: depth, lag, deliveries in flight, dead letters.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).

@@ -119,7 +119,7 @@ fn refusal(kind: &str, text: String) -> HomeError {
     HomeError::new(known.unwrap_or(HomeErrorKind::Invalid), text)
 }
 
-/// What a result begins with.
+/// First element of a result: a sequence or the kind of an error.
 enum First {
     Sequence(u64),
     Kind(String),
@@ -235,7 +235,7 @@ pub(super) fn page((events, next, last): PageIn) -> HomeResult<Page> {
     Ok(Page { events: events.into_iter().map(event).collect::<HomeResult<_>>()?, next, last })
 }
 
-/// What is said of a delivery.
+/// Settlement of a delivery, as it is encoded.
 pub(super) struct SettleOut<'a>(pub &'a Settle);
 
 impl Serialize for SettleOut<'_> {

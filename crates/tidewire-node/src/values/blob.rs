@@ -8,7 +8,7 @@ use tidewire_proto::generated::limits;
 use super::decode_error::DecodeError;
 use crate::objects::KeyedReference;
 
-/// What a blob with buffers begins with; no value does.
+/// First byte of a blob with buffers; no value begins with it.
 const MARK: u8 = 0xc1;
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 8;
 pub(crate) struct Blob {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
-    /// What it refers to that is no data, until its receiver is known.
+    /// References in the value, until its receiver is known.
     pub offered: Vec<KeyedReference>,
 }
 

@@ -1,5 +1,4 @@
-//! Contents of extension values, for a [`Value`](super::Value), which is told the extension's
-//! number.
+//! Contents of extension values for a [`Value`](super::Value), decoded by the extension's number.
 
 use serde::de::value::{BorrowedBytesDeserializer, BytesDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};

@@ -1,11 +1,13 @@
+//! Errors of values that are encoded or decoded, with the path to the faulty part.
+
 use std::fmt;
 
 use tidewire_proto::generated::errors::ErrorCode;
 
-/// What the text of an error begins with that has a code of its own: serde hands on texts alone.
+/// Prefix of an error text with its own error code: serde passes on texts alone.
 const CODED: &str = "\0tidewire:code:";
 
-/// What is wrong with a value that is read or written, and where in it.
+/// Error of a value that is encoded or decoded, with its position.
 #[derive(Debug)]
 pub(crate) struct DecodeError(Box<Inner>);
 
@@ -25,7 +27,7 @@ pub(crate) enum Kind {
     Unfit,
     /// It is longer than what is sent.
     TooLong,
-    /// What it refers to can't be had, for a reason of its own.
+    /// A reference that cannot be resolved, with its own error code.
     Coded(ErrorCode),
 }
 
