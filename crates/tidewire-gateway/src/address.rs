@@ -1,4 +1,4 @@
-//! Where a gateway listens.
+//! Addresses on which a gateway listens.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -43,7 +43,7 @@ pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bo
     Err(GatewayError::new(ErrorCode::Unauthorized, text))
 }
 
-/// Whether an authority, as a request names it, is an address or stands for this machine.
+/// True if the authority of a request is an IP address or `localhost`.
 pub(crate) fn is_plain(authority: &str) -> bool {
     let host = host_of(authority);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -1,3 +1,5 @@
+//! HTTP gateway of a hub: listen, count and stop.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +43,7 @@ impl Gateway {
         &self.url
     }
 
-    /// What it has counted.
+    /// Snapshot of the counters.
     pub fn counts(&self) -> Counts {
         self.server.counts()
     }

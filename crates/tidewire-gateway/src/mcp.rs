@@ -193,7 +193,7 @@ async fn called(
     };
     let (text, is_error) = match done {
         Ok(bytes) => (String::from_utf8(bytes).unwrap_or_default(), false),
-        // What has gone wrong is for the model, which may mend it.
+        // The model reads the problem, and may correct its call.
         Err(problem) => (problem.json().to_string(), true),
     };
     let mut result = json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });

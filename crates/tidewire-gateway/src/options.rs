@@ -1,3 +1,5 @@
+//! Options and limits of a gateway.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,7 +71,7 @@ impl GatewayOptions {
         self
     }
 
-    /// Called with one line whenever connections can't be taken in. By default nobody is told.
+    /// Callback with one line whenever connections cannot be accepted. By default there is none.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self

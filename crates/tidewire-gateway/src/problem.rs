@@ -58,7 +58,7 @@ impl Problem {
         self
     }
 
-    /// What is wrong, in words.
+    /// Description of the problem.
     pub fn detail(&self) -> &str {
         &self.detail
     }

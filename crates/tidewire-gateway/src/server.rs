@@ -32,7 +32,7 @@ const BACKLOG: u32 = 1_024;
 /// How long a connection that is asked to end may take to say so.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct Shared {
     pub node: Node,
     pub hub: HubHandle,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub options: GatewayOptions,
     pub files: Files,
     pub counting: Counting,
-    /// Whether it ends.
+    /// True once the gateway stops.
     pub ending: watch::Sender<bool>,
     /// Those that are open. The lock is held for one addition, removal or look at all of them.
     connections: Mutex<Vec<Weak<Connection>>>,
@@ -139,7 +139,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    /// Whether it is reached by whoever is on this machine, without a token.
+    /// True if any program on this computer may use the gateway without a token.
     pub fn is_open(&self) -> bool {
         self.access.is_open()
     }
@@ -185,7 +185,7 @@ async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
         }
     }
     drop(listener);
-    // What is under way ends on this thread; whoever closes the gateway says for how long.
+    // Running requests end on this thread; the caller of close sets the timeout.
     std::future::pending::<()>().await;
 }
 

@@ -252,7 +252,7 @@ impl<S: Source> Parts<S> {
     }
 }
 
-/// What is written and not yet handed over.
+/// Encoded output that the client has not taken yet.
 struct OutputBuffer {
     out: Vec<u8>,
     form: StreamForm,

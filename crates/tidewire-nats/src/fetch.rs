@@ -14,7 +14,7 @@ use crate::pull::{End, Pull, Puller, Wait};
 use crate::settle::{OutstandingDelivery, how};
 use crate::shared::Shared;
 
-/// The longest wait that is asked of a server at once: whoever is asked may go.
+/// The longest wait of one request to a server: the server may leave meanwhile.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
 /// How long a request for what is ready stays with a server at first, and at most while that says
@@ -62,7 +62,7 @@ pub(crate) async fn fetch(shared: &Shared, stream: &str, consumer: &str, fetch: 
     }
 }
 
-/// What is ready; if nothing is, the first that comes, and what has become ready with it.
+/// Fetches the ready events; without any, waits for the first one and the events ready with it.
 async fn round(
     shared: &Shared,
     puller: &mut Puller,

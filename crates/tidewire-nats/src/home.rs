@@ -113,7 +113,7 @@ impl Nats {
     }
 }
 
-/// What servers of this version can do.
+/// Capabilities of servers of this version.
 fn capabilities(connection: &Connection) -> Capabilities {
     let version = connection.version;
     let newer =

@@ -1,8 +1,8 @@
 //! Leases: an entry of a bucket for each name, taken and renewed by compare-and-set in one step.
 //!
-//! The revision of the write that took a lease is its fence: it grows for ever, whoever writes. How
-//! old an entry is says the server that keeps it, by its own clock; nobody's clock but that one
-//! decides. What was released or is over stays in the bucket with its fence.
+//! The revision of the write that took a lease is its fence: it grows for ever, for all writers.
+//! The server that stores an entry tells its age, and only the clock of that server counts. An
+//! entry that was released or has expired stays in the bucket with its fence.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,10 +26,10 @@ use crate::streams::find;
 const SHORTEST_US: u64 = 1_000;
 const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 
-/// What this client holds and waits for.
+/// Leases that this client holds or waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
-    /// Who waits for a name here does so in turn.
+    /// Queues of local waiters, by name.
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
     made: Mutex<bool>,
 }
@@ -82,7 +82,7 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
     let turn = Arc::clone(
         shared.held.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
     );
-    // Whoever is before this one here may wait longer.
+    // A local waiter before this one may wait longer.
     let mine = match turn.try_lock() {
         Ok(mine) => Some(mine),
         Err(_) => tokio::time::timeout_at(until, turn.lock()).await.ok(),
@@ -150,7 +150,7 @@ pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResu
     }
 }
 
-/// What is known of a lease.
+/// The state of a lease.
 pub(crate) async fn info(shared: &Shared, name: &str) -> HomeResult<Option<LeaseInfo>> {
     let key = key(shared, name)?;
     Ok(look(shared, &key).await?.map(|(written, now_us)| described(name, &written, now_us)))

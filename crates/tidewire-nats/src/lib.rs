@@ -1,10 +1,12 @@
-//! Streams, key-value buckets and leases on NATS JetStream: the home for more than one machine.
+//! Streams, key-value buckets and leases on NATS JetStream: the storage backend for several
+//! computers.
 //!
-//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's,
-//! buckets are NATS KV: what others have made can be read here, and the other way round. What is
-//! Tidewire's own stands in subjects that begin with `$TW.`, and in streams named `<stream>@dead`.
+//! [`open`] connects, and returns a [`Home`], the storage backend. Subjects are those of NATS,
+//! streams are JetStream's, and buckets are NATS KV. Data of other clients can be read here, and
+//! the other way round. Private data of Tidewire is in subjects that begin with `$TW.`, and in
+//! streams named `<stream>@dead`.
 //!
-//! A home has a runtime of its own, on one thread; its callers need none.
+//! A storage backend has a runtime of its own, on one thread; its callers need none.
 
 #![forbid(unsafe_code)]
 

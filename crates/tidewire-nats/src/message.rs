@@ -144,7 +144,7 @@ pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) 
     Ok(())
 }
 
-/// What an event that is delivered anew was at first.
+/// Original sequence, time and subject of a redelivered event.
 pub(crate) fn origin(event: &Event) -> String {
     format!("{} {} {}", event.sequence, event.time_us, event.subject)
 }

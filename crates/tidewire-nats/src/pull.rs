@@ -1,8 +1,8 @@
-//! Pulls: requests for the next messages of a consumer, over subscriptions that are used again.
+//! Pulls: requests for the next messages of a consumer, over reused subscriptions.
 //!
-//! A server sends what was asked for to the subscription of whoever asked, under the subjects of
-//! the messages, and a status when there is no more. One subscription has one request under way, so
-//! that each knows what is its own.
+//! A server sends the messages to the subscription of the requester, under their own subjects, and
+//! a status when there are no more. One subscription has one request in flight, so that each
+//! request recognizes its messages.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,12 +17,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::connection::Connection;
 
-/// What an answer may take longer than a server was asked to wait.
+/// Time that a reply may take beyond the wait of the server.
 const MARGIN: Duration = Duration::from_secs(2);
 /// Subscriptions of one consumer that are kept for later.
 const KEPT: usize = 16;
 
-/// What is asked for.
+/// Size and wait of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
     pub messages: u32,

@@ -23,7 +23,7 @@ const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 /// A delivery that is out.
 #[derive(Clone, Debug)]
 pub(crate) struct OutstandingDelivery {
-    /// What it is settled by.
+    /// Ticket by which the delivery is settled.
     pub ticket: u64,
     pub delivery: u32,
     pub reply: Subject,
@@ -81,7 +81,7 @@ struct Answers {
     lost: watch::Receiver<u64>,
 }
 
-/// What is said of deliveries, on the wire.
+/// Settlements of deliveries, on the wire.
 pub(crate) mod how {
     use bytes::Bytes;
 
@@ -159,8 +159,8 @@ impl OutstandingDeliveries {
     }
 }
 
-/// What is said of a delivery, and whether that is the last of it. What is given up is kept as a
-/// dead letter first.
+/// The settlement of a delivery on the wire, and true if it is the last. A delivery that is given
+/// up becomes a dead letter first.
 async fn said(
     shared: &Shared,
     stream: &str,

@@ -1,4 +1,5 @@
-//! What all parts of a home share: the connection, what is known of streams, what is out.
+//! State shared by all parts of a storage backend: connection, stream cache, outstanding
+//! deliveries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::stream_cache::{Streams, kind};
 
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What all parts of a home share.
+/// State shared by all parts of a storage backend.
 pub(crate) struct Shared {
     pub connection: Arc<Connection>,
     pub streams: Arc<Streams>,

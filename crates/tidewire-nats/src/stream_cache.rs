@@ -15,9 +15,9 @@ use crate::streams::DEDUPE;
 /// A stream as its server has it, as far as publishing and reading need it.
 #[derive(Debug)]
 pub(crate) struct CachedStream {
-    /// What users may publish to.
+    /// Subjects that users may publish to.
     pub subjects: Vec<Pattern>,
-    /// Whether ids are looked at.
+    /// True if message ids are deduplicated.
     pub dedupe: bool,
     pub durability: Durability,
     pub batches: bool,
@@ -53,7 +53,7 @@ impl Streams {
         known
     }
 
-    /// What is known of a stream; asks if nothing is.
+    /// The cached state of a stream; queries the server on a miss.
     pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         match self.get(stream) {
             Some(known) => Ok(known),
@@ -148,7 +148,7 @@ impl Failure {
     }
 }
 
-/// What a number of JetStream's errors means.
+/// The error kind of an error number of JetStream.
 pub(crate) const fn kind(code: u64) -> HomeErrorKind {
     match code {
         10_014 | 10_037 | 10_059 => HomeErrorKind::NotFound,

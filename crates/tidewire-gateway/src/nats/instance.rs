@@ -20,7 +20,7 @@ pub(super) struct Instance {
     _ends: oneshot::Sender<()>,
 }
 
-/// What answers.
+/// Request loop of one instance, with its statistics.
 pub(super) struct Serving {
     pub shared: Arc<Shared>,
     pub info: ServiceInfo,
@@ -61,7 +61,7 @@ impl Serving {
                 biased;
                 _ = &mut ended, if !ends => {
                     ends = true;
-                    // What is here already still comes.
+                    // Received messages are still delivered after the drain.
                     for one in subscribed.iter_mut() {
                         drop(one.drain().await);
                     }

@@ -24,7 +24,7 @@ const ERROR: &str = "Nats-Service-Error";
 /// How often a call goes to any instance, once the one that was meant has left. It may meet that
 /// one again until the hub has heard of it.
 const OTHERS: usize = 8;
-/// What of an error goes in a header.
+/// Maximal length of an error in a header.
 const ERROR_CHARACTERS: usize = 500;
 
 /// A place among the requests that are under way.
@@ -113,7 +113,7 @@ fn fitting(shared: &Shared, json: Vec<u8>) -> Result<Vec<u8>, Problem> {
     Err(Problem::new(ErrorCode::LimitExceeded, text))
 }
 
-/// What is wrong, in one line.
+/// The problem in one line, for a header.
 fn header_of(problem: &Problem) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     problem.detail().chars().take(ERROR_CHARACTERS).map(plain).collect()

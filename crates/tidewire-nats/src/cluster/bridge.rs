@@ -65,7 +65,7 @@ struct Cluster {
     probe_at: Option<Instant>,
 }
 
-/// Begins the task. What it answers with is there once the others are known.
+/// Begins the task. Its result arrives once the other bridges are known.
 pub(super) async fn begin(
     hub: HubHandle,
     at: Connected,
@@ -178,7 +178,7 @@ impl Cluster {
         }
     }
 
-    // What is said to this node
+    // Messages to this node
 
     async fn heard(&mut self, message: Message) {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
@@ -270,7 +270,7 @@ impl Cluster {
         }
     }
 
-    // Who is there
+    // Presence of other nodes
 
     async fn heard_of(&mut self, message: &Message) {
         let Some(about) = Presence::read(&message.payload) else { return };
@@ -341,7 +341,7 @@ impl Cluster {
         }
     }
 
-    /// What was open with a node ends, and another session begins.
+    /// Resets the session with a node, and opens a new one.
     async fn restart(&mut self, number: u32, why: &str) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if peer.is_attached() {
@@ -358,7 +358,7 @@ impl Cluster {
         }
         let name = peer.about.name.clone();
         drop(peer);
-        // Whoever has its name, too, is tried at the next beat.
+        // Retry a refused node of the same name at the next beat.
         let now = Instant::now();
         for other in self.peers.values_mut().filter(|other| other.about.name == name) {
             if other.refused_until.is_some() {
@@ -419,8 +419,8 @@ impl Cluster {
         }
     }
 
-    /// The connection was lost, or is there again. What was under way may be lost, so that all
-    /// sessions are.
+    /// Handles a lost or restored connection. A lost connection may lose messages, and so ends all
+    /// sessions.
     async fn turned(&mut self) {
         let now = self.at.status.borrow().clone();
         let lost = now.losses != self.losses;
@@ -441,7 +441,7 @@ impl Cluster {
         }
     }
 
-    // What goes out
+    // Outgoing messages
 
     /// Looks whether something is subscribed to here that others don't know of.
     fn look_at_interests(&mut self) {
@@ -571,7 +571,7 @@ impl Cluster {
     }
 }
 
-/// Whether other nodes are told of a subscription: what a hub publishes is for its own nodes.
+/// True if other nodes learn of a subscription: the `$` subjects of a hub are for its own nodes.
 fn travels(pattern: &str, own: &str) -> bool {
     !pattern.starts_with('$') || pattern == own
 }

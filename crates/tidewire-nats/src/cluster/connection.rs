@@ -26,7 +26,7 @@ pub(super) struct Status {
     pub is_up: bool,
     /// How often it was lost.
     pub losses: u64,
-    /// What the server has refused last.
+    /// The last refusal of the server.
     pub refused: Option<String>,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Status {
 pub(super) struct Connected {
     pub client: Client,
     pub status: watch::Receiver<Status>,
-    /// What is said to this node.
+    /// Messages to this node.
     pub mine: Subscriber,
-    /// Who is there.
+    /// Presence messages of all nodes.
     pub presence: Subscriber,
     pub place: String,
     /// The longest frame that fits in a message.

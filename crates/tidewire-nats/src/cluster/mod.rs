@@ -1,9 +1,9 @@
-//! A cluster over NATS: a bridge joins the hub of a process from inside, and stands there for the
-//! nodes of all other processes.
+//! A cluster over NATS: a bridge joins the hub of a process from inside, and represents the nodes
+//! of all other processes there.
 //!
-//! Each bridge has a number. What its node is subscribed to it tells all others, in frames of the
-//! wire; there a link of their hubs stands for it, and what a hub says on that link comes here, in
-//! its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
+//! Each bridge has a number. A bridge sends the subscriptions of its node to all others, in frames
+//! of the wire; there, a link of their hubs represents the node. Frames that a hub sends on such a
+//! link travel here, in order, in messages to `tw.node.NUMBER`. `spec/nats.md` has the details.
 
 mod bridge;
 mod connection;
@@ -29,7 +29,7 @@ use crate::settings::Settings;
 /// How long a bridge that is closed may take to say what it has to say.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What a bridge tells of its node.
+/// Options of a bridge, as it announces its node.
 #[derive(Clone, Debug)]
 pub struct BridgeOptions {
     /// The name of the node, unique in the cluster.
@@ -114,8 +114,8 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Connects a hub to NATS, and blocks until those are known that are there. The hub has to have
-    /// been told the number. `log` is called with a line, and whether something is wrong.
+    /// Connects a hub to NATS, and blocks until the present nodes are known. The hub must be
+    /// configured with the number first. `log` gets a line, and true for a fault.
     ///
     /// # Errors
     /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the
@@ -146,7 +146,7 @@ impl Bridge {
         }
     }
 
-    /// Whether there is a connection at present.
+    /// True while there is a connection.
     pub fn is_connected(&self) -> bool {
         self.status.borrow().is_up
     }

@@ -11,7 +11,7 @@ const VERSION: u32 = 1;
 /// The longest that is read.
 const BYTES_MAX: usize = 4_096;
 
-/// Whether somebody begins to listen, or has spoken before.
+/// Kind of a presence message: first, or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum PresenceKind {

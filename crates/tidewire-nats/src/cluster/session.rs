@@ -25,12 +25,12 @@ pub(super) struct Session {
     told_bytes: u64,
 }
 
-/// What a message is to its receiver.
+/// Effect of a message on its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// Nothing.
     Nothing,
-    /// The other side is to be told the tokens.
+    /// The receiver has to send the tokens to the other side.
     Answer,
     /// The session begins.
     Begun,
@@ -88,7 +88,7 @@ impl Session {
         WINDOW.saturating_sub(self.sent_bytes - self.acked_bytes)
     }
 
-    /// Whether the other side has to be told what was taken.
+    /// True if an ack is due to the other side.
     pub fn owes_ack(&self) -> bool {
         self.open && self.taken_bytes - self.told_bytes >= WINDOW / 4
     }
@@ -182,7 +182,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut sides = [Session::new(1, 1), Session::new(2, 2)];
             let mut token = 3;
-            // What is on its way to each.
+            // Messages on their way, by receiver.
             let mut ways = [VecDeque::new(), VecDeque::new()];
             let mut losses = draw(4);
             ways[1].push_back(sides[0].say(What::Open, 0));

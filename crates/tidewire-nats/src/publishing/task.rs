@@ -26,10 +26,10 @@ use super::sent::{InFlight, Sent};
 const TICK: Duration = Duration::from_millis(25);
 /// Acks that are taken before the next message is sent.
 const ACKS_AT_ONCE: usize = 512;
-/// What a server takes in one batch, unless it is told otherwise.
+/// Default limit of a server for one batch.
 const BATCH_MESSAGES_MAX: usize = 1_000;
 
-/// What a server says of a message.
+/// Reply of a server to a message.
 #[derive(Deserialize)]
 struct AckReply<'a> {
     #[serde(borrow, default)]
@@ -144,11 +144,12 @@ impl Task {
         }
     }
 
-    /// Sends what was refused, then the current call, then the next ones, as long as there is room.
+    /// Sends refused messages, then the current call, then the next ones, as long as the limit
+    /// allows.
     async fn send_what_may_be_sent(&mut self) {
         while self.connection.is_up() && self.in_flight.len() < NATS_IN_FLIGHT.max as usize {
             if !self.again.is_empty() {
-                // The tick sends it: whoever refused needs some time.
+                // The tick sends it: the server that refused needs some time.
                 return;
             }
             if self.current.is_none() {

@@ -114,9 +114,9 @@ impl Settings {
         Ok(self.tls.apply(self.login.apply(options)?))
     }
 
-    /// A client of the driver, which connects now and again whenever the connection is lost, until
-    /// the last clone of it is dropped. What goes wrong meanwhile is told to `log`, with whether
-    /// the server has refused something.
+    /// A client of the driver, which reconnects whenever the connection is lost, until the last
+    /// clone of it is dropped. `log` gets errors in the meantime, and true if the server refused
+    /// something.
     ///
     /// # Errors
     /// [`Invalid`](HomeErrorKind::Invalid) if the credentials can't be used.
