@@ -1,5 +1,4 @@
-//! Where the server is, and who asks: the URL, then the environment and the password file of
-//! `psql`.
+//! Address of the server and login: the URL, then the environment and the password file of `psql`.
 
 use std::env;
 use std::fs;

@@ -20,7 +20,7 @@ pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
 
 /// The driver has no kinds of such errors that a program could ask for, only their names.
 fn of_connection(error: &postgres::Error) -> (ErrorKind, &'static str) {
-    // What rustls refuses comes as an error of input and output that holds it.
+    // An error of rustls is wrapped in an I/O error.
     let broken = |source: &io::Error| source.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>());
     let broken = error.source().and_then(|source| source.downcast_ref()).is_some_and(broken);
     match error.to_string().as_str() {

@@ -73,7 +73,7 @@ pub(crate) fn insert(
         }
     }
     chunk.extend_from_slice(&TRAILER);
-    // What the server says of an error comes with the end.
+    // The server's description of an error comes with the end.
     let _said_below = writer.write_all(&chunk);
     writer.finish().map(|_| ())
 }

@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, 
 use tidewire_backend::{ErrorKind, Result, StoreError};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What is asked of the server.
+/// Level of TLS that is demanded of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Check {
     /// `disable`: no TLS.
@@ -78,7 +78,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What makes connections secure.
+    /// The TLS connector.
     pub fn connector(&self) -> Result<MakeRustlsConnect> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

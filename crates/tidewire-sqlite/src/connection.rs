@@ -125,8 +125,8 @@ fn make(connection: &Connection) -> rusqlite::Result<()> {
 fn ours(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
     let number = |statement: &str| connection.query_row(statement, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    // In this order: whoever makes the tables says whose they are in the same transaction, which
-    // may end between two looks.
+    // The order matters: the creator of the tables sets the application id in the same transaction,
+    // which may end between the two queries.
     let things = number("SELECT count(*) FROM sqlite_schema")?;
     let (version, application) = (number("PRAGMA user_version")?, number("PRAGMA application_id")?);
     if application == APPLICATION {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, File};
 
-/// What a disk writes at once: less of it is never torn.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// A disk in memory. Clones are the same disk.
@@ -16,7 +16,7 @@ pub struct Simulated(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     files: BTreeMap<u64, Content>,
-    /// What names mean now, and what they will mean after a loss of power.
+    /// Files by name: now, and after a loss of power.
     names: BTreeMap<String, u64>,
     synced_names: BTreeMap<String, u64>,
     dirs: BTreeSet<String>,
@@ -311,7 +311,7 @@ impl File for SimulatedFile {
         let content = inner.files.get_mut(&self.file).expect("the file has content");
         let before = content.now.len();
         content.now.resize(length as usize, 0);
-        // What is cut off, and grown again, differs from what was synced.
+        // Bytes that were cut off and grown again differ from the synced ones.
         content.dirty.extend(before.min(length as usize) / SECTOR..before.max(length as usize).div_ceil(SECTOR));
         Ok(())
     }

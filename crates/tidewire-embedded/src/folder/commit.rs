@@ -53,12 +53,12 @@ impl Folder {
         self.journal.write(now_us)
     }
 
-    /// Whether `commit` has something to do.
+    /// True if `commit` has work to do.
     pub fn has_urgent(&self) -> bool {
         self.urgent || !self.touched.is_empty() || self.is_cleaning()
     }
 
-    /// Whether there is anything that grows too old.
+    /// True if a stream has a limit of age.
     pub const fn has_aging(&self) -> bool {
         self.aging > 0
     }
@@ -75,8 +75,8 @@ impl Folder {
         self.retire_all(names, now_us)
     }
 
-    /// Removes the segments of streams that are over. The journal says first where a stream begins
-    /// now, so that a file that gets lost is told from one that was removed.
+    /// Removes the expired segments of streams. The journal first records the new beginning of each
+    /// stream, to tell a lost file from a removed one.
     fn retire_all(&mut self, names: impl IntoIterator<Item = String>, now_us: u64) -> HomeResult<()> {
         let mut over = Vec::new();
         for name in names {

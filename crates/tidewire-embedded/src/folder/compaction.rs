@@ -47,7 +47,7 @@ impl Folder {
         stream.files.clean(disk.as_mut(), id, now_us)
     }
 
-    /// Whether sealed segments are to be written anew.
+    /// True if sealed segments wait for compaction.
     pub(super) fn is_cleaning(&self) -> bool {
         self.streams.values().any(|stream| stream.files.wants_cleaning())
     }

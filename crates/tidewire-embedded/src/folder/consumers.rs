@@ -18,10 +18,10 @@ use crate::state::Op;
 /// How many events are looked at for one fetch, so that others get their turn.
 const LOOKED_AT: u32 = 20_000;
 
-/// What a fetch has found.
+/// Result of a fetch.
 #[derive(Debug)]
 pub struct Fetched {
-    /// What goes out.
+    /// The deliveries.
     pub deliveries: Vec<Delivery>,
     /// There is more to be looked at.
     pub more: bool,
@@ -55,7 +55,7 @@ impl Folder {
         self.consumer_info(stream, &name)
     }
 
-    /// What there is of a consumer.
+    /// The state of a consumer.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes deliveries that are ready. What went out is in the journal, and is written with the
-    /// next `write`.
+    /// Takes deliveries that are ready. The deliveries are recorded in the journal, which the next
+    /// `write` writes.
     ///
     /// # Errors
     ///
@@ -274,8 +274,8 @@ impl Folder {
         ticked
     }
 
-    /// When to call [`tick_consumers`](Self::tick_consumers) next. What is idle costs nothing: only
-    /// the earliest is looked at.
+    /// Time of the next call of [`tick_consumers`](Self::tick_consumers). Idle consumers cost
+    /// nothing: only the earliest time is looked at.
     pub fn next_consumer_us(&self) -> Option<u64> {
         self.due.first().map(|(at, ..)| *at)
     }

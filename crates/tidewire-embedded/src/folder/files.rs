@@ -21,7 +21,7 @@ const RESERVE_MAX: u64 = 16 << 20;
 
 /// The segments of a stream.
 pub struct StreamFiles {
-    /// What decides.
+    /// State machine of the log.
     pub log: StreamLog,
     pub(super) dir: String,
     reserve: u64,
@@ -52,8 +52,8 @@ impl SegmentCursor {
     }
 }
 
-/// What looks at events that are read, each with the bytes that it lies in, and whether a newer one
-/// hides it. False: that is enough.
+/// Visitor of events, each with its bytes, and true if a newer event hides it. The visitor returns
+/// false to stop.
 pub type Visit<'a> = dyn FnMut(&Event<'_>, &Bytes, bool) -> bool + 'a;
 
 /// How the files of a stream are kept.
@@ -69,12 +69,12 @@ pub struct Keeping<'a> {
 }
 
 impl StreamFiles {
-    /// Opens the segments of a stream. What a crash has torn is cut off, and noted.
+    /// Opens the segments of a stream. A write that a crash has torn is cut off, and noted.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
-    /// wrote.
+    /// `Corrupt` for a file that has changed since it was synced, `Foreign` for a file of another
+    /// version.
     pub fn recover(
         disk: &mut dyn Disk,
         keeping: &Keeping<'_>,
@@ -207,7 +207,8 @@ impl StreamFiles {
     /// Finds the segments that are over. They are no longer read; their files are to be removed
     /// once it is known, also after a loss of power, that the stream begins behind them.
     pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<Vec<u64>> {
-        // What is all purged goes too, once there is another segment for the next event.
+        // A segment with purged events only is removed too, once there is another segment for the
+        // next event.
         let newest = self.log.segments().back();
         if newest.is_some_and(|newest| newest.last >= newest.base && newest.last < self.log.first())
             || (self.log.should_roll(now_us) && self.active.is_some())
@@ -248,7 +249,7 @@ impl StreamFiles {
                 let offset = segment.place_of(place.next).unwrap_or(SEGMENT_BYTES as u64);
                 (place.id, place.offset) = (segment.id, offset);
             }
-            // What is appended, and not synced yet, is not there yet.
+            // An appended event is invisible until it is synced.
             let (base, last, end) = (segment.base, segment.last.min(self.log.durable()), segment.bytes);
             if place.next > last {
                 return Err(corrupt(&self.dir, &format!("event {} is in no segment", place.next)));
@@ -448,8 +449,7 @@ impl Opening<'_, '_> {
     }
 }
 
-/// What is said of a segment that is not there, by the first event that was in it and the first
-/// behind it.
+/// Description of a missing segment, by its first event and the first event behind it.
 pub fn missing(first: u64, next: u64) -> String {
     format!("a segment is missing: events {first} to {}", next - 1)
 }

@@ -38,7 +38,7 @@ pub use leases::Leased;
 pub use names::capabilities;
 pub(crate) use recover::beginnings;
 
-/// What was found and mended when a folder was opened.
+/// Repair of a torn file when a folder was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Which file.
@@ -139,13 +139,13 @@ struct StoredConsumer {
 }
 
 impl Folder {
-    /// What was mended when it was opened.
+    /// Repairs when the folder was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// Its time when it was opened: the one that was given, or the newest that it has stored if the
-    /// clock was set back. From there on time is to be told that goes forward.
+    /// Time of the folder when it was opened: the given time, or the newest stored time if the
+    /// clock was set back. Later times must not go back before it.
     pub fn opened_us(&self) -> u64 {
         self.opened_us
     }

@@ -9,7 +9,7 @@ use tidewire_proto::subject::Subject;
 
 use super::errors::invalid;
 
-/// What a folder can't do.
+/// Capabilities of a folder, with the reasons for missing ones.
 pub fn capabilities() -> Capabilities {
     Capabilities::lacking(FOLDER_LACKS)
 }

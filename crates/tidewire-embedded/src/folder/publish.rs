@@ -94,7 +94,7 @@ impl Folder {
     }
 }
 
-/// What a delayed message was published with.
+/// Attributes of a delayed message.
 struct Copied {
     subject: String,
     key: Option<String>,

@@ -23,7 +23,7 @@ struct RecoveredState {
     leases: Vec<Op>,
 }
 
-/// What it tells of one stream.
+/// State of one stream in the journal.
 struct ToldStream {
     settings: StreamSettings,
     first: u64,

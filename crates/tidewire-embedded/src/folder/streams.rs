@@ -45,7 +45,7 @@ impl Folder {
         self.stream_info(&name)
     }
 
-    /// What there is of a stream.
+    /// The state of a stream.
     ///
     /// # Errors
     ///

@@ -21,13 +21,13 @@ impl Clock {
         Self { wall_us: self.wall_us + time_us.saturating_sub(self.now_us()), ..self }
     }
 
-    /// What a clock on the wall shows, which may have been set.
+    /// Time of the system clock, which may have been set.
     pub fn wall_us() -> u64 {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(wall.as_micros()).unwrap_or(0)
     }
 
-    /// What it shows.
+    /// Time of this clock.
     pub fn now_us(&self) -> u64 {
         self.wall_us + u64::try_from(self.began.elapsed().as_micros()).unwrap_or(0)
     }

@@ -21,17 +21,17 @@ const LONGEST_WAIT_US: u64 = 3_600_000_000;
 /// A folder that could not be written is opened anew at most so often.
 const REOPEN_EVERY_US: u64 = 500_000;
 
-/// Something to be done with the folder, or told why that can't be.
+/// An operation on the folder, or the error if the folder cannot be used.
 pub type Call = Box<dyn FnOnce(HomeResult<&mut CallContext<'_>>) + Send>;
-/// Something to be told, once the folder was synced, or could not be.
+/// A callback after the folder was synced, or failed to sync.
 type SyncCallback = Box<dyn FnOnce(HomeResult<()>) + Send>;
 
-/// What callers and the thread share.
+/// State shared by callers and the thread.
 #[derive(Default)]
 pub struct Shared {
     queue: Mutex<Queue>,
     came: Condvar,
-    /// What waits to be stored.
+    /// Bytes that wait to be stored.
     intake_bytes: AtomicU64,
     syncs: AtomicU64,
     synced_calls: AtomicU64,
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Takes room for what waits to be stored.
+    /// Takes capacity for bytes that wait to be stored.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// What a call does its work with.
+/// Context in which a call runs.
 pub struct CallContext<'a> {
     /// The folder.
     pub folder: &'a mut Folder,
@@ -113,11 +113,11 @@ pub struct CallContext<'a> {
     pub waiting: &'a mut WaitingCalls,
     /// The time.
     pub now_us: u64,
-    /// What a clock on the wall shows.
+    /// Time of the system clock.
     pub wall_us: u64,
-    /// What is told after the next write, which survives the end of the process.
+    /// Callbacks after the next write, which survives the end of the process.
     pub soon: &'a mut Vec<SyncCallback>,
-    /// What is told after the next sync.
+    /// Callbacks after the next sync.
     pub synced: &'a mut Vec<SyncCallback>,
 }
 
@@ -181,7 +181,7 @@ impl HomeThread {
             queue.sleeps = false;
         }
         std::mem::swap(calls, &mut queue.calls);
-        // Those who ask for the end from here on are told at once when it has come.
+        // Later callers of close get their result when the thread has ended.
         queue.closed.then(|| std::mem::take(&mut queue.closing))
     }
 
@@ -240,8 +240,8 @@ impl HomeThread {
         }
     }
 
-    /// What is on the disk counts: the folder is opened anew with the next call, unless the disk
-    /// could not sync.
+    /// Drops the folder, as only the state on the disk counts. The next call opens it anew, unless
+    /// the disk could not sync.
     fn fail(&mut self, error: HomeError) {
         self.folder = None;
         self.waiting.lose(&error);
@@ -275,7 +275,7 @@ impl HomeThread {
         self.folder = None;
         self.waiting.lose(&closed());
         let shared = Arc::clone(&self.shared);
-        // Whoever is told may open the folder at once.
+        // A notified caller may open the folder at once.
         drop(self.lock);
         let late = std::mem::take(&mut shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closing);
         for teller in closing.into_iter().chain(late) {
@@ -288,7 +288,7 @@ fn tell(told: &mut Vec<SyncCallback>, result: &HomeResult<()>) {
     told.drain(..).for_each(|tell| tell(result.clone()));
 }
 
-/// What a closed home says.
+/// The error of a closed storage backend.
 pub fn closed() -> HomeError {
     HomeError::new(HomeErrorKind::Closed, "the home was closed; open it again")
 }

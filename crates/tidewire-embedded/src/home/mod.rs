@@ -96,8 +96,8 @@ fn unusable(path: &Path, error: &std::io::Error) -> HomeError {
 }
 
 impl Embedded {
-    /// What was mended when the folder was opened: writes that a crash has torn, of which nothing
-    /// was acked.
+    /// Repairs when the folder was opened: writes that a crash has torn, of which nothing was
+    /// acked.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -107,7 +107,7 @@ impl Embedded {
         self.shared.syncs()
     }
 
-    /// Whether this is the child of a fork, which has none of the home's threads.
+    /// True in the child of a fork, which has none of the threads.
     fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }

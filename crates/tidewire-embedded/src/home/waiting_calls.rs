@@ -13,7 +13,7 @@ use crate::folder::Leased;
 
 type Consumer = (String, String);
 
-/// Who waits for what.
+/// Calls that wait for events, entries or leases.
 pub struct WaitingCalls {
     fetches: Parked<Consumer, Fetch, Vec<Delivery>>,
     reads: Parked<String, Read, Page>,
@@ -71,7 +71,7 @@ impl WaitingCalls {
         self.watches.wake(&bucket.to_owned());
     }
 
-    /// A stream or bucket is gone: whoever waits for it is told.
+    /// A stream or bucket was deleted: its waiting calls are notified.
     pub fn gone(&mut self, name: &str) {
         self.published(name);
         self.changed(name);

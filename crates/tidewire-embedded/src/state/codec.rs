@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// What is written.
+/// Encoder of the state.
 #[derive(Default)]
 pub struct Writer(pub Vec<u8>);
 
@@ -35,7 +35,7 @@ impl Writer {
     }
 }
 
-/// What is read. Everything fails with what is wrong.
+/// Decoder of the state. Every failure describes the fault.
 pub struct Reader<'a>(pub &'a [u8]);
 
 pub type Read<T> = Result<T, String>;

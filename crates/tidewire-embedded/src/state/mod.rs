@@ -51,10 +51,10 @@ pub struct Keeping {
     pub compact_bytes: u64,
 }
 
-/// What a journal says.
+/// A recovered journal, with its operations.
 pub type Recovered = (Option<Journal>, Vec<Op>);
 
-/// What a file of a journal holds.
+/// Contents of a file of a journal.
 struct Read {
     ops: Vec<Op>,
     /// Where the first change is that this version does not know, and why.
@@ -137,8 +137,8 @@ impl Journal {
             reserved = scanned.end + keeping.reserve;
             notices.push(Notice::torn(&name, scanned.end, torn));
         }
-        // What was written without a sync before a crash of the process alone is there: from now on
-        // it has to stay.
+        // Writes without a sync survive a crash of the process alone: from now on they have to
+        // stay.
         file.sync().map_err(|error| disk_error("sync", &name, &error))?;
         let (id, end) = (segment.id, scanned.end);
         let journal = Self {
@@ -158,7 +158,7 @@ impl Journal {
         Ok(Some((journal, ops)))
     }
 
-    /// What the newest file with the whole state says, as far as it can be read. Changes nothing.
+    /// Operations of the newest file with the whole state, as far as readable. Changes nothing.
     pub fn look(disk: &mut dyn Disk) -> Vec<Op> {
         let names = disk.names(DIR).unwrap_or_default();
         let newest_first = names.iter().filter(|name| name.ends_with(".log")).rev();
@@ -223,7 +223,7 @@ impl Journal {
         self.number
     }
 
-    /// Whether a new file should be begun.
+    /// True if a new file should be begun.
     pub const fn has_grown(&self) -> bool {
         self.end - self.whole > self.compact_bytes && self.end > 2 * self.whole
     }
@@ -264,7 +264,7 @@ impl Journal {
         written.map_err(|error| disk_error("write", &log_name(DIR, self.number), &error))
     }
 
-    /// Whether something was written that was not synced.
+    /// True if some writes are not synced.
     pub const fn is_dirty(&self) -> bool {
         self.synced != self.end
     }

@@ -156,7 +156,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault of the bytes.
     pub fn read(bytes: &[u8]) -> Read<Self> {
         let mut from = Reader(bytes);
         Ok(match from.u8()? {

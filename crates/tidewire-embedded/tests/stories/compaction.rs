@@ -171,7 +171,7 @@ fn history(number: u64) {
                 folder.commit(now_us)?;
                 sure.append(&mut maybe);
                 now_us += draw(4_000);
-                // What was delayed is the newest of its key from then on.
+                // A released message is the newest of its key from then on.
                 if folder.release_due(now_us)? {
                     sure.clear();
                     folder.commit(now_us)?;
