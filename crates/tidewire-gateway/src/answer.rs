@@ -1,4 +1,4 @@
-//! Answers: their heads, and bodies that are whole or come bit by bit.
+//! HTTP responses: heads, and bodies that are whole or streamed.
 
 use std::convert::Infallible;
 use std::pin::Pin;

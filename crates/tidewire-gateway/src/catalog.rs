@@ -1,4 +1,4 @@
-//! The public services of the hub: a list that is kept until the hub tells of a change.
+//! Catalog of the public services of the hub: cached until the hub reports a change.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Static files: a folder that is read once, when the gateway begins, and answered from memory.
+//! Static files: a folder that is read once, when the gateway starts, and served from memory.
 //!
 //! A request is looked up among the names that were found, and never opens a file: no path leads
 //! out of the folder.

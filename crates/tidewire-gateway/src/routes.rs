@@ -1,5 +1,4 @@
-//! From a request to its answer: what must hold for every request, and which part of the gateway
-//! has it.
+//! Routing of requests: common checks, and the part of the gateway that answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The thread of a gateway: takes connections in, and looks after each until its end.
+//! Thread of a gateway: accepts connections, and serves each until its end.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! Consumers: made, looked at, paused, moved, deleted.
+//! Consumers on JetStream: create, inspect, pause, seek and delete.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,8 @@
-//! Dead letters: events that a consumer has given up, in a stream of their own beside the stream
-//! that they are of.
+//! Dead letters: events that a consumer has given up, in a separate stream beside their own.
 //!
-//! A client keeps one when a handler has failed for the last time, with error and traceback. The
-//! server itself says so when the process of the last delivery has died: that stream takes its
-//! word, too.
+//! A client stores a dead letter after the last failure of a handler, with error and traceback. The
+//! server reports the death of the process of the last delivery itself: the separate stream
+//! captures this advisory, too.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Fetching: what is ready of a consumer, or the first event that becomes it.
+//! Fetches from a consumer: the ready events, or else the first one that becomes ready.
 
 use std::time::Duration;
 

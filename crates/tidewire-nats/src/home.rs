@@ -1,4 +1,4 @@
-//! The home: the ports on top of one connection, each call a task of its runtime.
+//! Storage backend on one connection to NATS: each call is a task of its runtime.
 
 use std::fmt;
 use std::future::Future;

@@ -1,5 +1,4 @@
-//! Names on the server: streams of their own for dead letters, subjects for what is delayed or
-//! delivered anew.
+//! Names on the server: streams for dead letters, subjects for delayed and redelivered messages.
 
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 

@@ -1,4 +1,4 @@
-//! Settling: what became of deliveries, said to the server and confirmed by it.
+//! Settlement of deliveries: sent to the server and confirmed by it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

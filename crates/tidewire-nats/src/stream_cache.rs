@@ -1,5 +1,4 @@
-//! A cache of streams: their subjects, and what their configuration allows. Asked for once, then
-//! remembered.
+//! Cache of streams: their subjects and their configuration, queried once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

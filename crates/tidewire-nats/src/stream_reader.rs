@@ -1,4 +1,4 @@
-//! Reading a stream from a place on, without state that is kept.
+//! Stateless reads of a stream, from a position on.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Streams: made, looked at, purged, deleted.
+//! Streams on JetStream: create, inspect, purge and delete.
 
 use serde_json::{Value, json};
 use tidewire_backend::home::{Compact, Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings};

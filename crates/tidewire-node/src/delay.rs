@@ -1,4 +1,4 @@
-//! Pauses: a wait for a time to come, which a future looks at beside other things.
+//! Delays: timers that a future polls beside other things.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

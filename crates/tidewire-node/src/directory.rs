@@ -1,5 +1,5 @@
-//! Which instances of services there are, as the hub tells, and how their calls from here go. A
-//! node begins to follow that when it first has to choose an instance itself.
+//! Directory of service instances, as the hub reports them, with the load of their calls. A node
+//! subscribes to changes when it first has to choose an instance itself.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Which services there are: what an instance says of itself, and the list of the hub.
+//! Service discovery: descriptions of instances, and the list of the hub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Event handlers of a service: what is published on a subject, one message after the other.
+//! Event handlers of a service: messages on subjects, handled one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Runs one handler, until it has answered or nobody waits for it.
+//! Run of one handler, until it has replied or no caller waits for it.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;

@@ -1,5 +1,4 @@
-//! The server side of a service instance: calls come in from the thread of the links, and handlers
-//! run.
+//! Server side of a service instance: calls arrive on the thread of the links, and handlers run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

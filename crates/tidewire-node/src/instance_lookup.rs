@@ -1,5 +1,4 @@
-//! A call for which it is learned first where it goes. It is sent as soon as that is known, whether
-//! anybody polls it or not.
+//! Instance lookup of a call: the call is sent as soon as its instance is known, polled or not.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

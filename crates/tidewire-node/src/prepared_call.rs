@@ -1,4 +1,4 @@
-//! A call that is ready to be sent, and what is noted when it has ended.
+//! A call that is ready to be sent, with its retries and its exports.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};

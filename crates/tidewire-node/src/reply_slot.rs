@@ -1,4 +1,4 @@
-//! The place for one answer, filled by the thread of the links.
+//! Slot for one reply, filled by the thread of the links.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -1,4 +1,4 @@
-//! Watches of services: which of their instances come and go.
+//! Watches of services: instances that join and leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Single active services: of the instances of a name one is active, the holder of a lease. The
-//! others stand by, and hold calls until one is.
+//! Single active services: one instance of a name is active, the holder of a lease. The others
+//! stand by, and queue calls until one is active.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

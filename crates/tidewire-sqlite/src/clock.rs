@@ -1,4 +1,4 @@
-//! The clocks of a machine: one for leases, that nobody can set, and one for people.
+//! Clocks of the computer: a monotonic one for leases, and the system clock for people.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! A disk in memory that loses power: what was not synced is lost, kept or torn, as a seed says.
+//! A disk in memory that loses power: a seed decides which unsynced writes are lost, stored or
+//! torn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

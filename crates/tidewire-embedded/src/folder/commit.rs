@@ -1,4 +1,4 @@
-//! Group commit: one write and one sync for all calls that came since the last.
+//! Group commit: one write and one sync for all calls since the last commit.
 
 use tidewire_backend::home::HomeResult;
 use tidewire_core::stream::lease::Granted;

@@ -1,9 +1,9 @@
-//! Cleaning of a compacted stream: its sealed segments written anew as one, without what newer
-//! events have replaced.
+//! Compaction of a stream: its sealed segments are rewritten as one, without events that newer ones
+//! have replaced.
 //!
-//! It goes step by step, between calls. The new file is synced under a name of its own before it
-//! takes the place of the first that it replaces; those behind it are removed then, and by recovery
-//! if a crash comes between.
+//! Compaction proceeds in steps, between calls. The new file is synced under a name of its own, and
+//! then replaces the first old segment. The other old segments are removed afterwards, or by
+//! recovery after a crash.
 
 use std::io;
 

@@ -1,9 +1,8 @@
-//! Everything that a data folder holds, for one thread: streams with their consumers, buckets and
-//! leases.
+//! Contents of a data folder, for one thread: streams with their consumers, buckets and leases.
 //!
-//! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs
-//! it; only then may anybody learn of it. After an error of `commit` the folder must be opened
-//! anew: what is on the disk counts.
+//! Calls change the state in memory, and buffer writes. [`Folder::commit`] writes and syncs the
+//! buffer; results may be reported only afterwards. After an error of `commit` the folder must be
+//! reopened: only the state on the disk counts.
 
 mod agenda;
 mod commit;

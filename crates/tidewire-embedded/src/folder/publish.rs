@@ -1,4 +1,4 @@
-//! Messages on their way into a stream.
+//! Publishing of messages into a stream of a folder.
 
 use tidewire_backend::home::{Ack, Compact, Durability, HomeError, HomeResult, NewMessage};
 use tidewire_core::stream::log::{Full, New};

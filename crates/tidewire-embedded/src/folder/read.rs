@@ -1,4 +1,4 @@
-//! Events out of a stream.
+//! Reads of the events of a stream.
 
 use bytes::Bytes;
 use tidewire_backend::home::{Event, HomeResult, Page, Read, Start};

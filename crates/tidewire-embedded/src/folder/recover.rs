@@ -1,4 +1,4 @@
-//! A folder as it was left, or as a crash has left it.
+//! Recovery of a folder when it is opened, also after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 

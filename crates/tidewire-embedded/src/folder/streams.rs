@@ -1,4 +1,4 @@
-//! Streams of a folder: made, asked about, purged, deleted.
+//! Streams of a folder: create, inspect, purge and delete.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The time of a home: that of the wall when it was opened, or the newest that it has stored, and
-//! from then on by a clock that does not jump.
+//! Clock of a storage backend: starts at the system time or the newest stored time, and continues
+//! monotonically.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The thread of a home: takes all calls that have come, does them, writes and syncs once, answers.
+//! Thread of a storage backend: runs all queued calls, writes and syncs once, and replies.
 
 use std::fs::File;
 use std::path::PathBuf;

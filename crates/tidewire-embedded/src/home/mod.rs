@@ -1,5 +1,5 @@
-//! A folder as a home: calls of any thread, done by one, which syncs once for all that came during
-//! the last sync.
+//! Storage backend on a folder: calls from any thread run on one thread, with one sync for all
+//! calls that arrived during the last sync.
 
 mod calls;
 mod clock;

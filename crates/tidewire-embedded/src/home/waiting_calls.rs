@@ -1,4 +1,4 @@
-//! Calls that wait for something: events to deliver or to read, changes of a bucket, leases.
+//! Waiting calls: fetches, reads, watches of buckets and acquisitions of leases.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Numbers and texts as bytes, for the state of a home.
+//! Codec of numbers and texts, for the state of a folder.
 
 use std::fmt::Display;
 

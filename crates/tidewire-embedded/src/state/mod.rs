@@ -1,8 +1,7 @@
-//! The journal of a home's state: which streams, consumers, buckets and leases there are, and every
-//! change of them.
+//! Journal of a folder's state: its streams, consumers, buckets and leases, and all changes.
 //!
-//! A file begins with the whole state, and goes on with changes. When it has grown it is followed
-//! by a new one; the old one is removed once the new one is synced.
+//! A file begins with the whole state, and continues with changes. A large file is followed by a
+//! new one, and removed once the new one is synced.
 
 mod codec;
 mod op;

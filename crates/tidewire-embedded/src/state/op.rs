@@ -1,4 +1,4 @@
-//! The changes of a home's state, as they lie in its journal.
+//! Changes of a folder's state, as its journal stores them.
 
 use bytes::Bytes;
 use tidewire_backend::home::{

@@ -1,5 +1,4 @@
-//! Compacted streams: the newest of each key is there whatever happens, and what it replaces gives
-//! its place back.
+//! Compacted streams: the newest event of each key stays, and replaced events free their space.
 //!
 //! Each history is made by its number, as those of `power.rs`: `TIDEWIRE_HISTORIES`,
 //! `TIDEWIRE_HISTORY`.

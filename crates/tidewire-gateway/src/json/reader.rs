@@ -1,5 +1,5 @@
-//! JSON as values. Every number, name and form is taken as it is, or refused with its place:
-//! nothing is rounded or left out.
+//! JSON reader of values. Every number, name and form is read exactly, or refused with its
+//! position: nothing is rounded or left out.
 
 use std::cell::Cell;
 use std::collections::HashSet;

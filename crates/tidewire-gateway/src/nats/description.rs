@@ -1,5 +1,5 @@
-//! Descriptions of instances: the answers to `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, as ADR-32
-//! of NATS has them.
+//! Descriptions of instances: the replies to `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, as ADR-32
+//! of NATS defines them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An instance of a service, as clients of NATS see it: its subscriptions, and what it has counted.
+//! Service instances for clients of NATS: their subscriptions and their statistics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

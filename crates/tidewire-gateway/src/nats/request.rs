@@ -1,4 +1,4 @@
-//! A request to an endpoint: JSON of its arguments in, JSON of its result or of a problem out.
+//! Requests to an endpoint: JSON of the arguments in, JSON of the result or of a problem out.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

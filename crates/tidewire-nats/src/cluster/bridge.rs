@@ -1,5 +1,5 @@
-//! The task of a bridge: it hears what others say, keeps a session with each of them, and sends
-//! what the hub has for them.
+//! Task of a bridge: receives messages of other bridges, keeps a session with each, and forwards
+//! the frames of the hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The connection of a bridge: a client of its own that gets nothing of what it publishes itself,
-//! and what is looked at before it is used.
+//! Connection of a bridge: a separate client without echo of its own messages, checked before use.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
-//! A session of two bridges: who speaks with whom, in which order, and how much is under way. No
-//! clock, no I/O.
+//! Session of two bridges: tokens, order and flow control, without a clock and without I/O.
 //!
-//! Each side has a token of its own for each session. A message counts only if it names both
-//! tokens, so that what was under way when a session ended belongs to none. NATS may lose messages:
-//! one that is missing ends the session, and another one begins.
+//! Each side has a separate token for each session. A message counts only if it names both tokens,
+//! so that messages in flight at the end of a session belong to none. NATS may lose messages: a
+//! missing message ends the session, and another session begins.
 
 use super::envelope::{Envelope, What};
 

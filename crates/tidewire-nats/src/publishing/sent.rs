@@ -1,4 +1,4 @@
-//! Messages that were sent and have no ack yet, oldest first, and those that are to be sent again.
+//! Messages in flight without an ack, oldest first, and messages to be resent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

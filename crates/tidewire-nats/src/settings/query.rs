@@ -1,4 +1,4 @@
-//! The options behind the `?` of a URL: each is known and said once.
+//! The options behind the `?` of a URL: each known, and used once.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The endpoint of exported objects: inbound calls of functions and objects that this node has
-//! given.
+//! Endpoint of exported objects: inbound calls of the functions and objects of this node.
 
 use std::sync::{Arc, Weak};
 

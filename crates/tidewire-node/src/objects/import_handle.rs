@@ -1,4 +1,4 @@
-//! Functions, objects and streams of other nodes that a node holds; their table is
+//! Import handles: functions, objects and streams of other nodes; their table is
 //! `tidewire_core::rpc::imports`.
 
 use std::fmt;

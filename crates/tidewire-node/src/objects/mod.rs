@@ -1,7 +1,6 @@
 //! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
 //!
-//! `held` is what this node has of others, `door` takes calls in of what it has given; their tables
-//! are `imports` and `exports` of `tidewire_core::rpc`.
+//! The state machines of the tables are `imports` and `exports` of `tidewire_core::rpc`.
 
 mod argument_stream;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! A lane to a home: what is published or settled, in batches of which one is stored at a time.
+//! Batcher of publishes and settlements: one batch is stored at a time.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

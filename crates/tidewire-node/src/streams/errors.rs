@@ -1,4 +1,5 @@
-//! Errors of homes as errors of nodes, and back: each kind has a code of `spec/errors.toml`.
+//! Errors of storage backends as errors of nodes, and back: each kind has a code of
+//! `spec/errors.toml`.
 
 use tidewire_backend::home::{HomeError, HomeErrorKind};
 use tidewire_proto::generated::errors::ErrorCode;

@@ -1,4 +1,4 @@
-//! Messages to be published: a subject, a value, and what is said beside it.
+//! Messages to be published: a subject, a value, and options.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,5 @@
-//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a home of
-//! its own, or in a folder.
+//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a storage
+//! backend of its own, or in a folder.
 //!
 //! ```
 //! use tidewire_node::streams::{ConsumerOptions, Message, StreamOptions};
@@ -32,12 +32,12 @@
 //! | take events | [`Stream::consumer`], [`Delivery::ack`] |
 //! | handle events in a service | [`DurableHandler`] |
 //! | replay | [`Stream::read`] |
-//! | have the home publish again and again | [`Stream::schedule`] |
+//! | have the storage backend publish periodically | [`Stream::schedule`] |
 //! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
 //! | start long work, and follow it | [`Node::commands`], [`CommandRun`] |
 //! | be the only one | [`Node::lease`], [`Lease::fence`] |
 //!
-//! Where a home is, and what it can't do, is in `docs/guides/streams.md` and
+//! The places and the limits of storage backends are in `docs/guides/streams.md` and
 //! `docs/reference/capabilities.md` of the repository. Spans of time are rounded down to
 //! microseconds.
 

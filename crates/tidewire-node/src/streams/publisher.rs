@@ -1,5 +1,4 @@
-//! The pipelined publisher: many messages are on their way, in a window, and errors name the
-//! message.
+//! Pipelined publisher: a window of messages in flight, and errors that name the message.
 
 use std::fmt;
 use std::future::poll_fn;

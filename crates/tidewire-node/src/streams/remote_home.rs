@@ -1,5 +1,5 @@
-//! The home of a hub: its streams, buckets and leases, by calls of the service in which it offers
-//! them.
+//! Storage backend of a hub: its streams, buckets and leases, by calls of the hub's storage
+//! service.
 
 use std::fmt;
 use std::future::poll_fn;

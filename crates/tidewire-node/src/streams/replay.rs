@@ -1,4 +1,4 @@
-//! Replays: the events of a stream, page by page, without any state that is kept.
+//! Replays: the events of a stream, page by page, without stored state.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Schedules of a stream: messages that its home publishes by itself, again and again.
+//! Schedules of a stream: messages that its storage backend publishes periodically.
 
 use std::fmt;
 use std::time::SystemTime;

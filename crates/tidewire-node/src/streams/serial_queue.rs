@@ -1,7 +1,6 @@
-//! Turns: jobs of which the next begins when the one before has ended.
+//! Serial queue: each job begins when the one before has ended.
 //!
-//! Calls of a hub that are under way at once may be handled in any order. Those that publish must
-//! not be.
+//! A hub may handle concurrent calls in any order. Calls that publish must stay in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

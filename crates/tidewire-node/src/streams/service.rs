@@ -1,5 +1,5 @@
-//! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever
-//! language they are written in.
+//! The service `tidewire-streams`: offers the storage backend of a node to the nodes that join it,
+//! in any language.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! The calls of a home as they travel: messages, events and settlements as tuples, what there is of
-//! a thing as a map.
+//! Wire format of the calls of a storage backend: messages, events and settlements as tuples,
+//! descriptions as maps.
 //!
-//! Hubs of Python and clients of TypeScript say the same.
+//! Hubs of Python and clients of TypeScript use the same format.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Maps of streams, consumers and buckets: their settings and counts beside each other, as homes of
-//! Python tell them.
+//! Maps of streams, consumers and buckets on the wire: settings and counts in one map, as in
+//! Python.
 
 use serde::{Deserialize, Serialize};
 use tidewire_backend::home::{

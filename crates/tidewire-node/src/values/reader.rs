@@ -1,5 +1,5 @@
-//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a
-//! `Value` is asked for.
+//! Deserializer of values into types of Rust. A type other than `Value` gets the content of an
+//! extension, or its text.
 
 use std::borrow::Cow;
 

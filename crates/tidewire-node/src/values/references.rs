@@ -1,5 +1,5 @@
-//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that
-//! is kept here for as long as one is written or read.
+//! References in values to functions, objects and streams. Serde does not know the node of a value;
+//! a thread-local stores the node while a value is encoded or decoded.
 
 use std::cell::RefCell;
 use std::fmt;

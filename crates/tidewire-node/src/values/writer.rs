@@ -1,4 +1,4 @@
-//! Writes values of Rust as `spec/values.md` says.
+//! Serializer of values of Rust, as `spec/values.md` describes.
 
 use rmp::encode as mp;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Watches of services: which instances come and go.
+//! Watches of services: instances that join and leave.
 
 use std::time::Duration;
 

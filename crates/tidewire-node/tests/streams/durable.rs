@@ -1,4 +1,4 @@
-//! Durable handlers of services: events are handled at least once, fail, are given back, and are
+//! Durable handlers of services: events are handled at least once, fail, are returned, and are
 //! shared.
 
 use std::future::pending;

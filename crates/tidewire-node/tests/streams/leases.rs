@@ -1,5 +1,5 @@
-//! Leases: one holder at a time, renewed while it is held, given back when it is dropped, lost when
-//! its home is.
+//! Leases: one holder at a time, renewed while held, released on drop, lost with the storage
+//! backend.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Single active services: one instance answers at a time, the others stand by and hold calls, and
-//! another follows at once.
+//! Single active services: one instance answers at a time, the others queue calls, and the next
+//! takes over at once.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read as _};
