@@ -21,7 +21,7 @@ use crate::prepared_call::PreparedCall;
 use crate::reply_slot::{CallOutcome, ReplySlot};
 use crate::values;
 
-/// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
+/// A running call: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
 ///
 /// # Cancel safety
 /// Dropping it cancels the call: its handler is dropped where it awaits.
@@ -31,7 +31,7 @@ pub struct Call<T> {
     shot: Option<PreparedCall>,
     problem: Option<Error>,
     place: Arc<ReplySlot>,
-    /// None: it is not under way now.
+    /// None: it is not in flight now.
     key: Option<CallKey>,
     /// Before the next attempt.
     pause: Option<Delay>,

@@ -29,7 +29,7 @@ pub enum Priority {
     Urgent,
     /// Before what is normal.
     High,
-    /// Where nothing is said.
+    /// The default.
     #[default]
     Normal,
     /// After all others.
@@ -41,7 +41,7 @@ impl Priority {
         [Self::Urgent, Self::High, Self::Normal, Self::Low][lane.min(3)]
     }
 
-    /// As homes and nodes of other languages write it.
+    /// The name that storage backends and nodes of other languages use.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Urgent => "urgent",
@@ -68,9 +68,9 @@ pub enum Choice {
     First,
     /// Any.
     Random,
-    /// The one whose calls from this node have taken the least time lately, with those counted that
-    /// are under way there. Each is tried once, and one call in twenty goes to any of them. This
-    /// node chooses, and not the hub: its first call asks the hub which instances there are.
+    /// The instance with the lowest recent latency of calls from this node; running calls count,
+    /// too. Each instance is tried once, and one call in twenty goes to any of them. This node
+    /// chooses, and not the hub: its first call requests the list of instances from the hub.
     LowestLatency,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Nothing is said, but that a name is wrong.
+    /// Default options, with the error of an invalid name.
     pub fn checked(name: Result<(), Error>) -> Self {
         Self { problem: name.err(), ..Self::default() }
     }
@@ -172,7 +172,7 @@ impl CallOptions {
         self.headers.push((name, value));
     }
 
-    /// Until when a call may take, that has so long where nothing is said.
+    /// Deadline of a call, with `timeout` as the default.
     pub fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         let own = self.timeout.or(timeout).map(|timeout| Instant::now() + timeout);
         match (own, self.until) {
@@ -181,7 +181,7 @@ impl CallOptions {
         }
     }
 
-    /// Keeps the first problem, for the call to tell.
+    /// Stores the first error, for the call to return.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
             self.problem = Some(problem);
@@ -195,8 +195,7 @@ impl Client {
         Self { core, service: service.into(), options }
     }
 
-    /// How long a call may take: 30 s where nothing is said. A stream may last for ever where
-    /// nothing is said.
+    /// Timeout of a call: 30 s by default. A stream has no timeout by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.with_timeout(timeout);
         self
@@ -229,16 +228,16 @@ impl Client {
         self
     }
 
-    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline
-    /// and up to as often as [`NodeOptions::resends`](crate::NodeOptions::resends) says.
+    /// Marks calls as idempotent: a call whose link is lost is retried, within its deadline and at
+    /// most [`NodeOptions::resends`](crate::NodeOptions::resends) times.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
     }
 
-    /// Makes calls on behalf of somebody who came from outside: a user, or nobody that is known
-    /// (`""`), with the trace of 32 hexadecimal digits that they gave. Only a
-    /// [gateway](crate::Node::gateway) may: the hub refuses calls of other nodes that say so.
+    /// Makes calls on behalf of an external caller: a user, or an unknown one (`""`), with the
+    /// caller's trace of 32 hexadecimal digits. Only a [gateway](crate::Node::gateway) may: the hub
+    /// refuses such calls of other nodes.
     pub fn on_behalf(mut self, user: &str, trace: Option<&str>) -> Self {
         self.options.with_caller(user, trace);
         self
@@ -351,7 +350,7 @@ impl Client {
     }
 }
 
-/// How long a call may take where nothing is said.
+/// Default timeout of a call.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(limits::ASK_TIMEOUT_MS.default);
 
 impl fmt::Debug for Client {

@@ -66,11 +66,11 @@ pub(crate) struct Runner {
     watchdog: Arc<Watchdog>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
-    /// How much goes back to the home of the hub.
+    /// Number of unclaimed results on their way back to the storage backend of the hub.
     returning: AtomicUsize,
 }
 
-/// Something of the home of a hub that nobody wanted any more, until it is back there.
+/// Guard of an unclaimed result, until it is back in the storage backend of the hub.
 pub(crate) struct Returning(Arc<Runner>);
 
 impl Returning {
@@ -119,7 +119,7 @@ impl Runner {
         self.watchdog.begun();
     }
 
-    /// A time on the clock of the machines of this node; 0 if it was before the node.
+    /// A time on the clock of the state machines of this node; 0 if it was before the node.
     pub fn us_at(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
@@ -156,7 +156,7 @@ impl Runner {
         let made = move |inbox: Inbox<()>| {
             let task = task.take();
             async move {
-                // The actor ends with its inbox: it is kept for as long as the task runs.
+                // The actor ends with its inbox: the inbox lives as long as the task runs.
                 let _inbox = inbox;
                 if let Some(task) = task {
                     task.await;
@@ -190,7 +190,7 @@ impl Core {
     }
 }
 
-/// Waits until something is in force that was asked for.
+/// Waits until a subscription is active.
 pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(), Error> {
     let outcome = std::future::poll_fn(|context| place.poll(context)).await;
     match outcome {

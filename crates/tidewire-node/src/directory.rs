@@ -56,7 +56,7 @@ pub(crate) struct ChosenInstance {
     since: Option<Instant>,
 }
 
-/// The error of a call that nobody is there for.
+/// The error of a call without an instance.
 pub(crate) fn nobody(service: &str) -> Error {
     let text = format!("{service}: nobody serves it, or nobody takes this call: see which services there are");
     Error::new(ErrorCode::NoResponders, text)
@@ -106,7 +106,7 @@ impl Directory {
         }
         self.refresh(core).await?;
         if !self.state.lock().machine.is_current() {
-            // Changes were lost while the list was under way.
+            // Changes were lost while the list was requested.
             self.refresh(core).await?;
         }
         let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
@@ -166,7 +166,7 @@ impl Directory {
         .await;
     }
 
-    /// Has the hub tell of changes, from the first time on.
+    /// Subscribes to changes of the hub, on the first call.
     pub async fn follow(&self, core: &Arc<Core>) -> Result<(), Error> {
         if self.state.lock().subscription.is_some() {
             return Ok(());
@@ -212,7 +212,7 @@ impl Directory {
     }
 }
 
-/// A list that was asked for, until it has come or nobody waits for it any more.
+/// A requested list, until it has arrived or no caller waits for it.
 struct DirectoryRequest<'a> {
     directory: &'a Directory,
     number: u64,

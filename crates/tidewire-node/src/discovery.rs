@@ -62,10 +62,10 @@ pub struct ServiceInfo {
 pub struct InstanceInfo {
     /// Its id.
     pub id: String,
-    /// The name of the node that serves it; empty where it says so itself.
+    /// The name of the node that serves it; empty in its own announcement.
     #[serde(default)]
     pub node: String,
-    /// Its semantic version; empty if it says none.
+    /// Its semantic version; may be empty.
     pub version: String,
     /// Metadata of the instance, by name.
     pub metadata: BTreeMap<String, String>,
@@ -87,7 +87,7 @@ pub struct MethodInfo {
     pub stream: bool,
     /// True if the method may be called again when the outcome of a call is unknown.
     pub idempotent: bool,
-    /// Seconds that a call may take where the caller says nothing.
+    /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
     /// Permitted callers of the method.
     pub visibility: Visibility,
@@ -167,7 +167,7 @@ impl ServiceInfo {
         self.details.extend(other.details);
     }
 
-    /// One of an instance that may have said nothing of itself.
+    /// Adds the node to an instance without details.
     fn on(mut self, node: &str) -> Self {
         if self.details.is_empty() {
             self.details.extend(self.instances.first().map(|id| InstanceInfo { id: id.clone(), ..Default::default() }));
@@ -223,7 +223,7 @@ pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, 
     Ok(told(listed, skipped)?.into_iter().map(|told| told.listed).collect())
 }
 
-/// An instance with what it says.
+/// An instance with its description.
 struct Described<'a> {
     listed: Listed,
     json: &'a str,

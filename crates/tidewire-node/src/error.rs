@@ -81,7 +81,7 @@ impl Error {
     }
 
     fn remote_of(title: &str, remote: Remote) -> Self {
-        // An error of this project keeps its code, whatever language raised it.
+        // An error of this project keeps its code, in any language.
         let known = remote.type_name.split_once(':').filter(|(module, _)| module.starts_with("tidewire"));
         let code = known.and_then(|(_, name)| code_named(name)).unwrap_or(ErrorCode::RemoteError);
         let message = format!("{title}: {}: {}", remote.type_name, remote.message);

@@ -23,7 +23,7 @@ use crate::tracing::Span;
 use crate::values::references::within;
 use crate::values::{Blob, Input};
 
-/// How long a caller may take to say that it waits no longer.
+/// Time that a caller has to cancel after its deadline.
 const LATE: Duration = Duration::from_millis(100);
 
 /// Works at a call. The next one is let in when it is over, or dropped.

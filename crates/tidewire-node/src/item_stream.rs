@@ -264,7 +264,7 @@ impl<T: DeserializeOwned> Items<T> {
 
     /// The end, once the streams were dropped that were given with the call.
     fn poll_end(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
-        // The other side goes on, if it was not the one that ended it.
+        // The other side still runs, unless it has ended the stream itself.
         if matches!(self.end, Some(End::Late | End::TooMany)) {
             self.close();
         }

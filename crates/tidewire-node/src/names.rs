@@ -49,7 +49,7 @@ pub(crate) fn method(name: &str) -> Result<(), Error> {
     token("method", name)
 }
 
-/// A number of 32 hexadecimal digits that nobody else has.
+/// A random number in hexadecimal digits, unique in practice.
 pub(crate) fn random_hex(bytes: usize) -> String {
     let mut random = vec![0; bytes];
     // The system has no randomness only before it has fully started.

@@ -95,13 +95,14 @@ pub struct RemoteStatistics {
 
 impl Node {
     /// Joins the hub at a URL: `tide://host:port`, `tide+unix:///path`, `ws://host:port/path`, or
-    /// with TLS `tide+tls://` and `wss://`. If the link is lost later, the node joins again by
-    /// itself, with what it serves and subscribed to.
+    /// with TLS `tide+tls://` and `wss://`. If the link is lost later, the node rejoins by itself,
+    /// with its services and subscriptions.
     ///
     /// # Errors
     /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
-    /// `link_lost` if nobody listens there, `unauthorized` if the hub does not take the token,
-    /// `name_taken` if it has a node of this name, `wire_error` if it is no hub.
+    /// `link_lost` if no hub listens there, and `unauthorized` if the hub refuses the token. It
+    /// fails with `name_taken` if the hub has a node of this name, and with `wire_error` if the
+    /// peer is no hub.
     ///
     /// # Cancel safety
     /// If it is dropped, the node leaves as soon as it has joined.
@@ -127,9 +128,9 @@ impl Node {
     /// [`insecure`](NodeOptions::insecure) is set.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
-    /// `config_invalid` if the place is taken, `unauthorized` if other machines could reach it
-    /// without showing who they are.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, and with
+    /// `config_invalid` if the address is in use. It fails with `unauthorized` if other computers
+    /// could connect without a token.
     ///
     /// # Cancel safety
     /// If it is dropped, the hub ends as soon as it listens.
@@ -167,9 +168,9 @@ impl Node {
     }
 
     /// Joins a hub of this process as its gateway, which needs no token: it may call, publish and
-    /// subscribe everywhere, says [for whom](Client::on_behalf) it does, and looks itself at what
-    /// [`access`](HubHandle::access) allows those. It blocks for as long as somebody else is at the
-    /// hub.
+    /// subscribe everywhere. The gateway names [the user](Client::on_behalf) of each call, and
+    /// checks the permissions of [`access`](HubHandle::access) itself. It blocks while another
+    /// thread uses the hub.
     ///
     /// # Errors
     /// [`Error`] if an option is not allowed, the hub has a node of this name, or is stopping.
@@ -180,12 +181,12 @@ impl Node {
         Self::new(options, hub.runtime().clone(), link, None, home)
     }
 
-    /// Hands what is published to subscriptions, on the thread that runs this, for as long as that
-    /// goes on: for a [gateway](Self::gateway) alone, whose messages wait for it. So many that
-    /// subscribe cost the thread of the hub nothing.
+    /// Delivers published messages to subscriptions on the current thread, as long as it is polled.
+    /// Only for a [gateway](Self::gateway), whose messages wait for it. Many subscribers then cost
+    /// the thread of the hub nothing.
     ///
     /// # Cancel safety
-    /// Messages that wait stay.
+    /// Waiting messages stay queued.
     pub fn spread(&self) -> impl Future<Output = ()> + Send + use<> {
         self.core.link.spread()
     }
@@ -568,7 +569,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
-        // In this order: what is under way is lost for the other side, and not answered.
+        // The order matters: open calls are lost for the other side, and not answered.
         self.link.close();
         self.end();
     }

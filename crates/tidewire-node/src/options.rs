@@ -22,7 +22,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a node is made. Each setting says its unit and its default.
+/// Options of a node. Each setting documents its unit and its default.
 #[derive(Clone)]
 pub struct NodeOptions {
     pub(crate) name: String,
@@ -83,8 +83,7 @@ impl NodeOptions {
         self
     }
 
-    /// Lets a hub listen where other machines reach it without a token or without TLS. Off by
-    /// default.
+    /// Lets a hub listen for other computers without a token or without TLS. Off by default.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
@@ -144,9 +143,9 @@ impl NodeOptions {
         self
     }
 
-    /// Where the [streams](crate::streams), buckets and leases of this node live, instead of at the
-    /// hub that it has joined: a folder, a cluster of NATS, or any other home. A hub offers it to
-    /// those that join it. It is not closed when the node stops.
+    /// The storage backend of the [streams](crate::streams), buckets and leases of this node,
+    /// instead of the hub that it has joined. It may be a folder, a cluster of NATS, or any other
+    /// [`Home`]. A hub offers it to the nodes that join. The node does not close it on stop.
     pub fn home(mut self, home: Arc<dyn Home>) -> Self {
         self.home = Some(home);
         self
@@ -161,7 +160,7 @@ impl NodeOptions {
         self
     }
 
-    /// The home of the node, if it has one of its own. Opening a folder blocks.
+    /// The storage backend of the node, if it has its own. Opening a folder blocks.
     pub(crate) fn open_home(&self) -> Result<Option<Arc<dyn Home>>, Error> {
         #[cfg(feature = "embedded")]
         if let Some(folder) = &self.data {

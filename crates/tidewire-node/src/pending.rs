@@ -11,7 +11,7 @@ use tidewire_engine::raw::{Mutex, blocking};
 
 use crate::error::Error;
 
-/// Something under way: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
+/// A running operation: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
 /// thread.
 #[must_use = "nothing is known of it before it is awaited or waited for"]
 pub struct Pending<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
@@ -38,7 +38,7 @@ impl<T> Pending<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Runs something that blocks on a thread of its own. It goes on if the pending is dropped.
+    /// Runs a blocking operation on a new thread. Dropping the pending does not stop it.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
         let slot = Arc::<ResultSlot<T>>::default();
         let told = Arc::clone(&slot);
@@ -129,7 +129,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Tasks that wait for one event. Each is kept once.
+/// Tasks that wait for one event. Each is stored once.
 #[derive(Default)]
 pub(crate) struct Wakers(Mutex<Vec<Waker>>);
 

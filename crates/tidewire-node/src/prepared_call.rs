@@ -224,7 +224,7 @@ impl PreparedCall {
         self.retry.as_ref().is_some_and(|retry| retry.was_lost())
     }
 
-    /// The wait before it is tried again, where nobody takes it; None: it is given up.
+    /// The pause before a retry without an instance; None: no retry.
     pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
         self.leave();
         self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
@@ -259,7 +259,7 @@ impl PreparedCall {
         self.left(Some(failed.is_some()));
     }
 
-    /// Its caller waits no longer, which says nothing of its callee.
+    /// Its caller waits no longer; the result of the callee is unknown.
     pub fn given_up(&mut self) {
         self.giving.ended(false);
         // The streams of an unsent call have no reader.
@@ -271,7 +271,7 @@ impl PreparedCall {
         self.leave();
     }
 
-    /// The instance that was chosen has it no longer, which says nothing of how that one does.
+    /// Releases the chosen instance without an outcome.
     fn leave(&mut self) {
         self.left(None);
     }

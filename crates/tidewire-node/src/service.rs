@@ -121,7 +121,7 @@ impl Service {
         self
     }
 
-    /// The semantic version of this instance, such as "1.4.2". Discovery tells others.
+    /// The semantic version of this instance, such as "1.4.2". Discovery shows it.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.release.version = version.into();
         self
@@ -180,7 +180,7 @@ impl Service {
         self.with(Method::stream(name, parameters, handler))
     }
 
-    /// Adds a method that says more of itself.
+    /// Adds a method with options.
     pub fn with(mut self, method: Method) -> Self {
         let is_known = self.methods.iter().any(|(known, _)| known.name == method.info.name);
         if is_known {
@@ -205,7 +205,7 @@ impl Service {
         self.with_event(Event::new(name, pattern, handler))
     }
 
-    /// Adds an event handler that says more of itself.
+    /// Adds an event handler with options.
     pub fn with_event(mut self, mut event: Event) -> Self {
         self.note(event.problem.take().map_or(Ok(()), Err));
         self.info.events.push(event.info.clone());
@@ -224,7 +224,7 @@ impl Service {
         self.with_durable(DurableHandler::new(consumer, pattern, handler))
     }
 
-    /// Adds a durable event handler that says more of itself.
+    /// Adds a durable event handler with options.
     pub fn with_durable(mut self, durable: DurableHandler) -> Self {
         self.note(durable.check());
         let consumer = durable.consumer();
@@ -238,7 +238,7 @@ impl Service {
         self
     }
 
-    /// Keeps the first problem, for `serve` to tell.
+    /// Stores the first error, for `serve` to return.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
             self.problem = Some(problem);
@@ -311,13 +311,13 @@ pub struct Method {
 }
 
 impl Method {
-    /// A method that gives one value. The handler is given the call and the arguments: a tuple
-    /// takes the parameters in order, `()` none, any other type is the only one. A parameter whose
-    /// type is an `Option` may be left out. Callers may give arguments by these names.
+    /// A method with one result. The handler receives the call and the arguments: a tuple takes the
+    /// parameters in order, `()` none, any other type is the only one. A parameter whose type is an
+    /// `Option` may be left out. Callers may pass arguments by these names.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
-    /// waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, leaves or
+    /// times out.
     pub fn new<A, O, F, Fut>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -411,8 +411,7 @@ impl Method {
         self
     }
 
-    /// How long a call may take where the caller says nothing. Callers of other nodes learn of it;
-    /// 30 s by default.
+    /// Default timeout of a call. Callers of other nodes learn of it; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
         self.problem = self.problem.or(checked.err());

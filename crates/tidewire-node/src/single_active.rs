@@ -191,7 +191,7 @@ impl Inner {
         counts.map(Some)
     }
 
-    /// Takes the lease, is active while it is held, and begins anew when it is lost.
+    /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
     async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
         let mut wait = Duration::ZERO;
         while !self.is_leaving.load(Ordering::Acquire) {
@@ -392,7 +392,7 @@ impl QueuedUntilActive {
             let client = self.client.clone().instance(&*instance);
             match client.pass::<Value>(&self.method, self.blob.clone()).await {
                 Ok(value) => return result("the result", &value),
-                // It was not active any more, or has gone, and has not begun with the call.
+                // The instance was no longer active, or has left, and has not begun with the call.
                 Err(error) if [ErrorCode::NoResponders, ErrorCode::NodeStopped].contains(&error.code()) => {
                     tried.push(instance);
                 }

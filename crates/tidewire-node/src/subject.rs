@@ -43,7 +43,7 @@ impl Subject {
         Self { core, subject: subject.to_owned(), options }
     }
 
-    /// How long a request may take: 30 s where nothing is said.
+    /// Timeout of a request: 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.with_timeout(timeout);
         self

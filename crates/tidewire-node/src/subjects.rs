@@ -33,7 +33,7 @@ use crate::values::{self, Blob};
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
-    /// As a gateway has said.
+    /// User named by a gateway.
     user: Option<String>,
     from: Arc<Named>,
     payload: Arc<Payload>,
@@ -82,8 +82,8 @@ impl Message {
         &self.from.name
     }
 
-    /// On whose behalf it was sent: the user of the token that its sender gave to the gateway of
-    /// the hub, or that the node that sent it joined with. None if nobody has signed in.
+    /// The user on whose behalf it was sent: the user of the token that the sender gave to the
+    /// gateway of the hub, or with which the sending node joined. None without a login.
     pub fn user(&self) -> Option<&str> {
         let user = self.user.as_deref().unwrap_or(&self.from.user);
         Some(user).filter(|user| !user.is_empty())
@@ -292,7 +292,7 @@ pub(crate) fn subscribe(core: &Arc<Core>, pattern: &str, options: SubscribeOptio
     }
 }
 
-/// As `subscribe`; what is answered with it tells when it is in force.
+/// As `subscribe`; the reply slot is filled once the subscription is active.
 pub(crate) fn begin(
     core: &Arc<Core>,
     pattern: &str,

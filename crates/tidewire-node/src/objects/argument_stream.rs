@@ -19,14 +19,14 @@ use crate::service::{MethodHandler, ReplyStream};
 use crate::values::{Blob, Input, references};
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call
-/// is under way.
+/// runs.
 ///
 /// The stream is polled where handlers of this node run, and only as far as its reader gives
-/// credit. An error of it comes to the reader after the items before it. It is dropped before the
-/// call has ended for its caller, however that ends, and as soon as the callee reads no further.
+/// credit. An error of it comes to the reader after the items before it. The stream is dropped
+/// before the call has ended for its caller in any manner, and as soon as the callee stops reading.
 ///
 /// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be
-/// given once.
+/// passed once.
 ///
 /// ```
 /// use tidewire_node::{Feed, Items, Node, NodeOptions, Service};

@@ -17,7 +17,7 @@ const NIL: &[u8] = &[0xc0];
 /// The own subjects of a node, as its link knows them.
 pub(super) struct ExportSubscription(pub Weak<Objects>);
 
-/// A call of an object that is under way: its lease stands still.
+/// A running call of an object: it suspends the object's lease.
 pub(crate) struct ExportPin {
     objects: Weak<Objects>,
     key: Arc<str>,

@@ -12,7 +12,7 @@ use super::import_handle::ImportHandle;
 use crate::error::Error;
 use crate::instance::Method;
 
-/// How long something lives without being used where nothing is said.
+/// Default lease of an unused export.
 pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);
 
 /// Objects, functions and streams of this node that others may call.
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub title: String,
     pub methods: Vec<Arc<Method>>,
     pub lease: Duration,
-    /// Why it can't be given, for the call to tell.
+    /// Error of an object that cannot be exported, for the call to return.
     pub problem: Option<Error>,
     /// The nodes that have given it.
     pub given_by: Mutex<Vec<Weak<Objects>>>,
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Items,
 }
 
-/// Something that a value refers to, on its way out.
+/// Outbound reference of a value.
 pub(crate) enum OutboundReference {
     Own(Exportable),
     /// A reference that goes back to the receiver, its owner.
@@ -64,7 +64,7 @@ pub(crate) struct KeyedReference {
     pub what: Arc<OutboundReference>,
 }
 
-/// Something that a value refers to, on its way in.
+/// Inbound reference of a value, resolved.
 pub(crate) enum Target {
     /// Another node owns it.
     Held(Arc<ImportHandle>),

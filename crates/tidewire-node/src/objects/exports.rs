@@ -54,9 +54,9 @@ use crate::values::references;
 #[derive(Clone)]
 pub struct Function(Arc<Shared>);
 
-/// An object of this node, as an argument of a call or in the result of one: the other node calls
-/// its methods, in Rust by a [`RemoteObject`](crate::RemoteObject). Clones are the same object. How
-/// long it lives is said at [`Function`].
+/// An object of this node, as an argument of a call or in its result: the other node calls its
+/// methods, in Rust by a [`RemoteObject`](crate::RemoteObject). Clones are the same object.
+/// [`Function`] describes its lifetime.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -119,8 +119,8 @@ impl Function {
         Self(Arc::new(shared(Kind::Function, Service::new("function").with(method), title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
-    /// is given: what is changed is another function.
+    /// Lease without calls: 10 minutes by default. Set the lease before passing the function: the
+    /// changed value is another function.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }
@@ -140,8 +140,8 @@ impl Object {
         Self(Arc::new(shared(Kind::Object, methods, &title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
-    /// is given: what is changed is another object.
+    /// Lease without calls: 10 minutes by default. Set the lease before passing the object: the
+    /// changed value is another object.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }

@@ -127,7 +127,7 @@ impl ImportHandle {
         }
     }
 
-    /// Lets it go, and tells the owner; a second time does nothing.
+    /// Releases it, and notifies the owner; a second time does nothing.
     pub fn let_go(&self) {
         if self.is_disposed.swap(true, Ordering::AcqRel) {
             return;

@@ -197,7 +197,7 @@ impl Objects {
         Ok(giving)
     }
 
-    /// As `give`, in an answer: nobody would read a stream in it, as its call has ended then.
+    /// As `give`, in a reply: streams are refused, as the call of their reader has ended then.
     pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
         let is_stream =
             |offered: &KeyedReference| matches!(&*offered.what, OutboundReference::Own(Exportable::Items(_)));
@@ -266,7 +266,7 @@ impl Objects {
         self.news.wake();
     }
 
-    /// A node has gone: what it held, and what was held of it.
+    /// A node has left: its imports and its exports are gone.
     pub fn left(&self, number: u32) {
         let gone = {
             let mut state = self.state.lock();
@@ -336,7 +336,7 @@ impl Objects {
             }
             if !releases.is_empty() {
                 let released = releases.iter().flat_map(|(key, count)| [Value::from(&**key), Value::from(*count)]);
-                // After all that may hold it on its way back.
+                // Low priority: the release follows all references on their way back.
                 self.tell(node, "release", Flags::NORMAL.in_lane(LOW), &released.collect::<Vec<_>>());
             }
         }

@@ -151,7 +151,7 @@ macro_rules! held {
             }
         }
 
-        /// It can be given back to its owner, and to nobody else.
+        /// It can be returned to its owner only.
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 references::serialize(OutboundReference::Back(Arc::clone(&self.0.holding)), serializer)

@@ -17,8 +17,7 @@ pub(super) type Results<R> = HomeResult<Vec<HomeResult<R>>>;
 type Store<M, R> = Box<dyn Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync>;
 type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
 
-/// Items of one kind on their way, in their order. Each has a note, which comes back with its
-/// result.
+/// Queue of items of one kind, in order. Each item has a note, which comes back with its result.
 pub(super) struct Batcher<M, K, R> {
     /// Protects what waits. Nothing is called under it.
     state: Mutex<State<M, K>>,

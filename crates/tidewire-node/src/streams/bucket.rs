@@ -31,7 +31,7 @@ impl Default for BucketOptions {
 }
 
 impl BucketOptions {
-    /// How many entries of a key are kept, the newest included; 1 to 64.
+    /// Number of stored entries of a key, the newest included; 1 to 64.
     pub fn history(mut self, entries: u32) -> Self {
         self.0.history = entries;
         self
@@ -50,7 +50,7 @@ impl BucketOptions {
         self
     }
 
-    /// On how many servers it is kept; 1 by default.
+    /// Number of servers that store it; 1 by default.
     pub fn replicas(mut self, servers: u32) -> Self {
         self.0.replicas = servers;
         self
@@ -326,8 +326,9 @@ impl Watch {
     /// Waits for the next entry.
     ///
     /// # Errors
-    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached,
-    /// `invalid_subject` if the pattern is none. It may be asked again, and goes on where it was.
+    /// `not_found` if the bucket was deleted, `home_unavailable` if the storage backend cannot be
+    /// reached, `invalid_subject` if the pattern is invalid. A retry continues at the same
+    /// position.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -26,8 +26,7 @@ use crate::values::{self, Bytes, Value};
 const SERVICE: &str = "tidewire-commands";
 /// How long one call waits for a change at most.
 const WAIT_US: u64 = 4_000_000;
-/// How long to wait before a hub is asked again that could not be reached. A link that is back ends
-/// the wait.
+/// Pause before a retry at an unreachable hub. A restored link ends the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The commands of the hub that a node has joined, one of Python with a data folder or on NATS;
@@ -120,7 +119,7 @@ pub struct CommandInfo {
     pub note: String,
     /// Error of the newest attempt that failed, in one line; empty without a failure.
     pub error: String,
-    /// The way to that error.
+    /// The traceback of that error.
     pub traceback: String,
 }
 
@@ -154,7 +153,7 @@ struct Ended {
 }
 
 impl Node {
-    /// The commands of the hub that it has joined. Nothing is asked for before they are used.
+    /// The commands of the hub that it has joined. The hub is asked only when they are used.
     pub fn commands(&self) -> Commands {
         // Calls about commands are idempotent: the start of a command carries the command's id.
         Commands { core: Arc::clone(self.core()), client: self.client(SERVICE).idempotent() }
@@ -214,11 +213,11 @@ impl Commands {
         CommandRun { commands: self.clone(), id: id.into() }
     }
 
-    /// Those there are, the oldest first: those that wait or run, and those that have ended and are
-    /// kept. Of one service, if it is named.
+    /// Stored commands, the oldest first: waiting, running and ended ones. `service` restricts the
+    /// list to one service.
     ///
     /// # Errors
-    /// Awaiting it fails with `no_responders` if the hub has no place for commands.
+    /// Awaiting it fails with `no_responders` if the hub stores no commands.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -281,8 +280,7 @@ impl CommandRun {
         self.asked("cancel")
     }
 
-    /// Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether
-    /// it does.
+    /// Restarts a failed or cancelled command, with all its attempts. True if it restarts.
     ///
     /// # Errors
     /// As for [`info`](CommandRun::info).
@@ -295,16 +293,16 @@ impl CommandRun {
         Pending::new(async move { asked.await.map_err(explained) })
     }
 
-    /// Waits until it is over, and gives what it has returned. While the hub is away, that waits
+    /// Waits until the command has ended, and returns its result. While the hub is away, this waits
     /// on.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, `call_cancelled` if
-    /// it was cancelled, `worker_lost` if the worker of its last attempt was lost; else with what
-    /// its last attempt has raised.
+    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, with `call_cancelled`
+    /// if the command was cancelled, and with `worker_lost` if the worker of its last attempt was
+    /// lost. Otherwise it fails with the error of the last attempt.
     ///
     /// # Cancel safety
-    /// If it is dropped, the command goes on.
+    /// If it is dropped, the command still runs.
     pub fn result<T: DeserializeOwned + Send + 'static>(&self) -> Pending<T> {
         let run = self.clone();
         Pending::new(async move { run.ended(None).await?.outcome(&run.id) })
@@ -420,7 +418,7 @@ impl CommandReports {
     }
 }
 
-/// Arguments as a command keeps them: a list of those by position, and a map of those by name.
+/// Arguments as a command stores them: a list by position, and a map by name.
 fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
     let name = format!("{title}: arguments");
     let given: Value =

@@ -22,7 +22,7 @@ use crate::names;
 use crate::options::within;
 use crate::pending::{Pending, wait};
 
-/// A broadcast consumer goes when nobody has used it for so long.
+/// Idle time after which a broadcast consumer is deleted.
 const INACTIVE_US: u64 = 3_600_000_000;
 
 /// Settings of a consumer. Two are the same if all settings but the start are equal.
@@ -125,14 +125,15 @@ pub struct Consumer {
     fetching: Option<Fetching>,
 }
 
-/// A fetch under way, and until when it waits. It is never taken back: what is on its way would be
-/// lost until its ack wait is over.
+/// A running fetch, and its timeout. A fetch is never cancelled: its events would be lost until
+/// their ack wait is over.
 struct Fetching {
     answer: PendingAnswer<Vec<home::Delivery>>,
     until: Instant,
 }
 
-/// The end of a wait: the home's if the fetch was begun for it, else one of this process.
+/// The timeout of a fetch: that of the storage backend if the fetch was begun for it, else one of
+/// this process.
 struct FetchTimeout {
     until: Instant,
     pause: Option<Delay>,
@@ -161,12 +162,13 @@ impl Consumer {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't
-    /// be reached, or acks could not be stored: their events come again, and it may be asked again.
-    /// A wait whose link is lost goes on when that is back, for up to 10 minutes.
+    /// `not_found` if the consumer or its stream was deleted. `home_unavailable` if the storage
+    /// backend cannot be reached, or acks could not be stored: their events are redelivered, and
+    /// the caller may retry. A wait whose link is lost continues when the link is back, for up to
+    /// 10 minutes.
     ///
     /// # Cancel safety
-    /// Nothing is lost if it is dropped: what was on its way is given by the next call.
+    /// Nothing is lost if it is dropped: the next call returns events on their way.
     pub async fn next(&mut self) -> Result<Delivery, Error> {
         loop {
             if let Some(delivery) = poll_fn(|context| self.poll(context, None)).await? {
@@ -305,7 +307,7 @@ impl Consumer {
         answered(self.home.seek(&self.stream, &self.name, start))
     }
 
-    /// Events that were given up, in order, from a sequence on, at most so many.
+    /// Dead letters in order, from a sequence on, at most so many.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).
@@ -314,7 +316,7 @@ impl Consumer {
         Pending::new(async move { Ok(letters.await?.into_iter().map(DeadEvent::new).collect()) })
     }
 
-    /// Delivers dead letters anew. Gives how many of them there were.
+    /// Redelivers dead letters. Returns how many there were.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).

@@ -136,7 +136,7 @@ impl DurableHandler {
         self.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// Its stream, if that was said, and its consumer.
+    /// Its stream, if named, and its consumer.
     pub(crate) fn settings(&self) -> Result<(Option<String>, ConsumerSettings), Error> {
         let options = self.options.clone().filter([self.info.subject.as_str()]);
         Ok((self.stream.clone(), options.settings(self.consumer())?))

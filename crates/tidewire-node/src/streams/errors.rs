@@ -24,8 +24,8 @@ const CODES: [(HomeErrorKind, ErrorCode); 15] = [
     (HomeErrorKind::Unreachable, ErrorCode::HomeUnavailable),
 ];
 
-/// The code of a kind. A disk that fails, a folder of something else and a home that was closed
-/// have the general one.
+/// The code of a kind. A failing disk, a foreign folder and a closed storage backend have the
+/// general code.
 pub(super) fn code_of(kind: HomeErrorKind) -> ErrorCode {
     CODES.iter().find(|(known, _)| *known == kind).map_or(ErrorCode::HomeError, |(_, code)| *code)
 }

@@ -69,12 +69,11 @@ impl Event {
     }
 
     /// The message: a value that travels, JSON, or bytes ([`values::Bytes`](crate::values::Bytes))
-    /// if no header names the format. Each call decodes it anew.
+    /// if no header names the format. Each call decodes the payload again.
     ///
     /// # Errors
     /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
-    /// type, or
-    /// `wire_error` if the payload is broken.
+    /// type, or `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
         let content = self.0.headers.iter().find(|(name, _)| name == CONTENT).map(|(_, content)| content.as_str());
@@ -120,7 +119,7 @@ impl Delivery {
         self.delivery
     }
 
-    /// The event, which can be kept.
+    /// The event, which outlives the delivery.
     pub fn event(&self) -> &Event {
         &self.event
     }
@@ -174,19 +173,20 @@ impl Delivery {
         self.soon(Settlement::Term { reason: reason.into(), fault: None })
     }
 
-    /// Says that it is still worked on: its ack wait begins anew.
+    /// Reports progress: the ack wait restarts.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if its time was over, or it was settled before.
+    /// Awaiting it fails with `stale_delivery` if the ack wait was over, or the delivery was
+    /// settled before.
     pub fn working(&self) -> Pending<()> {
         self.settle(Settlement::Working)
     }
 
-    /// Says what became of it, and waits until that is stored.
+    /// Settles the delivery, and waits until the settlement is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before, or given to another since;
-    /// with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `stale_delivery` if the delivery was settled before, or redelivered
+    /// since; with `home_unavailable` if the storage backend cannot be reached.
     pub fn settle(&self, how: Settlement) -> Pending<()> {
         if let Err(error) = self.mark(&how) {
             return Pending::failed(error);
@@ -207,7 +207,7 @@ impl Delivery {
         }
     }
 
-    /// Gives it back: nobody has begun with it.
+    /// Releases the delivery: no handler has begun with it.
     pub(super) fn release(&self) {
         // With a full queue the event is redelivered after its ack wait.
         drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
@@ -218,7 +218,7 @@ impl Delivery {
         drop(self.settler.lane.offer(self.settled(Settlement::Working), SETTLE_BYTES, None));
     }
 
-    /// As the machine of a subscription knows it.
+    /// Key of the delivery in the state machine of a subscription.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.event.sequence(), self.ticket)
     }
@@ -260,7 +260,7 @@ impl fmt::Debug for Delivery {
 
 type SettleCallback = Option<Teller<()>>;
 
-/// Stores what is said of the deliveries of one consumer.
+/// Stores the settlements of one consumer.
 pub(super) struct Settler {
     lane: Arc<Batcher<Settle, SettleCallback, ()>>,
     troubles: Arc<SettleFailures>,
@@ -323,7 +323,7 @@ impl SettleFailures {
     }
 }
 
-/// An event that a consumer has given up.
+/// A dead letter of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadEvent {
@@ -333,13 +333,13 @@ pub struct DeadEvent {
     pub sequence: u64,
     /// How often it was delivered.
     pub deliveries: u32,
-    /// When it was given up.
+    /// Time at which the consumer gave it up.
     pub time: SystemTime,
     /// `max_deliver`, or what [`term`](Delivery::term) was given.
     pub reason: String,
     /// The last error of the handler, in one line.
     pub error: String,
-    /// The way to it; may be empty.
+    /// The traceback of the error; may be empty.
     pub traceback: String,
 }
 

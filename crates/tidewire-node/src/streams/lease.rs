@@ -142,8 +142,8 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
             is_back: AtomicBool::new(false),
             news: Wakers::default(),
         };
-        // From here on it goes back when it is dropped. How long ago it was given is not known: the
-        // first renewal says from when on it is held.
+        // Dropping the lease releases it from here on. The age of the grant is unknown: the first
+        // renewal tells from when on the lease is held.
         let lease = Lease { held: Arc::new(held) };
         let begun_us = lease.held.now_us();
         lease.held.home.renew(&lease.held.name, fence).await?;
@@ -158,7 +158,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
     })
 }
 
-/// A lease that is asked for.
+/// A requested lease.
 enum LeaseRequest {
     Home(PendingAnswer<Grant>),
     /// The hub holds it for as long as this stream is read.
@@ -222,15 +222,15 @@ impl Lease {
         .await;
     }
 
-    /// Gives it back: another has it at once.
+    /// Releases the lease: the next waiter gets it at once.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_lost` if it was lost before: what it protects may have run
-    /// twice. With `home_unavailable` if the home can't be reached: it is free when its time is
-    /// over.
+    /// Awaiting it fails with `lease_lost` if the lease was lost before: the protected work may
+    /// have run twice. With `home_unavailable` if the storage backend cannot be reached: the lease
+    /// is free when its TTL ends.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease goes back all the same.
+    /// If it is dropped, the lease is released all the same.
     pub fn release(self) -> Pending<()> {
         self.give_back()
     }
@@ -271,8 +271,8 @@ impl LeaseState {
         fence
     }
 
-    /// Gives it back to its home, which hears of that before the end of the stream over which it is
-    /// held.
+    /// Releases the lease at its storage backend, which receives the release before the end of the
+    /// holding stream.
     fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
         let (held, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {
@@ -313,7 +313,7 @@ impl LeaseState {
             match self.renewed(runner, fence, until_us).await {
                 Some(Ok(())) => self.tenure.lock().renewed(begun_us),
                 Some(Err(HomeErrorKind::LeaseLost)) => drop(self.tenure.lock().end()),
-                // Its home may be back before its time is over.
+                // The storage backend may return before the TTL ends.
                 _ => self.tenure.lock().failed(self.now_us()),
             }
         }

@@ -12,7 +12,7 @@ use super::{micros, micros_at};
 use crate::error::Error;
 use crate::values;
 
-/// The header that says how a value is written, and what it says.
+/// The header that names the encoding of a value, and its values.
 pub(super) const CONTENT: &str = "content-type";
 pub(super) const VALUE: &str = "tidewire";
 pub(super) const JSON: &str = "application/json";
@@ -75,7 +75,7 @@ impl Message {
         self.with(|message| message.headers.push((name.into(), value.into())))
     }
 
-    /// It is delivered after this time, by the clock of this machine.
+    /// Delays its delivery, by the clock of this computer.
     pub fn delay(self, delay: Duration) -> Self {
         self.at(SystemTime::now() + delay)
     }
@@ -97,7 +97,7 @@ impl Message {
         self
     }
 
-    /// As homes take it, and its bytes in a call, about.
+    /// The message for storage backends, with its approximate size in a call.
     pub(super) fn checked(self) -> Result<(NewMessage, usize), Error> {
         let message = self.0?;
         let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -90,8 +90,8 @@ use crate::node::Node;
 use crate::pending::Pending;
 use remote_home::HubHome;
 
-/// The name under which a hub with a home offers it to those that join it, and the method that
-/// takes all calls.
+/// The name under which a hub offers its storage backend to its nodes, and the method that takes
+/// all calls.
 const SERVICE: &str = "tidewire-streams";
 const CALL: &str = "call";
 /// The method whose stream holds a lease for as long as it is read.
@@ -108,7 +108,7 @@ const ACQUIRE_WAIT_US: u64 = 4_000_000;
 const PAGE: u32 = 1_000;
 const PAGE_BYTES: u32 = 4 << 20;
 
-/// Streams, buckets and leases. They live in the home that the node was given
+/// Streams, buckets and leases. They live in the storage backend of the node
 /// ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the feature `embedded`), else
 /// at the hub that it has joined.
 impl Node {
@@ -130,13 +130,13 @@ impl Node {
         })
     }
 
-    /// Makes a stream, or finds that it is there with the same settings. Its name has letters,
-    /// digits, `_` and `-`, at most 64.
+    /// Creates a stream, or finds it with the same settings. Its name has letters, digits, `_` and
+    /// `-`, at most 64.
     ///
     /// # Errors
-    /// As for [`stream`](Node::stream), and with `settings_differ` if it exists with other
-    /// settings, the first of which is named, `invalid_argument` if one is not allowed,
-    /// `unsupported` for what the home can't do.
+    /// As for [`stream`](Node::stream). Also `settings_differ` if the stream exists with other
+    /// settings, the first of which is named, `invalid_argument` if a setting is not allowed, and
+    /// `unsupported` if the storage backend lacks a capability.
     ///
     /// # Cancel safety
     /// If it is dropped, the stream may have been made.
@@ -220,12 +220,12 @@ impl Node {
         self.lease_with(name, LeaseOptions::default())
     }
 
-    /// Takes a lease. A name is a subject's text, such as `orders.matching`.
+    /// Acquires a lease. A name is a subject's text, such as `orders.matching`.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_held` if somebody else has held it for the `timeout`,
-    /// `invalid_argument` if an option is not allowed, `home_unavailable` if the home can't be
-    /// reached.
+    /// Awaiting it fails with `lease_held` if another holder kept it for the `timeout`,
+    /// `invalid_argument` if an option is not allowed, `home_unavailable` if the storage backend
+    /// cannot be reached.
     ///
     /// # Cancel safety
     /// As for [`lease`](Node::lease).
@@ -256,12 +256,12 @@ impl Node {
     }
 }
 
-/// The home of the node, or that of the hub that it has joined.
+/// The storage backend of the node, or that of the hub that it has joined.
 pub(crate) fn own_or_hub(core: &Arc<Core>) -> Arc<dyn Home> {
     core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
 }
 
-/// The answer of a home as something of a node.
+/// The answer of a storage backend, as a pending operation of a node.
 fn answered<T: Send + 'static>(answer: tidewire_backend::home::Answer<T>) -> Pending<T> {
     Pending::new(async move { Ok(answer.await?) })
 }

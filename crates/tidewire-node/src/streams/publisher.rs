@@ -15,14 +15,14 @@ use crate::error::Error;
 use crate::pending::Pending;
 
 const WINDOW_MAX: usize = 100_000;
-/// The first say what is wrong; a list of all would have no bound.
+/// Limit of the stored failures: the first ones tell the cause, and a full list would be unbounded.
 const FAILURES_MAX: usize = 1_000;
 
-/// Publishes without waiting for one ack before the next, in order: what comes while a batch is
-/// stored is the next batch. Made by [`Stream::publisher`](super::Stream::publisher).
+/// Publishes without waiting for one ack before the next, in order: messages that arrive while a
+/// batch is stored form the next batch. Made by [`Stream::publisher`](super::Stream::publisher).
 ///
-/// [`flush`](Publisher::flush) it before it is dropped: what was published is stored all the same,
-/// but nobody hears what failed.
+/// [`flush`](Publisher::flush) it before dropping it: messages are stored all the same, but
+/// failures go unnoticed.
 ///
 /// ```
 /// # use tidewire_node::streams::{Message, StreamOptions};

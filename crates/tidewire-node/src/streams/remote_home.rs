@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::names;
 use crate::pending::Wakers;
 
-/// The home of the hub that a node has joined.
+/// Storage backend of the hub that a node has joined.
 #[derive(Clone)]
 pub(super) struct HubHome {
     core: Arc<Core>,
@@ -74,7 +74,7 @@ enum Loss {
     Again,
 }
 
-/// Set when somebody drops the answer of a call that waits for something.
+/// Set when a caller drops the answer of a long-polling call.
 #[derive(Default)]
 struct Dropped {
     flag: AtomicBool,
@@ -84,8 +84,8 @@ struct Dropped {
 }
 
 impl HubHome {
-    /// The home of the hub that a node has joined, which is asked for nothing yet. It is taken for
-    /// one that can do everything: it refuses itself what it can't.
+    /// Storage backend of the joined hub, not contacted yet. All capabilities are assumed: the hub
+    /// itself refuses unsupported calls.
     pub fn new(core: &Arc<Core>) -> Self {
         let place =
             core.link.joined().map_or_else(|| "the hub".to_owned(), |joined| format!("the hub {:?}", joined.hub));
@@ -183,7 +183,7 @@ impl HubHome {
                 (Some(result), _) => teller.tell(result).err(),
                 // Dropping the call cancels it at the hub.
                 (None, None) => return,
-                // Its answer may be on its way, and a call that is cancelled has none.
+                // The reply may be on its way, and a cancelled call has no reply.
                 (None, Some(token)) => ended_early(&home, token, call).await.map(|raw| explained(raw, read)),
             };
             let returning = dropped.returning.lock().take();
@@ -207,7 +207,7 @@ async fn ended_early<R: DeserializeOwned>(
     poll_fn(|context| {
         if is_asked && let Poll::Ready(told) = end.as_mut().poll(context) {
             if !told.unwrap_or(false) {
-                // Answers of the hub come in their order: one that was on its way is here.
+                // Replies of the hub arrive in order: one that was on its way is here.
                 return match call.as_mut().poll(context) {
                     Poll::Ready(result) => Poll::Ready(Some(result)),
                     Poll::Pending => Poll::Ready(None),

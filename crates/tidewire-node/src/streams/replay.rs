@@ -87,7 +87,8 @@ impl Replay {
     ///
     /// # Errors
     /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong,
-    /// `home_unavailable` if the home can't be reached, `invalid_subject` if a filter is none.
+    /// `home_unavailable` if the storage backend cannot be reached, `invalid_subject` if a filter
+    /// is invalid.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -24,7 +24,7 @@ struct State {
     is_pumping: bool,
 }
 
-/// A job under way, until it is dropped.
+/// Permit of a running job, until it is dropped.
 pub(super) struct SerialPermit(Arc<SerialQueue>);
 
 impl SerialQueue {

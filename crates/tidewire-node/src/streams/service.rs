@@ -50,7 +50,7 @@ struct Wait {
     wakers: Wakers,
 }
 
-/// The wait of a call under way.
+/// The wait of a running call.
 struct LongPoll {
     leaving: Arc<StopSignal>,
     token: u64,
@@ -103,7 +103,7 @@ impl StopSignal {
     }
 }
 
-/// The service of a home.
+/// The service of a storage backend.
 pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service {
     let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
     let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
@@ -126,7 +126,7 @@ pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service
 
 type HomeCall = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<StopSignal>) -> Result<ReplyFuture, Failure> + Send>;
 
-/// A call of a home: what is to be done with it.
+/// A call of a storage backend, decoded.
 struct Request(HomeCall);
 
 impl<'de> Deserialize<'de> for Request {
@@ -245,7 +245,7 @@ fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)>
     Ok((stream, settings))
 }
 
-/// A call of a home, read by its name.
+/// Decodes a call of a storage backend by its name.
 fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_stream" => {
@@ -365,7 +365,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
     })
 }
 
-/// The calls of buckets and leases, and what the home declares.
+/// The calls of buckets and leases, and the capabilities of the storage backend.
 fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_bucket" => {
@@ -549,13 +549,12 @@ const fn expected(revision: Option<u64>) -> Expect {
     }
 }
 
-/// Waits for a lease, gives its fence, and gives the lease back when nobody reads this stream any
-/// more: the end of a link is the end of the process behind it, and is heard of long before the
-/// lease is over.
+/// Waits for a lease, yields its fence, and releases the lease when its reader closes this stream.
+/// The end of a link means the end of the process behind it, long before the TTL ends.
 ///
-/// A link that is declared dead as nothing was heard over it is none: its process may only be
-/// stopped, and still believes in its lease. It has not renewed the lease for a while then, and the
-/// lease ends by its time.
+/// A link that is declared dead by its heartbeat is different: its process may only be suspended,
+/// and still believe in its lease. Such a process has not renewed the lease for a while, and the
+/// TTL ends it.
 struct HeldLease {
     home: Arc<dyn Home>,
     leaving: Arc<StopSignal>,

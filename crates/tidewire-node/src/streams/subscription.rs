@@ -30,8 +30,8 @@ use crate::instance::{Counts, ServiceInstance};
 use crate::options::Log;
 use crate::pending::{ResultSlot, Wakers};
 
-/// How long it waits before it asks its home again that could not be reached: at first, and at
-/// most. A link that is back ends the wait.
+/// Pause before a retry at an unreachable storage backend: at first, and at most. A restored link
+/// ends the pause.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -146,7 +146,7 @@ impl DurableSubscription {
         }))
     }
 
-    /// The name that was said of its consumer.
+    /// The configured name of its consumer.
     pub fn name(&self) -> &str {
         self.handler.consumer()
     }
@@ -301,7 +301,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Tells what went wrong with what was said of events.
+    /// Reports failures of settlements.
     fn troubles(&self, place: &ConsumerHandle, fetching: &mut Fetching) {
         if let Err(error) = place.settler.check() {
             (self.log)(&format!("{}: what was said of events is not stored, and they come again: {error}", self.title));
@@ -380,7 +380,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Handles one delivery, and says what has become of it.
+    /// Handles one delivery, and settles it.
     async fn handle(&self, host: &ServiceInstance, delivery: &Arc<Delivery>, exchange: &InboundCallState) {
         Counts::add(&host.counts.events);
         let begun = handling(host, || {

@@ -55,8 +55,8 @@ impl Blob {
         }
     }
 
-    /// How it is given to a link: a short one is copied, a long one kept until its last chunk has
-    /// gone.
+    /// The payload for a link: a short one is copied, a long one is shared until its last chunk is
+    /// sent.
     pub fn sending(&mut self) -> OutgoingPayload<'_> {
         if self.bytes > limits::LINK_CHUNK_BYTES.default as usize {
             let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };

@@ -10,8 +10,8 @@ use super::extensions as ext;
 use super::reader::Reader;
 use super::source::{Part, SourceChunk};
 
-/// An extension on its way into a [`Value`](super::Value): its number as a variant, and what it
-/// holds.
+/// An extension that is decoded into a [`Value`](super::Value): its number as a variant, and its
+/// content.
 pub(super) struct Content<'a, 'de> {
     pub cursor: &'a mut Cursor<'de>,
     pub code: i8,

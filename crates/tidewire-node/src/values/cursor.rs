@@ -127,8 +127,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to
-    /// later.
+    /// Returns to a known position. Other positions from `kept_from` on follow later.
     pub fn go_to(&mut self, at: usize, kept_from: usize) {
         (self.at, self.kept_from) = (at, kept_from);
         self.checked = true;

@@ -15,7 +15,7 @@ pub(crate) struct DecodeError(Box<Inner>);
 struct Inner {
     kind: Kind,
     text: String,
-    /// The way to the culprit, the innermost step first.
+    /// The path to the faulty part, the innermost step first.
     path: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// An error as a text that keeps its code on the way through serde.
+/// An error as a text that carries its code through serde.
 pub(crate) fn coded(code: ErrorCode, text: &str) -> String {
     format!("{CODED}{}:{text}", code.number())
 }

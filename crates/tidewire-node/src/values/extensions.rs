@@ -24,7 +24,7 @@ pub(crate) const ARRAY: i8 = 19;
 pub(crate) const SCALAR: i8 = 20;
 pub(crate) const REFERENCE: i8 = 21;
 
-/// Where a type was asked for that can hold data only.
+/// Error text for a reference where only data is allowed.
 pub(crate) const REFERENCE_IS_NO_VALUE: &str =
     "a stream of another node is read as `Items`, a function as `RemoteFunction`, an object as `RemoteObject`";
 

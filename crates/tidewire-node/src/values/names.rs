@@ -1,4 +1,4 @@
-//! Names of extension types on their way through serde.
+//! Newtype names that mark extension types in serde.
 
 /// Prefix of the name of a newtype that is encoded as an extension.
 const PREFIX: &str = "\0tidewire:";

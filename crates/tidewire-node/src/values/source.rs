@@ -17,7 +17,7 @@ const STEP_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
 /// would keep more of it.
 const PARTS: usize = 8;
 
-/// A payload on its way into a value.
+/// A payload that is decoded into a value.
 pub(crate) enum Input<'de> {
     Kept(&'de [u8]),
     /// Owned memory, and the position of the payload in it. Values that are read from it borrow

@@ -11,8 +11,7 @@ use super::names::name_of;
 /// Newtype name with which a [`Value`] calls its deserializer.
 pub(crate) const VALUE: &str = "\0tidewire:value";
 
-/// Any value that travels between nodes, for where its type is not known; `spec/values.md` says
-/// what each is.
+/// Any value that travels between nodes, for data of unknown type; `spec/values.md` describes each.
 ///
 /// ```
 /// use tidewire_node::values::{Value, from_bytes, to_bytes};
