@@ -150,8 +150,8 @@ pub fn salvage_into(path: &Path, into: &Path) -> HomeResult<u64> {
     Ok(count)
 }
 
-/// The id of a segment whose head is damaged, from the head of its first group, which says it as
-/// well.
+/// The id of a segment whose header is damaged, from the header of its first group, which repeats
+/// the id.
 fn id_of_groups(bytes: &[u8]) -> Option<u64> {
     use tidewire_core::stream::record::{GROUP_BYTES, Group, HEAD, Kind, Parsed, parse};
     (0..bytes.len().saturating_sub(GROUP_BYTES)).find_map(|at| {

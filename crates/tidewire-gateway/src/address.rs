@@ -30,7 +30,7 @@ pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
     found.next().ok_or_else(|| wrong("give a name or an address of this machine"))
 }
 
-/// Refuses to listen where other machines reach it, unless that is wanted.
+/// Refuses to listen where other computers can connect, unless the options allow that.
 pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bool) -> Result<(), GatewayError> {
     if address.ip().is_loopback() || is_insecure {
         return Ok(());

@@ -24,7 +24,7 @@ type Parts = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 /// The body of an answer.
 pub(crate) struct Body {
     content: Content,
-    /// The request is under way until its answer is gone.
+    /// The request is open until its response is sent.
     open: Option<Arc<Open>>,
 }
 

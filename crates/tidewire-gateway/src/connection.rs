@@ -81,7 +81,7 @@ impl Connection {
     }
 }
 
-/// A request that is under way, until the last of its answer is gone.
+/// An open request, until the end of its response is sent.
 pub(crate) struct Open {
     connection: Arc<Connection>,
     shared: Arc<Shared>,

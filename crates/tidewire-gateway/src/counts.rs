@@ -16,9 +16,9 @@ pub(crate) const CLASSES_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_
 pub struct Counts {
     /// Connections that are open.
     pub connections: u64,
-    /// Requests that are under way, streams included.
+    /// Open requests, streams included.
     pub requests: u64,
-    /// Streams that are under way.
+    /// Open streams.
     pub streams: u64,
     /// Requests that were answered.
     pub answered: u64,
@@ -78,7 +78,7 @@ impl Counting {
         times.sum_us += took.as_micros() as u64;
     }
 
-    /// Waits until no request is under way.
+    /// Waits until no request is open.
     pub async fn idle(&self) {
         loop {
             let idle = self.idle.notified();

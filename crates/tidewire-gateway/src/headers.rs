@@ -87,7 +87,7 @@ fn quality(one: &str) -> u32 {
         .map_or(1_000, |weight| (weight.clamp(0.0, 1.0) * 1_000.0) as u32)
 }
 
-/// How long a call may take, if the client says so.
+/// Timeout of a call, if the client sets one.
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
     let Some(given) = headers.get(TIMEOUT) else { return Ok(None) };
     let max = limits::ASK_TIMEOUT_MS.max / 1_000;

@@ -1,7 +1,7 @@
 //! `/mcp`: the public methods as tools of the Model Context Protocol, over its streamable HTTP
 //! transport.
 //!
-//! The server keeps no sessions: each POST has one message of JSON-RPC 2.0, and its answer is JSON.
+//! The server has no sessions: each POST has one message of JSON-RPC 2.0, and its response is JSON.
 
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ use crate::routes;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
-/// How long a connection that is asked to end may take to say so.
+/// Time that a connection has to end when it is asked to.
 const LAST: Duration = Duration::from_secs(1);
 
 /// State shared by all requests.

@@ -168,7 +168,7 @@ impl Connection {
                         Some(_) => return Err(self.no_jetstream(answer["error"]["description"].as_str())),
                     }
                 }
-                // A server whose JetStream begins says that it has it before it answers.
+                // A server whose JetStream starts announces it before it answers.
                 Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
                     if !self.client.server_info().jetstream {
                         return Err(self.no_jetstream(None));

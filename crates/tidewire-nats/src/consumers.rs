@@ -15,9 +15,9 @@ use crate::shared::Shared;
 use crate::stream_cache::CachedStream;
 use crate::streams::{create_dead, find, first_difference, shown, sorted};
 
-/// A server measures pauses by the clock; this one is longer than anybody waits.
+/// A server measures pauses by the clock; this pause is practically endless.
 const FOR_EVER_US: u64 = 100 * 366 * 86_400 * 1_000_000;
-/// Where settings are kept that a server has no field for.
+/// Metadata keys of settings without a field on the server.
 const FILTER: &str = "tidewire.filter";
 const ACK_WAIT: &str = "tidewire.ack_wait_us";
 const BACKOFF: &str = "tidewire.backoff_us";
@@ -108,7 +108,7 @@ pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<Consum
     Ok(found)
 }
 
-/// Deletes a consumer with its dead letters, and what it would have got anew.
+/// Deletes a consumer with its dead letters and its events to be redelivered.
 pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<()> {
     names::check("stream", stream)?;
     names::check("consumer", consumer)?;
@@ -126,7 +126,7 @@ pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> Hom
     purge(names::dead(stream), names::given_up(stream, consumer)).await
 }
 
-/// Moves a consumer: the server has no such step, so that it is made anew.
+/// Moves a consumer: the server has no such step, so that the consumer is recreated.
 pub(crate) async fn seek(shared: &Shared, stream: &str, consumer: &str, start: Start) -> HomeResult<()> {
     names::check("stream", stream)?;
     names::check("consumer", consumer)?;
@@ -143,7 +143,7 @@ pub(crate) async fn seek(shared: &Shared, stream: &str, consumer: &str, start: S
     Ok(())
 }
 
-/// Pauses a consumer until a time, `None` for as long as nobody resumes it.
+/// Pauses a consumer until a time; `None`: until it is resumed.
 pub(crate) async fn pause(shared: &Shared, stream: &str, consumer: &str, until_us: Option<u64>) -> HomeResult<()> {
     let latest = clock::now_us() + FOR_EVER_US;
     let until = clock::written(until_us.unwrap_or(latest).min(latest));

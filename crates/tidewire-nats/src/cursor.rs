@@ -15,9 +15,9 @@ use crate::connection::Connection;
 use crate::message::AckSubject;
 use crate::pull::{End, Pull, Puller, Wait};
 
-/// How long a server keeps a cursor that nobody uses.
+/// Time after which a server deletes an idle cursor.
 const INACTIVE: Duration = Duration::from_secs(30);
-/// How long this client does; less, so that what it keeps is there.
+/// Time for which this client stores a cursor: less, so that the cursor still exists on the server.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 const KEPT: usize = 64;
 
@@ -123,8 +123,7 @@ impl Cursor {
     }
 }
 
-/// Everything that a selection has, from a place on, until there is no more or `visit` says that it
-/// is enough.
+/// All events of a selection, from a position on, until the end or until `visit` stops.
 pub(crate) async fn scan(
     connection: &Connection,
     selection: &Selection,

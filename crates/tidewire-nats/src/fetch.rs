@@ -17,8 +17,7 @@ use crate::shared::Shared;
 /// The longest wait of one request to a server: the server may leave meanwhile.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
-/// How long a request for what is ready stays with a server at first, and at most while that says
-/// that something is.
+/// Wait of a request for ready events: at first, and at most while the server reports some.
 const BRIEF: Duration = Duration::from_millis(5);
 const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
 
@@ -44,13 +43,13 @@ pub(crate) async fn fetch(shared: &Shared, stream: &str, consumer: &str, fetch: 
             return Ok(handed(shared, stream, consumer, taken).await);
         }
         match end {
-            // It may have been made anew somewhere else.
+            // Another client may have recreated the consumer.
             End::Gone => consumers::info(shared, stream, consumer).await.map(|_| ())?,
             End::Away(error) if error.kind() == HomeErrorKind::Closed || Instant::now() >= patience => {
                 return Err(error);
             }
             End::Away(_) => {
-                // Nobody answers for a consumer that is gone, either.
+                // A deleted consumer has no responders, either.
                 consumers::info(shared, stream, consumer).await?;
                 Puller::pause(patience).await;
             }
@@ -82,7 +81,8 @@ async fn round(
             End::Empty if taken.is_empty() => (),
             end => return end,
         }
-        // It is empty, or its server was too busy to deliver in this time: then it tells so.
+        // The consumer is empty, or its server was too busy to deliver in this time, which it
+        // reports.
         brief *= 4;
         if brief > LONGEST_BRIEF || !consumers::is_ready(shared, stream, consumer).await.unwrap_or(false) {
             break;
@@ -110,8 +110,8 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
         let Some(place) = AckSubject::read(&reply) else { continue };
         let again = names::is_ours(&message.subject).then_some(place.sequence);
         let Some(event) = message::event(message, place.sequence, place.time_us) else {
-            // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle
-            // it.
+            // Its subject is invalid here, such as one of 300 tokens: no handler can ever process
+            // the event.
             let term = how::term("the subject of this event can't be read");
             drop(shared.connection.client.publish(reply, term).await);
             continue;
@@ -124,7 +124,7 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
     deliveries
 }
 
-/// Gives back what nobody looks at.
+/// Releases deliveries that no caller took.
 pub(crate) async fn give_back(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
     for delivery in deliveries {
         if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.ticket) {

@@ -264,7 +264,8 @@ pub(crate) async fn write(
                 let revision = newest.as_ref().map_or(0, |entry| entry.revision);
                 let there = newest.is_some_and(|entry| entry.value.is_some());
                 match expect {
-                    // Deleted keys are absent: the next try expects what says so.
+                    // Deleted keys are absent: the next attempt expects the revision of the
+                    // deletion.
                     Expect::Absent if !there && expected != Some(revision) && asked < 3 => {
                         expected = Some(revision);
                         asked += 1;

@@ -34,7 +34,7 @@ pub(crate) struct LeaseTable {
     made: Mutex<bool>,
 }
 
-/// A lease as its entry says.
+/// A lease, decoded from its entry.
 #[derive(Debug)]
 struct LeaseEntry {
     revision: u64,
@@ -64,7 +64,7 @@ impl LeaseEntry {
         if self.fence == 0 { self.revision } else { self.fence }
     }
 
-    /// How long it is still held, as the server's clock says.
+    /// Remaining time of the lease, by the server's clock.
     const fn remaining_us(&self, now_us: u64) -> u64 {
         if self.released { 0 } else { (self.time_us + self.ttl_us).saturating_sub(now_us) }
     }
@@ -156,7 +156,7 @@ pub(crate) async fn info(shared: &Shared, name: &str) -> HomeResult<Option<Lease
     Ok(look(shared, &key).await?.map(|(written, now_us)| described(name, &written, now_us)))
 }
 
-/// Every lease that somebody holds.
+/// All leases that are held.
 pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
     let mut found = Vec::new();
     let Some(now_us) = server_time(shared).await? else { return Ok(found) };
@@ -171,7 +171,7 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
     Ok(found)
 }
 
-/// A lease as it is written, and the server's time. None if nobody ever held it.
+/// The entry of a lease, and the server's time. None if the lease never existed.
 async fn look(shared: &Shared, key: &Subject) -> HomeResult<Option<(LeaseEntry, u64)>> {
     let entry = match newest(shared, LEASES, key).await {
         Err(error) if error.kind() == HomeErrorKind::NotFound => return Ok(None),
@@ -187,7 +187,7 @@ fn described(name: &str, written: &LeaseEntry, now_us: u64) -> LeaseInfo {
     LeaseInfo { name: name.to_owned(), holder, fence: written.fence(), remaining_us }
 }
 
-/// The clock of the server that keeps the leases.
+/// The clock of the server that stores the leases.
 async fn server_now(shared: &Shared) -> HomeResult<u64> {
     let time = server_time(shared).await?;
     time.ok_or_else(|| {

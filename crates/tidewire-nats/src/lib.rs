@@ -47,9 +47,9 @@ pub use settings::{Login, Settings, Tls};
 /// options. Blocks until the connection is there, at most for `connect_timeout_ms` for each server
 /// and `request_timeout_ms` for JetStream.
 ///
-/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go
-/// on; what the servers may have done and not answered fails with
-/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may be done twice.
+/// A lost connection is restored, however long that takes. Calls that wait meanwhile continue. A
+/// call whose reply was lost fails with
+/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable), unless it is idempotent.
 ///
 /// # Errors
 ///

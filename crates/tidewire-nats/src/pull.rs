@@ -19,7 +19,7 @@ use crate::connection::Connection;
 
 /// Time that a reply may take beyond the wait of the server.
 const MARGIN: Duration = Duration::from_secs(2);
-/// Subscriptions of one consumer that are kept for later.
+/// Idle subscriptions of one consumer that are stored for reuse.
 const KEPT: usize = 16;
 
 /// Size and wait of one request.
@@ -36,9 +36,9 @@ pub(crate) struct Pull {
 pub(crate) enum Wait {
     /// Not at all.
     No,
-    /// Not at all, but for what it may need to see that it may deliver nothing: of a consumer with
-    /// as many deliveries out as it may have it says nothing at once. A server that is busy may
-    /// need longer to deliver what it has.
+    /// Not at all, except for the time that the server may need to find that it may deliver
+    /// nothing. A consumer at its limit of outstanding deliveries gets no immediate status. A busy
+    /// server may need longer to deliver the ready events.
     Brief(Duration),
     For(Duration),
 }
@@ -46,11 +46,11 @@ pub(crate) enum Wait {
 /// Why a pull ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Everything that was asked for has come.
+    /// All requested messages have arrived.
     Whole,
     /// There is no more for the moment.
     Empty,
-    /// The next message alone is larger than the bytes that were asked for.
+    /// The next message alone is larger than the requested bytes.
     TooLarge,
     /// There is no such consumer, or not any more.
     Gone,
@@ -92,7 +92,7 @@ impl Pullers {
         }
     }
 
-    /// A consumer is gone.
+    /// Forgets a deleted consumer.
     pub fn forget(&self, stream: &str, consumer: Option<&str>) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
@@ -107,7 +107,7 @@ impl Puller {
         Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
     }
 
-    /// Asks for messages, and takes what comes until the server says that this is all.
+    /// Requests messages, and receives them until the server reports the end.
     pub async fn pull(
         &mut self,
         connection: &Connection,

@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// A stream is gone, with all that was known of it.
+    /// Forgets all state of a deleted stream.
     pub fn forget_stream(&self, stream: &str) {
         self.streams.forget(stream);
         self.consumers.forget(stream, None);
@@ -134,7 +134,7 @@ impl Shared {
             match &failure {
                 Failure::Refused { code, .. } if kind(*code) != HomeErrorKind::Unreachable => return Err(failure),
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),
-                // Nobody took it: the stream may be gone.
+                // The message had no responders: the stream may be deleted.
                 _ => match crate::streams::find(&self.connection, stream).await {
                     Err(gone @ Failure::Refused { code: 10_059, .. }) => return Err(gone),
                     _ => sleep(RETRY_PAUSE).await,

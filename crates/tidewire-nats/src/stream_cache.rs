@@ -45,7 +45,7 @@ impl Streams {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(stream);
     }
 
-    /// Takes over what the server says of a stream.
+    /// Stores the server's description of a stream.
     pub fn learn(&self, connection: &Connection, stream: &str, info: &Value) -> Arc<CachedStream> {
         let known = Arc::new(CachedStream::read(connection, stream, &info["config"]));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.to_owned(), Arc::clone(&known));
@@ -108,7 +108,7 @@ impl CachedStream {
         }
     }
 
-    /// Where events are that one consumer gets anew, or all with `*`.
+    /// The subject of events to be redelivered to one consumer, or to all with `*`.
     pub fn again_of(&self, stream: &str, consumer: &str) -> String {
         if self.compact { names::again_each(stream, consumer, "*") } else { names::again(stream, consumer) }
     }

@@ -15,7 +15,7 @@ use crate::pull::{End, Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::streams::find;
 
-/// How long a replica may lag before it is asked again.
+/// Longest lag of a replica before a retry.
 const LAG: Duration = Duration::from_millis(100);
 
 /// A piece of a stream.

@@ -18,9 +18,9 @@ pub(crate) const WITH_BATCHES: Version = Version(2, 12, 0);
 const WITH_SCHEDULES: Version = Version(2, 14, 0);
 /// The shortest span that a server knows for the age of events and the window of ids.
 const SHORTEST_US: u64 = 100_000;
-/// Where it is kept what a stream without limits would do at them.
+/// Metadata key of the policy at limits, for a stream without limits.
 const FULL: &str = "tidewire.full";
-/// Where the window that was asked for is kept.
+/// Metadata key of the requested deduplication window.
 pub(crate) const DEDUPE: &str = "tidewire.dedupe_us";
 const PAGE: usize = 256;
 

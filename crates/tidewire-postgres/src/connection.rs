@@ -27,7 +27,7 @@ const BEGIN: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_ti
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 /// Statements that wait for the next one go as soon as they are longer than this.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Statements that are kept prepared: those of all calls, and one for each table of results.
+/// Prepared statements: those of all calls, and one for each table of results.
 const STATEMENTS_MAX: usize = 128;
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
@@ -64,7 +64,7 @@ impl Postgres {
         &self.address.shown
     }
 
-    /// Connects anew if the connection was lost.
+    /// Reconnects after a lost connection.
     fn revive(&mut self) -> Result<()> {
         if self.client.is_closed() {
             let (client, process) = connect(&self.address)?;
@@ -114,8 +114,8 @@ impl Postgres {
         self.batch(&waiting)
     }
 
-    /// Begins a transaction with statements of which the last tells the time; gives the row of the
-    /// one before.
+    /// Begins a transaction with statements, of which the last returns the time; returns the row of
+    /// the one before.
     fn begin_with(&mut self, statements: &str) -> Result<(Now, Option<Vec<Option<String>>>)> {
         self.waiting.clear();
         let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error));

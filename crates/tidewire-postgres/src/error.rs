@@ -6,7 +6,7 @@ use std::io;
 use postgres::error::SqlState;
 use tidewire_backend::{ErrorKind, StoreError};
 
-/// The error of a store that says what PostgreSQL said, and what to do.
+/// The error of a store, with the message of PostgreSQL and the fix.
 pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
     let Some(answer) = error.as_db_error() else {
         let why = error.source().map_or_else(String::new, |source| format!(": {source}"));

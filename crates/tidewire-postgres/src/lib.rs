@@ -30,7 +30,7 @@ pub use connection::Postgres;
 /// `prefer` encrypt, and check nothing.
 ///
 /// A lost connection makes its call fail with
-/// [`Unreachable`](tidewire_backend::ErrorKind::Unreachable); the next call connects anew.
+/// [`Unreachable`](tidewire_backend::ErrorKind::Unreachable); the next call reconnects.
 ///
 /// # Errors
 ///

@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// The first and the longest pause between two looks for what others have written.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(50);
-/// Statements that are kept prepared.
+/// Number of prepared statements in the cache.
 const STATEMENTS: usize = 64;
 
 /// A connection to a file with the tables of campaigns.

@@ -69,7 +69,7 @@ impl Simulated {
         self.lock().space = bytes;
     }
 
-    /// Power comes back: what was synced is there, and of the rest what the seed says.
+    /// Restores the power: synced writes are there, and the seed decides on the rest.
     pub fn restore_power(&self) {
         let mut inner = self.lock();
         inner.operations = None;
@@ -278,7 +278,7 @@ impl File for SimulatedFile {
         if inner.space.is_some_and(|space| inner.used() + grows > space) {
             return Err(io::Error::from_raw_os_error(28));
         }
-        // A write that is under way when power is lost may have reached the disk in part.
+        // A write during a loss of power may have reached the disk in part.
         inner.files.get_mut(&self.file).expect("the file has content").write(offset as usize, bytes);
         if whole { Ok(()) } else { Err(power()) }
     }

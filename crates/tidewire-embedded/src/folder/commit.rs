@@ -8,12 +8,12 @@ use super::{Folder, Stream};
 use crate::state::{Journal, Keeping, Op};
 
 impl Folder {
-    /// Writes and syncs everything that was called: it survives a loss of power when this returns.
-    /// Gives the streams that have new events.
+    /// Writes and syncs all calls since the last commit: they survive a loss of power when this
+    /// returns. Returns the streams that have new events.
     ///
     /// # Errors
     ///
-    /// `Disk`: it is not known what of it is on the disk; open the folder anew.
+    /// `Disk`: the state on the disk is unknown; reopen the folder.
     pub fn commit(&mut self, now_us: u64) -> HomeResult<Vec<String>> {
         let mut published = Vec::new();
         let touched = std::mem::take(&mut self.touched);
@@ -24,7 +24,7 @@ impl Folder {
                 published.push(name.clone());
             }
         }
-        // Only now: the event of a beat is on the disk before the journal says that it is over.
+        // The event of a beat must be on the disk before the journal records the beat as over.
         for beat in std::mem::take(&mut self.beats) {
             self.keep(&beat);
         }
@@ -100,7 +100,7 @@ impl Folder {
         })
     }
 
-    /// Writes and syncs everything, and says on the disk that it is so.
+    /// Writes and syncs everything, and marks the folder on the disk as closed.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Folder {
                 None => Op::Released(name, fence),
             });
         }
-        // So that numbers of streams that are gone are not used again.
+        // Numbers of deleted streams must not be reused.
         ops.push(Op::Newest(self.next_number - 1));
         ops
     }

@@ -33,7 +33,7 @@ pub struct Cleaning {
 }
 
 impl Folder {
-    /// Goes on with writing sealed segments anew, where that is worth it.
+    /// Continues to rewrite sealed segments where this saves enough space.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl StreamFiles {
         self.remove(disk, &behind)
     }
 
-    /// Gives up what is under way: other segments are there now.
+    /// Abandons the running compaction: the segments have changed.
     pub(super) fn stop_cleaning(&mut self, disk: &mut dyn Disk) -> HomeResult<()> {
         if self.cleaning.take().is_none() {
             return Ok(());
@@ -163,7 +163,7 @@ impl Cleaning {
         Ok(())
     }
 
-    /// Says where the segment ends: events before it that are not there are gone.
+    /// Records the end of the segment: missing events before it are gone.
     fn close(&mut self) -> HomeResult<()> {
         self.write(vec![0; GROUP_BYTES], (self.upto + 1, self.info.last_time_us, 0))?;
         self.info.last = self.upto;

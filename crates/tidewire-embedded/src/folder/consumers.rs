@@ -137,7 +137,7 @@ impl Folder {
         Ok(Fetched { more: fetching.left == 0, deliveries: fetching.deliveries })
     }
 
-    /// Gives back what nobody took.
+    /// Releases deliveries that no caller took.
     pub fn give_back(&mut self, stream: &str, consumer: &str, deliveries: &[Delivery], now_us: u64) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             for Delivery { event, ticket, .. } in deliveries {
@@ -171,7 +171,7 @@ impl Folder {
         Ok(results)
     }
 
-    /// Delivers nothing until then, or goes on.
+    /// Pauses delivery until then; `None` resumes it.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl Folder {
         letters.collect()
     }
 
-    /// Delivers dead letters anew, or forgets them. Gives how many of them there were.
+    /// Redelivers dead letters, or forgets them. Returns how many there were.
     ///
     /// # Errors
     ///
@@ -252,8 +252,8 @@ impl Folder {
         Ok(ended as u64)
     }
 
-    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody
-    /// uses. Gives those in which something may be ready now.
+    /// Processes due times of consumers: ack waits, delays, pauses, and the deletion of idle
+    /// consumers. Returns consumers that may have ready events now.
     pub fn tick_consumers(&mut self, now_us: u64, is_awaited: &dyn Fn(&str, &str) -> bool) -> Vec<(String, String)> {
         let mut ticked = Vec::new();
         while self.next_consumer_us().is_some_and(|at| at <= now_us) {
@@ -409,7 +409,7 @@ impl Cursor {
         }
     }
 
-    /// When it is deleted, if nobody uses it until then.
+    /// Time at which it is deleted if idle.
     fn unused_us(&self) -> Option<u64> {
         (self.settings.inactive_us > 0).then(|| self.used_us.saturating_add(self.settings.inactive_us))
     }

@@ -11,7 +11,7 @@ pub fn disk_error(what: &str, name: &str, error: &io::Error) -> HomeError {
     HomeError::new(HomeErrorKind::Disk, text)
 }
 
-/// The disk could not sync: it may have lost what was written, and says so once only.
+/// A failed sync: the disk may have lost writes, and reports that only once.
 pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
     let text =
         format!("{name}: can't sync it: {error}; nothing more is taken: mend the disk, then open the folder again");

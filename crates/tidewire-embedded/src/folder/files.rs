@@ -31,14 +31,14 @@ pub struct StreamFiles {
     beats: Vec<(String, u64)>,
     /// The sealed segment that was read last.
     sealed: Option<(u64, Box<dyn File>)>,
-    /// The writing anew of the sealed segments, while it is under way.
+    /// The running compaction of the sealed segments.
     pub(super) cleaning: Option<Cleaning>,
 }
 
 /// A place in the segments of a stream, for reading on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SegmentCursor {
-    /// The id of a segment, so that a place in one that was written anew is none.
+    /// The id of a segment: a position in a rewritten segment is invalid.
     id: u64,
     offset: u64,
     /// The next event to be read.
@@ -56,7 +56,7 @@ impl SegmentCursor {
 /// false to stop.
 pub type Visit<'a> = dyn FnMut(&Event<'_>, &Bytes, bool) -> bool + 'a;
 
-/// How the files of a stream are kept.
+/// Settings of the files of a stream.
 pub struct Keeping<'a> {
     /// Where.
     pub dir: &'a str,
@@ -93,7 +93,7 @@ impl StreamFiles {
         for (place, base) in bases.iter().enumerate() {
             let newest = place + 1 == bases.len();
             if options.compact.is_some() && segments.last().is_some_and(|before| *base <= before.last) {
-                // It was written anew, together with the one before.
+                // The segment was rewritten together with the one before.
                 replaced.push(*base);
                 continue;
             }
@@ -158,15 +158,14 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Writes the index of the newest segment beside it. It is made anew from the segment if it
-    /// gets lost.
+    /// Writes the index of the newest segment beside it. A lost index is rebuilt from the segment.
     fn seal(&mut self, disk: &mut dyn Disk) {
         let Some(newest) = self.log.segments().back() else { return };
         let Some(mut file) = self.active.take() else { return };
         // None of it is needed: the space is given back sooner, the next start is faster.
         let _cut = file.set_length(newest.bytes);
         if self.log.is_compacted() {
-            // Its names have to be read anyway, and it will be written anew.
+            // Its names have to be read anyway, and the index will be rebuilt.
             return;
         }
         let written = disk.create(&index_name(&self.dir, newest.base));
@@ -235,7 +234,7 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Reads events from a place on, as long as `visit` says so and there are synced ones.
+    /// Reads synced events from a position on, as long as `visit` returns true.
     ///
     /// # Errors
     ///
@@ -384,8 +383,7 @@ impl Opening<'_, '_> {
         Ok(Some((info, Some((file, length)))))
     }
 
-    /// A segment that was sealed: its index says all, unless it is lost or ids are to be
-    /// remembered.
+    /// Opens a sealed segment: its index is enough, unless it is lost or ids have to be remembered.
     fn sealed(&mut self, dedupe_us: u64) -> HomeResult<SegmentInfo> {
         let name = log_name(self.keeping.dir, self.base);
         let index = self.disk.open(&index_name(self.keeping.dir, self.base));

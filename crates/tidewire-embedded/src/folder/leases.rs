@@ -77,7 +77,7 @@ impl Folder {
         self.lease_infos(now_us).find(|info| info.name == name)
     }
 
-    /// Every lease that somebody holds.
+    /// All leases that are held.
     pub fn list_leases(&self, now_us: u64) -> Vec<LeaseInfo> {
         self.lease_infos(now_us).filter(|info| info.holder.is_some()).collect()
     }

@@ -71,7 +71,7 @@ pub struct Sizes {
     pub segment_bytes: u64,
     /// The space that is taken ahead of what is written, at least.
     pub reserve_bytes: u64,
-    /// A journal that has grown by so much is written anew.
+    /// Growth after which a journal is rewritten.
     pub compact_bytes: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct Folder {
     disk: Box<dyn Disk>,
     sizes: Sizes,
     journal: Journal,
-    /// The journal has something that somebody waits for.
+    /// True if a caller waits for a buffered operation of the journal.
     urgent: bool,
     streams: BTreeMap<String, Stream>,
     /// How many of them forget events by their age.
@@ -125,7 +125,7 @@ struct Stream {
 struct Cursor {
     settings: ConsumerSettings,
     machine: Consumer,
-    /// Where the machine's next event lies.
+    /// Position of the next event of the state machine.
     place: SegmentCursor,
     used_us: u64,
     /// Its time in `Folder::due`; `u64::MAX` while it is not in there. Never later than the truth.
@@ -158,7 +158,7 @@ impl Folder {
         mixed ^ (mixed >> 31)
     }
 
-    /// Takes a change that somebody waits for into the journal.
+    /// Adds an operation to the journal for which a caller waits.
     fn keep(&mut self, op: &Op) {
         self.journal.append(op);
         self.urgent = true;

@@ -18,7 +18,7 @@ use crate::folder::{Folder, Sizes};
 const RETIRE_EVERY_US: u64 = 1_000_000;
 /// A wait that a clock of the system can count; nothing happens after it.
 const LONGEST_WAIT_US: u64 = 3_600_000_000;
-/// A folder that could not be written is opened anew at most so often.
+/// Shortest time between two attempts to reopen a failed folder.
 const REOPEN_EVERY_US: u64 = 500_000;
 
 /// An operation on the folder, or the error if the folder cannot be used.
@@ -46,7 +46,7 @@ struct Queue {
 }
 
 impl Shared {
-    /// Adds a call. False if the home is closed.
+    /// Adds a call. False if the storage backend is closed.
     pub fn call(&self, call: Call) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.closed {
@@ -123,7 +123,7 @@ pub struct CallContext<'a> {
 
 /// The thread.
 pub struct HomeThread {
-    /// None: it could not be written, and was not opened anew yet.
+    /// None after a failed write, until the folder is reopened.
     folder: Option<Folder>,
     /// Why it can't be used.
     failed: Option<HomeError>,
@@ -156,7 +156,7 @@ impl HomeThread {
         }
     }
 
-    /// Until the home is closed.
+    /// Runs until the storage backend is closed.
     pub fn run(mut self) {
         let mut calls = Vec::new();
         loop {
@@ -169,7 +169,8 @@ impl HomeThread {
         }
     }
 
-    /// Waits for calls or for a deadline. Some: the home is to be closed, these wait for it.
+    /// Waits for calls or for a deadline. Some: the storage backend is to be closed, and these
+    /// callers wait for the end.
     fn take(&self, calls: &mut Vec<Call>) -> Option<Vec<Teller<()>>> {
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let wait_us = self.next_us().saturating_sub(self.clock.now_us()).min(LONGEST_WAIT_US);
@@ -240,8 +241,8 @@ impl HomeThread {
         }
     }
 
-    /// Drops the folder, as only the state on the disk counts. The next call opens it anew, unless
-    /// the disk could not sync.
+    /// Drops the folder, as only the state on the disk counts. The next call reopens it, unless the
+    /// disk could not sync.
     fn fail(&mut self, error: HomeError) {
         self.folder = None;
         self.waiting.lose(&error);
@@ -261,7 +262,7 @@ impl HomeThread {
         }
     }
 
-    /// Calls that can't be done: their answers say why.
+    /// Fails calls while the folder cannot be used.
     fn refuse(&mut self, calls: &mut Vec<Call>) {
         let error = self.failed.clone().unwrap_or_else(closed);
         calls.drain(..).for_each(|call| call(Err(error.clone())));

@@ -28,7 +28,7 @@ pub struct Options {
     pub sizes: Sizes,
 }
 
-/// A home in a folder.
+/// A storage backend in a folder.
 pub struct Embedded {
     shared: Arc<Shared>,
     place: String,

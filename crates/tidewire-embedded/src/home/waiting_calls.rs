@@ -90,7 +90,7 @@ impl WaitingCalls {
         self.fetches.next_us().min(self.reads.next_us()).min(self.watches.next_us())
     }
 
-    /// The folder has to be opened anew, or is closed: nobody waits any more.
+    /// Fails all waiting calls: the folder has to be reopened, or is closed.
     pub fn lose(&mut self, error: &HomeError) {
         self.fetches.lose(error);
         self.reads.lose(error);
@@ -199,7 +199,7 @@ impl CallContext<'_> {
         self.waiting.fetches.park(consumer.clone(), rest);
     }
 
-    /// Answers a fetch; if nobody looks any more, its deliveries go back.
+    /// Answers a fetch; if its caller has left, the deliveries are released.
     fn deliver(&mut self, consumer: Consumer, teller: Teller<Vec<Delivery>>, result: HomeResult<Vec<Delivery>>) {
         let shared = Arc::clone(&self.waiting.shared);
         self.soon.push(Box::new(move |written| {

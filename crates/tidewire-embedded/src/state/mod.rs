@@ -40,7 +40,7 @@ pub struct Journal {
     newest_us: u64,
 }
 
-/// How a journal is kept.
+/// Settings of a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeping {
     /// The space that is taken ahead.

@@ -11,7 +11,7 @@ use tidewire_node::{MethodInfo, ServiceInfo};
 pub(super) const QUEUE: &str = "q";
 /// Verbs of the protocol of NATS services.
 pub(super) const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
-/// The version of an instance that says none: the protocol has to have one.
+/// The version of an instance without one: the protocol demands a version.
 const NO_VERSION: &str = "0.0.0";
 
 /// Statistics of the requests to one endpoint.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::description::{self, Counted, QUEUE, VERBS};
 use super::{Shared, request};
 
-/// One that is offered. Dropped, it takes no more requests, but for those that are on their way.
+/// An offered instance. Dropping it stops new requests; requests on their way are still answered.
 pub(super) struct Instance {
     serving: Arc<Serving>,
     _ends: oneshot::Sender<()>,

@@ -180,7 +180,7 @@ impl HubRequests {
         loop {
             changes.mark_unchanged();
             let served = self.served();
-            // One that says something else of itself is another one.
+            // An instance with a changed description is a new one.
             open.retain(|key, instance| served.get(key) == Some(instance.info()));
             for (key, info) in served {
                 open.entry(key).or_insert_with(|| Instance::open(shared, info));

@@ -18,7 +18,7 @@ use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::streams::collected;
 
-/// The headers of an answer that says why there is no other one.
+/// Headers of an error reply.
 const CODE: &str = "Nats-Service-Error-Code";
 const ERROR: &str = "Nats-Service-Error";
 /// How often a call goes to any instance, once the one that was meant has left. It may meet that
@@ -27,7 +27,7 @@ const OTHERS: usize = 8;
 /// Maximal length of an error in a header.
 const ERROR_CHARACTERS: usize = 500;
 
-/// A place among the requests that are under way.
+/// Permit of an open request.
 struct RequestPermit(Arc<Shared>);
 
 /// Begins to answer a request.
@@ -48,7 +48,7 @@ pub(super) fn take(serving: &Arc<Serving>, message: Message) {
         serving.count(&method.name, since.elapsed(), error.as_deref());
         let client = &serving.shared.client;
         let Some(reply) = message.reply else { return };
-        // Without a connection nobody hears of it.
+        // Without a connection the reply is lost.
         match (done, error) {
             (Err(problem), Some(error)) => {
                 let mut headers = async_nats::HeaderMap::new();
@@ -68,7 +68,7 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
         check_json(&headers, &message.payload)?;
     }
     let arguments = arguments(&message.payload).map_err(Problem::invalid)?;
-    // NATS says who may ask.
+    // NATS itself checks the permissions of clients.
     let any = of_headers(serving.shared.node.client(&serving.info.name), "", method, &headers)?;
     let here = any.clone().instance(&*serving.id);
     if method.stream {

@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_millis(100);
 const READY_MAX: Duration = Duration::from_secs(2);
 /// How soon it is looked whether a node is still there that has to answer.
 const PROBE: Duration = Duration::from_millis(500);
-/// How long is waited at the end for what is under way.
+/// Longest wait for messages in flight at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Nodes that are known at once.
 const PEERS: usize = limits::HUB_LINKS.default as usize;
@@ -36,11 +36,11 @@ const PEERS: usize = limits::HUB_LINKS.default as usize;
 const TURN: usize = 64;
 /// A serial number that no subscription has.
 const NOBODY: u64 = u64::MAX;
-/// The last token of the subject on which the server says that nobody is there.
+/// The last token of the subject on which the server reports a missing receiver.
 const AWAY: &str = "away";
 const ALONE: &str = "alone";
 
-/// Answers once those are known that are there, or says why that can't be.
+/// Result of the start: the present nodes are known, or the error.
 type Begun = oneshot::Sender<Result<(), BridgeError>>;
 pub(super) type Log = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
@@ -244,7 +244,7 @@ impl Cluster {
         }
     }
 
-    /// The server says that nobody is where something went.
+    /// Handles the server's report of a missing receiver.
     fn nobody_there(&mut self, subject: &str) {
         let Some(rest) = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix('.')) else { return };
         let mut tokens = rest.split('.');
@@ -310,7 +310,7 @@ impl Cluster {
         }
     }
 
-    /// A session has begun: the hub takes the node in, unless another one has its name.
+    /// A session has begun: the hub attaches the node, unless another one has its name.
     async fn begun(&mut self, number: u32) {
         let Some(name) = self.peers.get(&number).map(|peer| peer.about.name.clone()) else { return };
         let holds = |(other, peer): (&u32, &Peer)| *other != number && peer.is_attached() && peer.about.name == name;
@@ -389,8 +389,7 @@ impl Cluster {
         for number in gone {
             self.forget(number, "nothing was heard of it for two heartbeats");
         }
-        // To those to whom nothing was said: the server tells if they are not there any more, and
-        // they see whether something was lost.
+        // Beats go to silent peers: the server reports missing ones, and the peers detect losses.
         let quiet = |peer: &Peer| peer.is_attached() && !peer.has_spoken();
         let quiet: Vec<u32> = self.peers.iter().filter(|(_, peer)| quiet(peer)).map(|(number, _)| *number).collect();
         for number in quiet {
@@ -526,7 +525,7 @@ impl Cluster {
         }
     }
 
-    /// Where the server says that a node is not there any more.
+    /// The subject on which the server reports the departure of a node.
     fn away(&self, number: u32) -> Option<Subject> {
         let token = self.peers.get(&number)?.session.own();
         Some(format!("{}.{AWAY}.{number}.{token}", self.mine).into())

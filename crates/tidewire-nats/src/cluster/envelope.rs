@@ -7,7 +7,7 @@ use tidewire_proto::wire::{self, CallHead, Kind, PublishHead};
 
 /// Bytes of an envelope.
 pub(super) const BYTES: usize = 38;
-/// The version of what bridges say.
+/// Version of the messages between bridges.
 const VERSION: u8 = 1;
 
 /// Kind of a message between bridges.

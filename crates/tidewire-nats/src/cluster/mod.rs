@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use crate::settings::Settings;
 
-/// How long a bridge that is closed may take to say what it has to say.
+/// Time that a closed bridge has to send its last messages.
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// Options of a bridge, as it announces its node.
@@ -44,7 +44,7 @@ pub struct BridgeOptions {
     pub payload_bytes: u64,
     /// The longest payload that it sends in one frame.
     pub chunk_bytes: u64,
-    /// How often it says that it is there, and how soon others are gone that say nothing.
+    /// Interval of presence messages, and measure of the silence after which other nodes are gone.
     pub heartbeat_ms: u64,
 }
 
@@ -105,7 +105,7 @@ impl From<HomeError> for BridgeError {
     }
 }
 
-/// The other nodes of a cluster, at a hub of this process. Dropped, it says goodbye to them.
+/// The other nodes of a cluster, at a hub of this process. Dropping it sends them a goodbye.
 pub struct Bridge {
     closing: watch::Sender<bool>,
     closed: Mutex<Option<Receiver<()>>>,
@@ -151,8 +151,8 @@ impl Bridge {
         self.status.borrow().is_up
     }
 
-    /// Says goodbye to the other nodes, and blocks until that was written, for two seconds at most.
-    /// Calls that are under way fail.
+    /// Sends a goodbye to the other nodes, and blocks until it is written, for two seconds at most.
+    /// Open calls fail.
     pub fn close(&self) {
         self.closing.send_replace(true);
         if let Some(closed) = self.closed.lock().take() {
@@ -173,7 +173,7 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// A number that nobody else draws.
+/// A random token, unique in practice.
 fn rand_token() -> u64 {
     let mut bytes = [0; 8];
     // A system without randomness has not fully started.

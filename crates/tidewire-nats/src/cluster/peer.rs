@@ -101,7 +101,7 @@ pub(super) struct Peer {
     pub refused_until: Option<Instant>,
     /// Another one had its name before.
     pub is_second: bool,
-    /// It has said what it is subscribed to.
+    /// True once it has announced its subscriptions.
     pub told: bool,
     pub to: String,
     standing: Option<PeerLink>,
@@ -157,7 +157,7 @@ impl Peer {
         self.standing.is_some()
     }
 
-    /// Has the hub take the node in, as the session says that it is there.
+    /// Attaches the node to the hub, once its session has begun.
     pub fn attach(&mut self, hub: &HubHandle, work: &Arc<PeerCommands>, frame_max: usize) {
         let number = self.about.number;
         let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
@@ -191,7 +191,7 @@ impl Peer {
         frame
     }
 
-    /// Gives the hub what the node has said.
+    /// Passes the frames of the node to the hub.
     pub fn write(&self, frames: &[u8]) {
         if let Some(standing) = &self.standing {
             standing.end.write(frames);

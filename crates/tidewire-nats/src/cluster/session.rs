@@ -6,7 +6,7 @@
 
 use super::envelope::{Envelope, What};
 
-/// Bytes of frames that may be under way in one direction.
+/// Bytes of frames that may be in flight in one direction.
 pub(super) const WINDOW: u64 = 4 << 20;
 
 /// One side of a session.
@@ -40,7 +40,7 @@ pub(super) enum Received {
     },
     /// It asks for an Ack.
     Asked,
-    /// Something was lost, or the other side has begun anew: this session is over.
+    /// A message was lost, or the other side has restarted: this session is over.
     Broken,
     /// The other side has ended it.
     Closed,
@@ -71,7 +71,7 @@ impl Session {
         self.open
     }
 
-    /// The envelope of what is said next. Frames count.
+    /// The envelope of the next message. Frames count.
     pub fn say(&mut self, what: What, frame_bytes: usize) -> Envelope {
         if what == What::Frames {
             self.sent += 1;
@@ -120,8 +120,8 @@ impl Session {
     }
 
     fn opened(&mut self, said: &Envelope) -> Received {
-        // Before it is open nothing was said with these tokens: it goes on with the other side's
-        // new one. If both began anew for each other, they would not end.
+        // Before it is open, no message carries these tokens: the session continues with the other
+        // side's new token. If both sides restarted for each other, they would never end.
         if self.open && self.theirs != Some(said.own) {
             return Received::Broken;
         }

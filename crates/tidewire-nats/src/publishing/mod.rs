@@ -75,7 +75,7 @@ impl Publisher {
             teller,
             PublishPermit { waiting: Arc::clone(&self.waiting), count, bytes },
         );
-        // A task that has ended drops the job, whose teller says that the home was closed.
+        // An ended task drops the job, whose teller then reports the closed storage backend.
         drop(self.jobs.send(job));
         answer
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::stream_cache::CachedStream;
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub call: u64,

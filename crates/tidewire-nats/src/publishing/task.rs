@@ -77,7 +77,7 @@ pub(crate) struct Task {
     parked: HashMap<String, VecDeque<Job>>,
     /// Calls whose stream was looked up.
     ready: VecDeque<Job>,
-    /// Streams that are looked up because nobody answered for them.
+    /// Streams that are looked up because a publish had no responders.
     asked: HashSet<String>,
     /// Since when there is no connection.
     down_since: Option<Instant>,
@@ -396,7 +396,7 @@ impl Task {
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
         let Some(sent) = number.and_then(|number| self.in_flight.take(number)) else { return };
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            // Nobody has taken it: the stream has no leader for the moment, or is gone.
+            // The message had no responders: the stream has no leader for the moment, or is gone.
             self.look_again(&sent.stream);
             self.send_again(sent);
             return;
@@ -453,7 +453,7 @@ impl Task {
         }
     }
 
-    /// The connection was lost: nobody knows what became of what is under way.
+    /// The connection was lost: the outcome of messages in flight is unknown.
     fn lose(&mut self) {
         for sent in self.in_flight.all() {
             self.unsure(sent, "the connection was lost");

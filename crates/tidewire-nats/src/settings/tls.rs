@@ -15,7 +15,7 @@ use super::wrong;
 pub struct Tls {
     /// True if a server without TLS is refused.
     pub required: bool,
-    /// True if TLS begins before the server says anything.
+    /// True if TLS begins before the server's greeting.
     pub first: bool,
     /// Trusted signers of the server's certificate; None: those of the system.
     pub ca: Option<PathBuf>,

@@ -22,7 +22,7 @@ use tidewire_node::streams::{Bucket, BucketOptions, ConsumerOptions, Message, St
 use tidewire_node::{ErrorCode, Node, NodeOptions};
 
 const ORDERS: u32 = 2_000;
-/// The customer whom nobody knows at first.
+/// The customer who is unknown at first.
 const UNKNOWN: u32 = 7;
 /// So many orders the first worker handles before it goes.
 const FIRST_WORKER: usize = 300;
