@@ -260,7 +260,6 @@ impl Consumer {
 
     /// Returns fetched events that were not taken, and waits until all settlements are stored. A
     /// returned event does not count as a delivery, except on NATS, which counts what it sends.
-    /// sends.
     ///
     /// # Errors
     /// As for [`flush`](Consumer::flush).

@@ -99,7 +99,6 @@ impl fmt::Debug for Event {
 /// A delivery that is dropped without settlement is redelivered after the consumer's ack wait.
 /// Settlements are stored in batches in the background. A settlement that is lost with the process
 /// is no loss: the event is redelivered.
-/// loss: the event comes again.
 pub struct Delivery {
     event: Event,
     delivery: u32,
