@@ -43,7 +43,7 @@ struct LeaseEntry {
     /// 0: that of the entry itself.
     fence: u64,
     ttl_us: u64,
-    /// It was given back.
+    /// True once it was released.
     released: bool,
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
     }
 }
 
-/// Gives a lease back.
+/// Releases a lease.
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
     let Some((written, now_us)) = look(shared, &key).await? else { return Ok(false) };
