@@ -84,7 +84,7 @@ pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
 /// An event that was rescued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// Where it lies.
+    /// Name of its file.
     pub file: String,
     /// Its place in its stream.
     pub sequence: u64,
@@ -94,7 +94,8 @@ pub struct Rescued {
     pub message: NewMessage,
 }
 
-/// Gives every whole event of the streams of a folder, in order of file and place. Changes nothing.
+/// Visits every intact event of the streams of a folder, in order of file and position. Changes
+/// nothing.
 ///
 /// # Errors
 ///
@@ -118,8 +119,8 @@ pub fn salvage(path: &Path, visit: &mut dyn FnMut(&str, Rescued)) -> HomeResult<
     Ok(count)
 }
 
-/// Publishes every whole event of a folder's streams into another folder, in streams of the same
-/// names that take every subject. Gives how many.
+/// Publishes every intact event of a folder's streams into another folder, in streams of the same
+/// names that accept every subject. Returns how many.
 ///
 /// # Errors
 ///

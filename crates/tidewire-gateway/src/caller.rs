@@ -71,7 +71,7 @@ impl Caller {
         self.instance(access, service, method).is_ok()
     }
 
-    /// Refuses what the token does not allow to publish on.
+    /// Fails if the token does not allow to publish on the subject.
     pub fn check_publish(&self, access: &Access, subject: &str) -> Result<(), Problem> {
         let is_of_protocol = subject.starts_with('$');
         if !is_of_protocol && access.may_publish(self.grant, subject) {
@@ -81,7 +81,7 @@ impl Caller {
         Err(Problem::new(ErrorCode::Unauthorized, text))
     }
 
-    /// Refuses what the token does not allow to subscribe to.
+    /// Fails if the token does not allow to subscribe to the pattern.
     pub fn check_subscribe(&self, access: &Access, pattern: &str) -> Result<(), Problem> {
         let is_of_protocol = pattern.starts_with('$');
         if !is_of_protocol && access.may_subscribe(self.grant, pattern) {

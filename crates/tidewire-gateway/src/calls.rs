@@ -73,7 +73,7 @@ pub(crate) fn client(
     })
 }
 
-/// The same client with what the headers of a request ask for, on behalf of a user.
+/// The same client with the options from the headers of a request, on behalf of a user.
 pub(crate) fn of_headers(
     client: Client,
     user: &str,

@@ -13,11 +13,11 @@ use crate::server::Shared;
 pub(crate) struct Connection {
     born: Instant,
     requests: AtomicUsize,
-    /// Answers that are being given.
+    /// Responses in progress.
     answering: AtomicUsize,
     /// Number of requests so far.
     served: AtomicUsize,
-    /// When something last happened, in milliseconds since it was born.
+    /// Time of the last activity, in milliseconds since the start of the connection.
     active_ms: AtomicU64,
     /// Notified to close the connection in favour of others.
     close: Notify,

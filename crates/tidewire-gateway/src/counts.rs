@@ -109,7 +109,7 @@ impl Counting {
     }
 }
 
-/// Counters are right whatever a thread that held them has done.
+/// Counters stay consistent after a panic of a thread.
 fn locked<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -52,7 +52,7 @@ pub(crate) fn check_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem
     Err(refused(format!("Content-Type: {:?} is not taken: send application/json in UTF-8", given.unwrap_or_default())))
 }
 
-/// How a stream is to be written, by what the client takes.
+/// Form of a stream that the client accepts.
 pub(crate) fn stream_form(headers: &HeaderMap) -> Result<StreamForm, Problem> {
     let mut best: Option<(u32, StreamForm)> = None;
     let mut has_any = false;

@@ -145,7 +145,7 @@ fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)>
     all.into_iter()
 }
 
-/// The name of a tool: what models take has no dots.
+/// The name of a tool, without dots, which models do not accept.
 fn name_of(service: &Service, method: &MethodInfo) -> String {
     format!("{}-{}", service.info.name, method.name)
 }

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::catalog::Services;
 use crate::server::Shared;
 
-/// Describes what a caller may call.
+/// Describes the methods that a caller may call.
 pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services) -> Value {
     let (mut paths, mut schemas) = (Map::new(), own_schemas());
     let mut tags = Vec::new();

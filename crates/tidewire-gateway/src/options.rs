@@ -36,8 +36,8 @@ impl GatewayOptions {
         }
     }
 
-    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` stands
-    /// for all. By default only the gateway's own pages may.
+    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` allows
+    /// all. By default only the gateway's own pages may.
     pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
         self.origins = origins.into_iter().collect();
         self

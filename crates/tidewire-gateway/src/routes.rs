@@ -31,7 +31,7 @@ pub(crate) struct RequestHead {
     pub headers: HeaderMap,
 }
 
-/// Answers a request, whatever becomes of it.
+/// Answers a request, also after a failure.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
     connection: Arc<Connection>,

@@ -152,7 +152,7 @@ impl Shared {
         kept.push(Arc::downgrade(connection));
     }
 
-    /// Closes the connection that has been idle for the longest time. False: all are at work.
+    /// Closes the connection that has been idle for the longest time. False: all are busy.
     fn make_room(&self) -> bool {
         let kept = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let open = kept.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());

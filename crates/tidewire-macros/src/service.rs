@@ -1,5 +1,4 @@
-//! An impl block as a service: what its functions are, and the function that makes a service of
-//! them.
+//! An impl block as a service: its functions as methods, and the function that makes the service.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};

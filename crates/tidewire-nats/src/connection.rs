@@ -41,7 +41,7 @@ pub(crate) enum Failure {
 }
 
 impl Connection {
-    /// Connects and looks whether the server can do what is needed.
+    /// Connects, and checks the required capabilities of the server.
     pub async fn open(settings: Settings) -> HomeResult<Self> {
         let (told, lost) = watch::channel(0);
         let options = settings
@@ -199,7 +199,7 @@ pub(crate) fn pause(attempts: usize) -> Duration {
     }
 }
 
-/// Why there is no connection, and what to do.
+/// The reason of a failed connection, and the fix.
 pub(crate) fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
     let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let (kind, words) = match error.kind() {

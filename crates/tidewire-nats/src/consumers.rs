@@ -325,8 +325,7 @@ async fn described(shared: &Shared, stream: &str, info: &Value) -> HomeResult<Co
     let oldest_time_us = if idle {
         None
     } else {
-        // The next event that its filter selects is what it has not acked, or has acked out of
-        // turn.
+        // The next event that its filter selects was not acked yet, or acked out of order.
         let next = shared.stored(stream, &json!({"seq": acked_to + 1, "next_by_subj": ">"})).await?;
         next.map(|stored| stored.time_us)
     };

@@ -126,7 +126,7 @@ async fn round(
     puller.pull(connection, stream, consumer, more, taken).await
 }
 
-/// The deliveries of what has come, noted as out.
+/// Deliveries of received messages, recorded as outstanding.
 async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Message>) -> Vec<Delivery> {
     let mut deliveries = Vec::with_capacity(taken.len());
     let mut handed = Vec::with_capacity(taken.len());

@@ -93,7 +93,7 @@ pub(crate) async fn delete_bucket(shared: &Shared, bucket: &str) -> HomeResult<(
     deleted.map(|_| ()).map_err(|failure| failure.of_bucket(&shared.connection, bucket))
 }
 
-/// Writes a value, if what is expected is so.
+/// Writes a value, if the expectation holds.
 pub(crate) async fn put(
     shared: &Shared,
     bucket: &str,
@@ -110,7 +110,7 @@ pub(crate) async fn put(
     write(shared, bucket, key, headers, value, expect).await
 }
 
-/// Deletes a value, if there is one and what is expected is so.
+/// Deletes a value, if there is one and the expectation holds.
 pub(crate) async fn delete(
     shared: &Shared,
     bucket: &str,

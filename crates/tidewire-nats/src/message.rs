@@ -69,7 +69,7 @@ pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Eve
     })
 }
 
-/// Headers that are neither the server's nor ours, in the order in which they were given.
+/// Headers of the user, in their original order.
 fn plain(headers: &HeaderMap) -> Headers {
     let value = |value: &HeaderValue| value.as_str().to_owned();
     if let Some(order) = headers.get(ORDER) {

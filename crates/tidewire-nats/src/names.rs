@@ -29,8 +29,7 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {mend}")))
 }
 
-/// True for streams that people made to publish into: neither buckets nor what belongs to another
-/// stream.
+/// True for streams of users: neither buckets nor private streams of another stream.
 pub(crate) fn is_stream(name: &str) -> bool {
     check("stream", name).is_ok() && !name.starts_with("KV_") && !name.starts_with("OBJ_")
 }
@@ -50,7 +49,7 @@ pub(crate) fn given_up(stream: &str, consumer: &str) -> String {
     format!("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream}.{consumer}")
 }
 
-/// Where what waits for its time is, until the server publishes it.
+/// The subject of a delayed message, until the server publishes it.
 pub(crate) fn delayed(stream: &str, number: impl std::fmt::Display) -> String {
     format!("$TW.delay.{stream}.{number}")
 }

@@ -110,7 +110,7 @@ struct Step {
     last: bool,
 }
 
-/// Says what became of deliveries. Each has a result of its own.
+/// Settles deliveries. Each has a separate result.
 pub(crate) async fn settle(
     shared: &Shared,
     stream: &str,
@@ -226,7 +226,7 @@ impl Answers {
         Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
     }
 
-    /// Says what is not confirmed yet, and takes the answers.
+    /// Sends unconfirmed settlements, and takes the replies.
     async fn round(&mut self, connection: &Connection, steps: &[Step], confirmed: &mut [bool], until: Instant) {
         self.lost.mark_unchanged();
         let first = self.number;

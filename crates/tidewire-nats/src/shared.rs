@@ -109,9 +109,10 @@ impl Shared {
         }
     }
 
-    /// Publishes one message, and waits for its ack. Only what may happen twice is published so.
+    /// Publishes one message, and waits for its ack. A retry may publish it twice: for idempotent
+    /// messages only.
     ///
-    /// Gives its sequence.
+    /// Returns its sequence.
     pub async fn put(&self, stream: &str, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<u64, Failure> {
         let until = Instant::now() + self.connection.settings.request_timeout;
         loop {

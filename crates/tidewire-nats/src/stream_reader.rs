@@ -124,7 +124,7 @@ async fn piece(
         .filter(|(_, message)| !names::is_ours(&message.subject))
         .filter_map(|(place, message)| message::event(message, place.sequence, place.time_us))
         .collect();
-    // One that lags would give later what is counted as seen.
+    // A lagging replica would later return events that count as seen.
     let sure = !replicated || matches!(end, End::Whole);
     match end {
         End::Empty => next = next.max(last + 1),

@@ -32,7 +32,7 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
     match find(connection, &name).await {
         Ok(info) => {
             same(connection, &read(&info), &settings)?;
-            // It is of others, or of another client: what belongs to it is made when it is missing.
+            // The stream belongs to another client: its private streams are created when missing.
             shared.streams.learn(connection, &name, &info);
             return described(shared, &info).await;
         }
@@ -308,7 +308,7 @@ fn same(connection: &Connection, has: &StreamSettings, asked: &StreamSettings) -
     first_difference(connection, &format!("stream {:?}", has.name), fields)
 }
 
-/// Refuses what exists with other settings: names the first that differs.
+/// Refuses an object that exists with other settings: names the first difference.
 pub(crate) fn first_difference<const COUNT: usize>(
     connection: &Connection,
     what: &str,

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
-    /// Reads `2.12.1`; what is no number counts as 0.
+    /// Reads `2.12.1`; a part that is no number counts as 0.
     pub fn read(text: &str) -> Self {
         let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);

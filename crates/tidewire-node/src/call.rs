@@ -39,7 +39,7 @@ pub struct Call<T> {
     is_here: bool,
     /// It is not known yet where it goes.
     finding: Option<InstanceLookup>,
-    /// The result, while streams are dropped that the call has given.
+    /// The result, while the streams among its arguments are being dropped.
     result: Option<CallOutcome>,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
@@ -215,7 +215,7 @@ impl<T: DeserializeOwned> Call<T> {
         None
     }
 
-    /// The result, once the streams that it has given were dropped.
+    /// The result, once the streams among its arguments are dropped.
     fn poll_ended(&mut self, context: &Context<'_>) -> Poll<Result<T, Error>> {
         if let (Some(shot), Some(outcome)) = (&mut self.shot, &self.result) {
             shot.ended(outcome);
@@ -261,7 +261,8 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 return Poll::Ready(Err(error));
             }
             match this.place.poll(context) {
-                // The answer has come before the call was handed over: that comes next.
+                // The reply arrived before the lookup handed the call over: the hand-over comes
+                // next.
                 Poll::Ready(outcome) if this.is_handed_over_late() => {
                     this.place.put_back(outcome);
                     if let Err(error) = std::task::ready!(this.poll_handed_over(context)) {
@@ -275,7 +276,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
                     if is_lost && let Err(error) = this.poll_again(context) {
                         match this.unsent(error) {
                             Some(error) => return Poll::Ready(Err(error)),
-                            // It learns what wakes it.
+                            // The next turn of the loop registers the waker.
                             None => continue,
                         }
                     }

@@ -56,8 +56,8 @@ impl Priority {
     }
 }
 
-/// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a
-/// function or an object, which is for one node.
+/// Load balancing between the instances of a service. The hub chooses, unless an argument is a
+/// stream, a function or an object, which is for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
@@ -104,7 +104,7 @@ pub struct Answer<T> {
     pub result: Result<T, Error>,
 }
 
-/// Calls the methods of a service. Each setting gives a client of its own, which is cheap to make
+/// Calls the methods of a service. Each setting returns a separate client, which is cheap to make
 /// and to clone.
 ///
 /// ```
@@ -266,8 +266,8 @@ impl Client {
     /// Calls a method of each instance, and waits for all of them.
     ///
     /// # Errors
-    /// Awaiting it fails if the hub does not list its services; what an instance fails with is in
-    /// its [`Answer`].
+    /// Awaiting it fails if the hub does not list its services; the error of an instance is in its
+    /// [`Answer`].
     ///
     /// # Cancel safety
     /// If it is dropped, the calls are cancelled.
@@ -298,7 +298,7 @@ impl Client {
         })
     }
 
-    /// Passes a call on: as a part of it, with what its caller added.
+    /// Forwards a call: as a part of it, with the headers of its caller.
     pub(crate) fn passing_on(mut self, context: &Context) -> Self {
         self.options.priority = context.priority();
         let headers = context.headers().iter().map(|(name, value)| (name.clone(), value.clone()));

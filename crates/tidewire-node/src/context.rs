@@ -29,7 +29,7 @@ pub(crate) const PUBLIC: &str = "public";
 #[derive(Clone)]
 pub struct Context(Arc<Inner>, Active);
 
-/// Under what a single active service is the active one.
+/// Lease or fence under which a single active service is active.
 #[derive(Clone)]
 enum Active {
     /// Of its service any number is.
@@ -156,7 +156,7 @@ impl Context {
         self.0.deadline
     }
 
-    /// How long the caller still waits; None for ever.
+    /// Remaining time of the caller; None without a deadline.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.deadline.map(|at| at.saturating_duration_since(Instant::now()))
     }

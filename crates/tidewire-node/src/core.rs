@@ -44,12 +44,12 @@ pub(crate) struct Core {
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, ServedRecord>>,
-    /// Instances that are active one at a time, or stand by.
+    /// Single active instances, active or on standby.
     pub singles: Mutex<Vec<Weak<single_active::Inner>>>,
     pub log: Log,
-    /// Told of what comes and goes.
+    /// Notified of joins and departures.
     pub changes: Log,
-    /// How often a call is made again whose link was lost, if it may be.
+    /// Maximal number of retries of an idempotent call whose link was lost.
     pub resends: u32,
     pub is_stopping: AtomicBool,
     pub engine: Engine,
@@ -148,9 +148,9 @@ impl Runner {
         }
     }
 
-    /// Runs a task of the node itself, on its own threads wherever handlers run: a program may
-    /// block the runtime that runs those while it waits for what the task does. If the node is
-    /// ending, the task is dropped.
+    /// Runs a task of the node itself, on its own threads. A program may block the runtime of its
+    /// handlers while it waits for the result of this task. If the node is ending, the task is
+    /// dropped.
     pub fn aside(&self, task: Task) {
         let mut task = Some(task);
         let made = move |inbox: Inbox<()>| {
@@ -180,7 +180,7 @@ impl Core {
         self.served.lock().values().map(|kept| Arc::clone(&kept.host)).collect()
     }
 
-    /// Refuses what a node that is stopping does not begin.
+    /// Fails if the node is stopping.
     pub fn check(&self) -> Result<(), Error> {
         if self.is_stopping.load(Ordering::Acquire) {
             let text = format!("{}: the node is stopping or has stopped: make a new one", self.name);

@@ -33,9 +33,9 @@ const CHANGES: &str = "$hub.services.*";
 pub(crate) struct Directory {
     /// The lock protects all that is known; nothing is called under it.
     state: Mutex<State>,
-    /// Counts changes of what is known.
+    /// Counts changes of the directory.
     changes: AtomicU64,
-    /// Woken when what is known has changed.
+    /// Woken when the directory has changed.
     news: Wakers,
 }
 
@@ -84,7 +84,7 @@ impl Directory {
         let was_tried = |id: &str| tried.iter().any(|other| **other == *id);
         let (instance, node) = match id {
             Some(id) => balancer.get(id).filter(|(id, _)| !was_tried(id))?,
-            // One that stands by would pass it on.
+            // A standby instance would forward the call.
             None => match balancer.choose(policy, names::dice(), |id| was_tried(id) || id.starts_with(STANDBY)) {
                 Some(active) => active,
                 None => state.services.get_mut(&**service)?.choose(policy, names::dice(), was_tried)?,
@@ -118,7 +118,7 @@ impl Directory {
         state.machine.is_current() && state.services.get(service).is_some_and(|known| has(known, id))
     }
 
-    /// Waits until an instance is active that does not only stand by, but none of these.
+    /// Waits until an instance is active, not only on standby, that was not tried yet.
     pub async fn active(&self, core: &Arc<Core>, service: &str, tried: &[Arc<str>]) -> Result<Arc<str>, Error> {
         self.follow(core).await?;
         loop {
@@ -152,7 +152,7 @@ impl Directory {
         self.news.wake();
     }
 
-    /// How often what is known has changed.
+    /// Number of changes of the directory.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -265,7 +265,7 @@ impl ChosenInstance {
     }
 }
 
-/// Hears from the hub what came and went.
+/// Subscriber to the hub's changes.
 struct Follower(Weak<Core>);
 
 impl Handler for Follower {

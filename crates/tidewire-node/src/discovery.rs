@@ -107,7 +107,7 @@ pub struct EventInfo {
     pub method: String,
     /// Purpose of the event handler, in one line.
     pub description: String,
-    /// JSON Schema of what it takes.
+    /// JSON Schema of the message.
     pub message: serde_json::Value,
 }
 
@@ -138,8 +138,8 @@ impl ServiceInfo {
 }
 
 impl ServiceInfo {
-    /// The instances that the nodes of a hub serve, each by itself: without those of nodes on which
-    /// the hub only has a bridge. Such as are not described as they should be are left out.
+    /// Instances that nodes of a hub serve, one by one, without instances behind a bridge.
+    /// Malformed descriptions are left out.
     pub fn served_at(hub: &HubHandle) -> Vec<Self> {
         let mut found = Vec::new();
         for interest in hub.interests() {
@@ -182,8 +182,8 @@ fn json(info: &ServiceInfo) -> String {
     serde_json::to_string(info).unwrap_or_default()
 }
 
-/// Reads the list of a hub. Instances of one name are put together; what is not as it should be is
-/// skipped and counted.
+/// Decodes the list of a hub. Instances of one name are merged; malformed entries are skipped and
+/// counted.
 fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     for told in told(listed, skipped)? {
@@ -204,7 +204,7 @@ fn malformed(_: Malformed) -> Error {
     Error::new(ErrorCode::WireError, text)
 }
 
-/// An instance, and whose it is.
+/// An instance, and its node.
 pub(crate) struct Listed {
     pub service: String,
     pub instance: String,
@@ -263,7 +263,7 @@ impl Skipped {
     }
 }
 
-/// Asks the hub what is served.
+/// Requests the list of services from the hub.
 pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
     services(&list(core).await?, &core.skipped)
 }

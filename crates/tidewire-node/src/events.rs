@@ -77,12 +77,12 @@ struct Inner {
 }
 
 impl Event {
-    /// A handler of this name, for what is published on subjects of a pattern: `*` is one token,
-    /// `>` the rest.
+    /// A handler of this name for messages on a pattern of subjects: `*` is one token, `>` the
+    /// rest.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for
-    /// that is over.
+    /// The future of the handler is dropped where it awaits when its service stops and the timeout
+    /// is over.
     pub fn new<A, O, F, Fut>(name: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -126,8 +126,8 @@ impl Event {
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
-    /// by the type.
+    /// JSON Schema (2020-12) of the message, for publishers. The type of the handler checks the
+    /// messages.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self
@@ -173,7 +173,7 @@ impl EventContext {
         &self.0.node
     }
 
-    /// The user whose token that node joined with, if it gave one.
+    /// The user of the token that the node joined with, if there was one.
     pub fn user(&self) -> Option<&str> {
         self.0.user.as_deref()
     }
@@ -210,7 +210,7 @@ impl Listener {
 
     /// True if the mailbox is empty and no handler runs.
     pub fn is_idle(&self) -> bool {
-        // In this order: what it takes is marked before.
+        // The order matters: a message is marked before it leaves the mailbox.
         self.mailbox.is_empty() && !self.is_handling.load(Ordering::SeqCst)
     }
 
@@ -218,7 +218,7 @@ impl Listener {
         self.mailbox.dropped()
     }
 
-    /// Ends it, and the handler that is at work.
+    /// Ends the subscription and the running handler.
     pub fn end(&self) {
         self.exchange.end(crate::inbound_call::Ended::Stopping);
     }

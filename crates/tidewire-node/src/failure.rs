@@ -103,7 +103,7 @@ fn type_name<E>() -> String {
     let name = std::any::type_name::<E>();
     let plain = name.split('<').next().unwrap_or(name);
     match plain.rsplit_once("::") {
-        // A text, or a box around an error whose type is not known any more.
+        // A text, or a box around an error of unknown type.
         None | Some(("alloc::string" | "alloc::boxed", _)) => "std:Error".to_owned(),
         Some((module, name)) => format!("{}:{name}", module.replace("::", ".")),
     }

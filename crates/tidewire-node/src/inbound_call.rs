@@ -123,7 +123,7 @@ impl Exchange for InboundCallState {
         }
     }
 
-    /// No credit was given for any.
+    /// No credit is granted for input.
     fn input(&self, _: Message) {}
 
     fn input_over(&self) {}

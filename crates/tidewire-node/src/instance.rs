@@ -69,7 +69,7 @@ pub(crate) struct Counts {
 
 struct AdmissionState {
     calls: Admission<AdmittedCall>,
-    /// A stream may last for ever, and must not take the place of a call.
+    /// Streams may last for ever, and so have a separate limit.
     streams: Admission<AdmittedCall>,
     running: HashMap<u64, Running>,
     next: u64,
@@ -107,7 +107,7 @@ impl ServiceInstance {
         Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.room, runner) }
     }
 
-    /// Runs calls of what the node has given to others.
+    /// The instance that runs calls of exported objects.
     pub fn of_objects(runner: Arc<Runner>) -> Self {
         Self::of("objects".into(), ConcurrencyLimits::default(), runner)
     }
@@ -154,7 +154,7 @@ impl ServiceInstance {
         })
     }
 
-    /// Calls and streams whose handlers run, and calls that wait.
+    /// Running calls and streams, and waiting calls.
     pub fn open(&self) -> (usize, usize) {
         let doors = self.doors.lock();
         (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
@@ -187,7 +187,7 @@ impl ServiceInstance {
         self.end(|running| running.is_stream);
     }
 
-    /// Gives events of streams back that were not handled.
+    /// Returns events of streams that were not handled.
     pub fn give_back(&self) {
         self.durables().iter().for_each(|durable| durable.cut());
     }

@@ -43,11 +43,11 @@ pub struct Items<T> {
     late: Option<Arc<ImportHandle>>,
     finding: Option<InstanceLookup>,
     problem: Option<Error>,
-    /// Why it has ended, while streams are dropped that were given with the call.
+    /// Reason of the end, while the streams among the arguments are being dropped.
     end: Option<End>,
     place: Arc<ItemBuffer>,
     key: Option<CallKey>,
-    /// Items that were read, and that the writer was not given credit for yet.
+    /// Items that were read without credit for them yet.
     taken: u32,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
@@ -78,7 +78,7 @@ enum End {
 }
 
 impl End {
-    /// As what those see it who note how calls go.
+    /// The outcome for statistics of calls.
     fn outcome(&self) -> CallOutcome {
         match self {
             Self::Failed(number, _) => CallOutcome::Failed(*number, None),
@@ -159,7 +159,7 @@ impl<T> Items<T> {
         Ok(())
     }
 
-    /// Lets the writer go on, once half of what it may be ahead has been read.
+    /// Grants the writer more credit, once half of its window has been read.
     fn took_one(&mut self) {
         self.taken += 1;
         if self.taken < CREDIT.div_ceil(2) {
@@ -262,7 +262,7 @@ impl<T: DeserializeOwned> Items<T> {
         Poll::Ready(Some(Err(problem)))
     }
 
-    /// The end, once the streams were dropped that were given with the call.
+    /// The end, once the streams among the arguments are dropped.
     fn poll_end(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
         // The other side still runs, unless it has ended the stream itself.
         if matches!(self.end, Some(End::Late | End::TooMany)) {

@@ -1,5 +1,5 @@
-//! Subscriptions of this node: what it publishes and asks itself goes to them directly, and not
-//! over its link.
+//! Subscriptions of this node: its own messages and requests go to them directly, not over its
+//! link.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Mailbox {
         self.state.lock().dropped
     }
 
-    /// Takes no more; what is there can still be read.
+    /// Accepts no more messages; queued ones can still be read.
     pub fn close(&self) {
         let waker = {
             let mut state = self.state.lock();
@@ -155,8 +155,8 @@ impl LocalSubscriptions {
         drop(removed);
     }
 
-    /// Those that get what is published on a subject: all outside of queue groups, and one of each
-    /// group, in turn.
+    /// Receivers of a message on a subject: all outside of queue groups, and one of each group, in
+    /// turn.
     pub fn receivers(&self, subject: &str) -> Vec<Arc<Mailbox>> {
         let mut table = self.tree.lock();
         table.turn = table.turn.wrapping_add(1);
@@ -186,7 +186,7 @@ impl LocalSubscriptions {
         (!found.is_empty()).then(|| found.swap_remove(turn % found.len()))
     }
 
-    /// Ends all subscriptions: what waits can still be read.
+    /// Ends all subscriptions: queued messages can still be read.
     pub fn close(&self) {
         let all = self.tree.lock().all.clone();
         all.iter().for_each(|(_, mailbox)| mailbox.close());

@@ -60,7 +60,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
 ///
-/// On an async runtime, whichever it is, the same is `.await`ed:
+/// On any async runtime, the same operations are `.await`ed:
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -324,8 +324,8 @@ impl Node {
         Pending::new(async move { listed(&core).await })
     }
 
-    /// The instances of a service, or of all if none is named, that nodes of the hub serve, and
-    /// then whichever come and go, until the node stops.
+    /// The instances of a service, or of all services, at the nodes of the hub, and then all joins
+    /// and departures, until the node stops.
     ///
     /// ```
     /// use tidewire_node::{Node, NodeOptions, Service};
@@ -403,8 +403,7 @@ impl Node {
         subscribe(&self.core, pattern, options)
     }
 
-    /// How many functions, objects and streams it has given to other nodes, and how many of others
-    /// it holds.
+    /// Numbers of functions, objects and streams that it has exported and imported.
     pub fn remote(&self) -> RemoteStatistics {
         let (given, held) = self.core.objects.counts();
         RemoteStatistics { given, held }
@@ -463,8 +462,8 @@ impl Node {
         let hosts = core.hosts();
         hosts.iter().for_each(|host| host.leave());
         core.objects.host.leave();
-        // Handlers of durable events that are at work may still call others, and what becomes of
-        // their events is stored.
+        // Running handlers of durable events may still call other nodes, and their settlements are
+        // stored.
         let has_given_back = {
             let (hosts, runner) = (hosts.clone(), Arc::clone(&core.runner));
             move || hosts.iter().all(|host| host.has_given_back()) && runner.has_returned()
@@ -496,7 +495,7 @@ impl Node {
             is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             is_drained &= core.link.drained(&core.runtime, left()).await;
             if let Some(hub) = &core.hub {
-                // Behind the link: what this node answers goes through its hub.
+                // After the link: replies of this node go through its hub.
                 is_drained &= hub.idle(left()).await;
             }
             core.end();
@@ -520,7 +519,7 @@ impl fmt::Debug for Node {
 }
 
 impl Core {
-    /// Minds what becomes of the link.
+    /// Follows the state of the link.
     fn follow_link(self: &Arc<Self>) {
         self.runner.serves(&self.objects);
         let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));

@@ -76,8 +76,8 @@ impl NodeOptions {
         self
     }
 
-    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts whom the system
-    /// trusts.
+    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts the certificates of
+    /// the system.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -89,8 +89,8 @@ impl NodeOptions {
         self
     }
 
-    /// The number of threads that run handlers; 0, the default, means one per core. They are not
-    /// started if [`spawn`](Self::spawn) is given.
+    /// The number of threads that run handlers; 0, the default, means one per core. A node with
+    /// [`spawn`](Self::spawn) starts none.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -103,8 +103,8 @@ impl NodeOptions {
         self
     }
 
-    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again,
-    /// within its deadline; the limit `link_resends` has the default. 0: never.
+    /// Maximal number of retries of an [idempotent](crate::Client::idempotent) call whose link was
+    /// lost, within its deadline; `link_resends` by default. 0: never.
     pub fn resends(mut self, calls: u32) -> Self {
         self.resends = calls;
         self

@@ -27,7 +27,7 @@ pub(crate) enum CallTarget {
     Subject(String),
     /// This node chooses an instance: of this id, or by the policy.
     Service { service: Arc<str>, method: String, instance: Option<String> },
-    /// A method of what another node has given.
+    /// A method of an imported object.
     Object(Arc<ImportHandle>, String),
 }
 
@@ -35,8 +35,7 @@ pub(crate) enum CallTarget {
 enum NodeHandle {
     /// The call keeps it alive.
     Kept(Arc<Core>),
-    /// It may end: what it holds of others does not keep it alive, and what is called of that does
-    /// not either.
+    /// The node may end: imports and calls of them do not keep it alive.
     Seen(Weak<Core>),
 }
 
@@ -54,7 +53,7 @@ pub(crate) struct PreparedCall {
     chosen: Option<ChosenInstance>,
     /// Its attempts, once one has failed.
     retry: Option<Box<Retry<Arc<str>>>>,
-    /// The number of the link that what it gives is named by.
+    /// The number of the link that names its exports.
     given_at: Option<u32>,
     giving: ExportScope,
 }
@@ -73,7 +72,7 @@ impl PreparedCall {
             return Err(problem.clone());
         }
         let fields = fields(&title, &options.headers)?;
-        // A stream is read once, and what goes back to its owner is for that one alone.
+        // A stream is read once, and a returned reference is for its owner alone.
         let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
         let idempotent = options.idempotent && !is_bound;
         let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
@@ -282,7 +281,7 @@ impl PreparedCall {
         }
     }
 
-    /// Ready when all streams that it has given were dropped.
+    /// Ready when all streams among its arguments are dropped.
     pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
         self.giving.poll_closed(context)
     }

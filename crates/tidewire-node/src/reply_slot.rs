@@ -107,7 +107,7 @@ impl ReplyWaiter for ReplySlot {
         self.end(CallOutcome::Failed(failure.number, failure.message.map(Payload::from)));
     }
 
-    /// No credit was given for any.
+    /// No credit is granted for items.
     fn item(&self, _: Message) {}
 
     fn over(&self) {

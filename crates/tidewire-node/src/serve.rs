@@ -50,7 +50,7 @@ pub struct ServiceStatistics {
     pub errors: u64,
     /// Those of them that were cancelled, or came to their deadline.
     pub cancelled: u64,
-    /// Handlers that are at work.
+    /// Running handlers.
     pub in_flight: usize,
     /// Calls that wait for one of them.
     pub waiting: usize,
@@ -178,20 +178,19 @@ impl Served {
         ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
     }
 
-    /// The consumer of a durable handler, by the name that it was given: to look at, to pause, for
-    /// dead letters.
+    /// The consumer of a durable handler by name: to inspect, to pause, for dead letters.
     pub fn consumer(&self, name: &str) -> Option<Consumer> {
         self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
     }
 
-    /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that
-    /// are at work after `timeout` are dropped.
+    /// Drains the instance: accepts no more calls and events, finishes the accepted ones, and cuts
+    /// streams. Handlers that still run after `timeout` are dropped.
     ///
     /// # Errors
-    /// `AskCycle` if a handler of the service awaits it; no more calls come all the same.
+    /// `AskCycle` if a handler of the service awaits it; no more calls are accepted all the same.
     ///
     /// # Cancel safety
-    /// If it is dropped, no more calls come, and handlers end by themselves.
+    /// If it is dropped, no more calls are accepted, and handlers end by themselves.
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.forget();
         self.host.leave();

@@ -158,7 +158,7 @@ impl Service {
         self
     }
 
-    /// Adds a method that gives one value; see [`Method::new`].
+    /// Adds a method with one result; see [`Method::new`].
     pub fn method<A, O, F, Fut>(self, name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -169,7 +169,7 @@ impl Service {
         self.with(Method::new(name, parameters, handler))
     }
 
-    /// Adds a method that gives a stream; see [`Method::stream`].
+    /// Adds a method that returns a stream; see [`Method::stream`].
     pub fn stream<A, O, F, S>(self, name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -194,7 +194,7 @@ impl Service {
         self
     }
 
-    /// Adds a handler for what is published on subjects of a pattern; see [`Event::new`].
+    /// Adds a handler for messages on a pattern of subjects; see [`Event::new`].
     pub fn on<A, O, F, Fut>(self, name: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -279,7 +279,7 @@ impl Default for ConcurrencyLimits {
     }
 }
 
-/// Refuses what is more than a limit, or less than makes sense.
+/// Refuses a value above its limit or below the least sensible one.
 fn up_to(limit: &Limit, name: &'static str, least: u64, value: usize) -> Result<(), Error> {
     within(&Limit { min: least, ..*limit }, name, value as u64)
 }
@@ -334,8 +334,8 @@ impl Method {
         Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
-    /// A method that gives a stream of items. It is polled only as far as its reader gives credit,
-    /// and dropped when the reader closes early.
+    /// A method that returns a stream of items. The stream is polled only as far as its reader
+    /// grants credit, and dropped when the reader closes early.
     ///
     /// # Cancel safety
     /// As for [`new`](Method::new).
@@ -355,7 +355,7 @@ impl Method {
         Self::of(name, parameters, MethodHandler::Stream(Arc::new(streams)))
     }
 
-    /// A method whose handler begins at once and writes its answer itself.
+    /// A method whose handler begins at once and encodes its reply itself.
     pub(crate) fn answering<A, F>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -386,8 +386,8 @@ impl Method {
         self
     }
 
-    /// JSON Schema (2020-12) of one parameter. Schemas are for those who call; what a handler takes
-    /// is checked by its types.
+    /// JSON Schema (2020-12) of one parameter, for callers. The types of the handler check the
+    /// arguments.
     pub fn parameter_schema(mut self, name: &str, schema: serde_json::Value) -> Self {
         match self.info.parameters["properties"].get_mut(name) {
             Some(place) => *place = schema,

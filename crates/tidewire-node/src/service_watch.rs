@@ -23,9 +23,9 @@ pub struct InstanceChange {
     pub instance: InstanceInfo,
 }
 
-/// The instances of one service, or of all, that there are, and then whichever come and go;
-/// [`Node::watch_services`](crate::Node::watch_services) gives it. A reader that is slow gets the
-/// difference to what it had, so that nothing queues up. While the link is lost, nothing is known.
+/// The current instances of one service, or of all, and then joins and departures; made by
+/// [`Node::watch_services`](crate::Node::watch_services). A slow reader gets the difference to its
+/// last state, so that nothing queues up. While the link is lost, no instance is known.
 #[must_use = "nothing is watched before it is asked for a change"]
 pub struct ServiceChanges {
     core: Arc<Core>,
@@ -66,7 +66,7 @@ impl ServiceChanges {
             if self.core.check().is_err() {
                 return None;
             }
-            // Before the look: what changes meanwhile is looked at again.
+            // Before the look: changes in the meantime cause another look.
             self.seen = Some(self.core.directory.changes());
             match self.look().await {
                 Ok(()) => {}
@@ -84,7 +84,7 @@ impl ServiceChanges {
         wait(self.next())
     }
 
-    /// Looks what there is, and notes the difference.
+    /// Compares the directory with the last look, and queues the differences.
     async fn look(&mut self) -> Result<(), Error> {
         self.core.directory.follow(&self.core).await?;
         let mut there = BTreeMap::new();

@@ -93,7 +93,7 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
     })
 }
 
-/// The end of the task that stands by, however it comes.
+/// Marks the end of the standby task, also after a panic.
 struct StandbyGuard(Arc<Inner>);
 
 impl Drop for StandbyGuard {
@@ -124,7 +124,7 @@ impl SingleActive {
         lease.map_or_else(|| Err(self.inner.idle()), |lease| lease.fence())
     }
 
-    /// Waits until this instance is the active one. Gives its fence.
+    /// Waits until this instance is the active one. Returns its fence.
     ///
     /// # Errors
     /// Awaiting it fails with `lease_lost` if it was stopped.
@@ -149,12 +149,12 @@ impl SingleActive {
         active.unwrap_or_else(|| self.door.statistics())
     }
 
-    /// Stops this instance. If it is active, calls that came are finished, and then another is
-    /// active at once.
+    /// Stops this instance. An active instance finishes its accepted calls, and then another takes
+    /// over at once.
     ///
     /// # Errors
     /// `AskCycle` if a handler of the service awaits it. `home_unavailable` if the lease could not
-    /// be given back: another is active when its time is over.
+    /// be released: another instance takes over when the TTL ends.
     ///
     /// # Cancel safety
     /// If it is dropped, it takes no more calls.
@@ -170,14 +170,14 @@ impl SingleActive {
 }
 
 impl Inner {
-    /// Stands by no longer.
+    /// Ends the standby.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.news.wake();
     }
 
-    /// Waits until it stands by no longer; if it is active, finishes its calls and gives its lease
-    /// back.
+    /// Waits until the standby has ended; an active instance finishes its calls and releases its
+    /// lease.
     pub async fn end(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
         poll_fn(|context| {
@@ -252,7 +252,7 @@ impl Inner {
         Ok(lease)
     }
 
-    /// None: it stands by no longer.
+    /// None: the standby has ended.
     async fn unless_leaving<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -322,7 +322,7 @@ fn ends(lease: &Lease) -> Result<(), Failure> {
     Err(Failure::of(ErrorCode::LeaseLost, text))
 }
 
-/// Items that are given only while a lease is held.
+/// Items that are yielded only while a lease is held.
 struct LeasedItems {
     lease: Arc<Lease>,
     items: ReplyStream,
@@ -340,7 +340,7 @@ impl Stream for LeasedItems {
     }
 }
 
-/// The instance that stands by: its methods wait until one is active, and call that.
+/// The standby instance: its methods wait for an active instance, and call it.
 fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
     let mut door = service.clone();
     (door.events, door.durables, door.info.events) = (Vec::new(), Vec::new(), Vec::new());

@@ -94,10 +94,11 @@ impl Message {
         &self.headers
     }
 
-    /// Reads what was sent.
+    /// Reads the value of the message.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         values::read(&self.subject, self.payload.bytes())
     }
@@ -107,7 +108,7 @@ impl Message {
         self.answer.is_some()
     }
 
-    /// Answers a request. For what was published nothing happens.
+    /// Answers a request. A published message needs no reply: nothing happens.
     ///
     /// # Errors
     /// [`Error`] if the value can't be sent; the request fails with `no_reply` then.
@@ -138,7 +139,7 @@ impl Message {
         }
     }
 
-    /// Answers a request with an error. For what was published nothing happens.
+    /// Answers a request with an error. For a published message nothing happens.
     pub fn fail(mut self, failure: impl Into<crate::Failure>) {
         let (code, mut blob) = failure.into().payload();
         match self.answer.take() {
@@ -205,7 +206,7 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// Shares what comes with the other members of this queue group: one of them gets a message.
+    /// Shares messages with the other members of this queue group: one of them gets each message.
     /// None by default.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
@@ -315,7 +316,7 @@ pub(crate) fn begin(
     Ok((Subscription { core: Arc::downgrade(core), mailbox, id, pattern, _link: link }, place))
 }
 
-/// Gives a message to the subscriptions of this node, and to the hub for those of others.
+/// Delivers a message to the subscriptions of this node, and to the hub for other nodes.
 pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], flags: Flags) -> Result<(), Error> {
     core.check()?;
     names::subject(subject)?;

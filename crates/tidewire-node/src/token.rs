@@ -56,7 +56,7 @@ impl Token {
         self
     }
 
-    /// Allows to serve services of these names only; `*` stands for all. Without it, as for
+    /// Allows to serve services of these names only; `*` allows all. Without it, as for
     /// [`answer`](Self::answer).
     pub fn serve(mut self, services: &[&str]) -> Self {
         self.serve = Some(services.iter().copied().map(str::to_owned).collect());
@@ -70,8 +70,8 @@ impl Token {
         self.limit(&limits::HUB_LINKS, nodes)
     }
 
-    /// So many subscriptions of one node. A node has up to two of its own, for services and for
-    /// what it gives.
+    /// Maximal number of subscriptions of one node. A node has up to two of its own, for services
+    /// and for exports.
     pub fn link_subscriptions(self, subscriptions: usize) -> Self {
         self.limit(&limits::LINK_SUBSCRIPTIONS, subscriptions)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Address {
     pub shown: String,
 }
 
-/// Reads a URL, and what it leaves out from the environment.
+/// Reads a URL, and its missing parts from the environment.
 pub(crate) fn read(url: &str) -> Result<Address> {
     let (url, mut tls) = split(url)?;
     let wrong = |error: postgres::Error| {

@@ -83,7 +83,7 @@ impl Postgres {
         self.client.batch_execute(statements).map_err(|error| self.failed(&error))
     }
 
-    /// The first column of what statements answer, as text.
+    /// The first column of the results of statements, as text.
     pub(crate) fn texts(&mut self, statements: &str) -> Result<Vec<String>> {
         let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error))?;
         let text = |answer: SimpleQueryMessage| match answer {
@@ -105,7 +105,7 @@ impl Postgres {
         Ok(ready)
     }
 
-    /// Sends what waits.
+    /// Sends the waiting statements.
     fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! TLS to a server: whom to trust, by `sslmode` and files of certificates.
+//! TLS to a server: trust by `sslmode` and certificate files.
 
 use std::env;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Settings {
         Ok(true)
     }
 
-    /// Takes from the environment what the URL has left out.
+    /// Takes parts that the URL leaves out from the environment.
     pub fn read_environment(&mut self) -> Result<()> {
         for (key, name, known) in [
             ("sslmode", "PGSSLMODE", self.mode.is_some()),

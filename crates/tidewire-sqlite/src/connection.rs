@@ -21,7 +21,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The first and the longest pause between two looks at a lock. A commit takes a few milliseconds.
 const PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// The first and the longest pause between two looks for what others have written.
+/// The first and the longest pause between two looks for writes of other processes.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(50);
 /// Number of prepared statements in the cache.

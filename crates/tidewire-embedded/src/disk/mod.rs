@@ -22,7 +22,7 @@ pub trait Disk: Send {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn File>>;
     /// Opens a file that is there, for reading and writing.
     fn open(&mut self, name: &str) -> io::Result<Box<dyn File>>;
-    /// Gives a file another name, of the same folder; one that has it is replaced.
+    /// Renames a file within its folder; a file of the new name is replaced.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. One that is not there is no error.
     fn remove(&mut self, name: &str) -> io::Result<()>;

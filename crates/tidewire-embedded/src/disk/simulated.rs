@@ -34,7 +34,7 @@ struct Inner {
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors that differ from what was synced.
+    /// Sectors that differ from the synced ones.
     dirty: BTreeSet<usize>,
 }
 

@@ -43,8 +43,8 @@ impl Folder {
         Ok(published)
     }
 
-    /// Writes what was called, without a sync: it survives the end of this process, and is synced
-    /// with what comes next.
+    /// Writes all calls without a sync: they survive the end of this process, and the next sync
+    /// includes them.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Folder {
         self.aging > 0
     }
 
-    /// Removes what is too old. To be called every few seconds.
+    /// Removes expired events. To be called every few seconds.
     ///
     /// # Errors
     ///

@@ -25,10 +25,10 @@ const UNFINISHED: &str = ".new";
 pub struct Cleaning {
     file: Box<dyn File>,
     info: SegmentInfo,
-    /// The last event of what it replaces.
+    /// The last replaced event.
     upto: u64,
     place: SegmentCursor,
-    /// Names whose newest event goes.
+    /// Names whose newest event is removed.
     freed: Vec<(Box<str>, u64)>,
 }
 

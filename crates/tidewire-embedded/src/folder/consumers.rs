@@ -141,14 +141,14 @@ impl Folder {
     pub fn give_back(&mut self, stream: &str, consumer: &str, deliveries: &[Delivery], now_us: u64) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             for Delivery { event, ticket, .. } in deliveries {
-                // One whose ack wait is over is not out any more.
+                // A delivery whose ack wait is over is no longer outstanding.
                 let _stale = cursor.machine.settle(event.sequence, *ticket, How::Release, now_us);
             }
             self.note(stream, consumer, false);
         }
     }
 
-    /// Says what became of deliveries. It holds once `commit` has returned.
+    /// Settles deliveries. The settlements hold once `commit` has returned.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl Folder {
         self.due.insert(key(next_us));
     }
 
-    /// Forgets what is due at a consumer that goes.
+    /// Removes the due time of a deleted consumer.
     pub(super) fn unplan(&mut self, stream: &str, consumer: &str) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             let at = std::mem::replace(&mut cursor.planned_us, u64::MAX);

@@ -16,7 +16,7 @@ use crate::disk::{Disk, File, read_all};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-/// The most space that is taken ahead of what is written.
+/// The most space that is reserved ahead of the writes.
 const RESERVE_MAX: u64 = 16 << 20;
 
 /// The segments of a stream.
@@ -162,7 +162,7 @@ impl StreamFiles {
     fn seal(&mut self, disk: &mut dyn Disk) {
         let Some(newest) = self.log.segments().back() else { return };
         let Some(mut file) = self.active.take() else { return };
-        // None of it is needed: the space is given back sooner, the next start is faster.
+        // Not essential: the space is freed sooner, and the next start is faster.
         let _cut = file.set_length(newest.bytes);
         if self.log.is_compacted() {
             // Its names have to be read anyway, and the index will be rebuilt.
@@ -172,7 +172,7 @@ impl StreamFiles {
         let _written = written.and_then(|mut index| index.write_at(0, &newest.encode()));
     }
 
-    /// Writes and syncs what was appended. False if that was nothing.
+    /// Writes and syncs appended events. False without any.
     pub fn commit(&mut self) -> HomeResult<bool> {
         let Some(write) = self.log.take_group() else { return Ok(false) };
         self.write(&write)?;
@@ -314,7 +314,7 @@ impl StreamFiles {
         Ok(true)
     }
 
-    /// Lets go of what was opened of sealed segments: there are other files now.
+    /// Closes the files of sealed segments: they were replaced.
     pub(super) fn reopen_sealed(&mut self) {
         self.sealed = None;
     }

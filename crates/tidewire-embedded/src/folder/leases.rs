@@ -14,11 +14,11 @@ use crate::state::Op;
 pub type Leased = (u64, HomeResult<Grant>);
 
 impl Folder {
-    /// Takes a lease, or waits for it under a ticket that no other call has. None: it waits.
+    /// Acquires a lease, or waits for it under a unique ticket. None: it waits.
     ///
     /// # Errors
     ///
-    /// `Invalid`, `Limit`; what becomes of the call is in the outcome.
+    /// `Invalid`, `Limit`; the outcome has the result of the call.
     pub fn acquire(
         &mut self,
         (name, holder): (&str, &str),
@@ -57,7 +57,7 @@ impl Folder {
         }
     }
 
-    /// Gives a lease back. True if it was held.
+    /// Releases a lease. True if it was held.
     pub fn release(&mut self, name: &str, fence: u64, now_us: u64) -> bool {
         let released = self.leases.release(name, fence, now_us);
         if released {
@@ -94,7 +94,7 @@ impl Folder {
         })
     }
 
-    /// Gives what is free to those who wait.
+    /// Grants free leases to waiting calls.
     pub fn tick_leases(&mut self, now_us: u64) -> Vec<Leased> {
         let outcomes = self.leases.tick(now_us);
         outcomes.into_iter().map(|outcome| self.leased(outcome, now_us)).collect()

@@ -69,7 +69,7 @@ impl std::fmt::Display for Notice {
 pub struct Sizes {
     /// A segment of a stream.
     pub segment_bytes: u64,
-    /// The space that is taken ahead of what is written, at least.
+    /// The least space that is reserved ahead of the writes.
     pub reserve_bytes: u64,
     /// Growth after which a journal is rewritten.
     pub compact_bytes: u64,
@@ -107,7 +107,7 @@ pub struct Folder {
     expiring: Agenda,
     /// Folders of streams that were deleted, to be removed once that is synced.
     doomed: Vec<String>,
-    /// Streams whose segments may be over.
+    /// Streams whose segments may have expired.
     touched: BTreeSet<String>,
     random: u64,
     notices: Vec<Notice>,

@@ -45,7 +45,7 @@ impl Folder {
         Ok(acks)
     }
 
-    /// Delivers delayed messages that are due. Gives whether there were any.
+    /// Delivers due delayed messages. True if there were any.
     ///
     /// # Errors
     ///

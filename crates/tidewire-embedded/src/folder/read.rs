@@ -123,8 +123,8 @@ impl Subjects {
     }
 }
 
-/// An event whose payload lies in the chunk that was read. None for one whose subject is none,
-/// which was never taken.
+/// An event whose payload is in the read chunk. None for an invalid subject, which was never
+/// accepted.
 pub fn taken(event: &record::Event<'_>, chunk: &Bytes, subjects: &mut Subjects) -> Option<Event> {
     Some(Event {
         sequence: event.sequence,

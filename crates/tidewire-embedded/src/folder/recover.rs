@@ -32,13 +32,13 @@ struct ToldStream {
 }
 
 impl Folder {
-    /// Opens what a disk holds; an empty one becomes an empty folder. `random` makes the ids of
+    /// Opens the folder of a disk; an empty disk becomes an empty folder. `random` makes the ids of
     /// segments.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
-    /// wrote, `Disk`.
+    /// `Corrupt` for files that have changed since they were synced, `Foreign` for files of another
+    /// version, `Disk`.
     pub fn open(mut disk: Box<dyn Disk>, sizes: Sizes, random: u64, now_us: u64) -> HomeResult<Self> {
         let mut notices = Vec::new();
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
@@ -144,7 +144,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes what is left of streams that were deleted, or never made.
+    /// Removes files of deleted or incomplete streams.
     fn remove_orphans(&mut self, dirs: &[String]) -> HomeResult<()> {
         let known: BTreeSet<String> = self.streams.values().map(Stream::dir).collect();
         for dir in dirs {

@@ -18,8 +18,8 @@ use super::{Folder, Stream};
 use crate::state::Op;
 
 impl Folder {
-    /// Makes a schedule, or takes the place of one of this name with other settings. `wall_us` is
-    /// what a clock on the wall shows.
+    /// Creates a schedule, or replaces one of this name with other settings. `wall_us` is the
+    /// system time.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use super::open_folder;
 use super::waiting_calls::WaitingCalls;
 use crate::folder::{Folder, Sizes};
 
-/// How often what is too old is looked for.
+/// Interval of the search for expired events.
 const RETIRE_EVERY_US: u64 = 1_000_000;
 /// A wait that a clock of the system can count; nothing happens after it.
 const LONGEST_WAIT_US: u64 = 3_600_000_000;
@@ -94,7 +94,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Releases the capacity.
     pub fn give_room(&self, bytes: u64) {
         self.intake_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

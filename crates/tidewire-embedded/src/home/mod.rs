@@ -39,7 +39,7 @@ pub struct Embedded {
     process: u32,
 }
 
-/// Opens a folder, which is made if it is not there. Recovers what a crash has left; see
+/// Opens a folder; creates it if it does not exist. Recovers the folder after a crash; see
 /// [`Embedded::notices`].
 ///
 /// # Errors

@@ -107,7 +107,7 @@ impl WaitingCalls {
 }
 
 impl CallContext<'_> {
-    /// Answers with what is on the disk, at the latest when it is.
+    /// Answers at once, or after the next sync if changes are not synced yet.
     pub fn show<T: Send + 'static>(&mut self, teller: Teller<T>, result: HomeResult<T>) {
         if self.folder.has_urgent() { self.keep(teller, result) } else { self.tell(teller, result) }
     }
@@ -122,7 +122,7 @@ impl CallContext<'_> {
         self.soon.push(Box::new(move |written| drop(teller.tell(written.and(result)))));
     }
 
-    /// Does what is due.
+    /// Processes due timeouts.
     pub fn tick(&mut self) -> HomeResult<()> {
         let now_us = self.now_us;
         let waiting = &mut *self.waiting;
@@ -168,7 +168,7 @@ impl CallContext<'_> {
         }));
     }
 
-    /// Gives those who wait what there is for them.
+    /// Serves waiting calls with ready results.
     pub fn serve(&mut self) {
         for consumer in self.waiting.fetches.take_ready() {
             self.serve_consumer(&consumer);

@@ -19,7 +19,7 @@ use crate::folder::Notice;
 use crate::folder::errors::{corrupt, disk_error, foreign, sync_error};
 use crate::folder::files::log_name;
 
-/// Where it lies.
+/// Folder of the journal.
 pub const DIR: &str = "state";
 
 /// The newest file of the journal.
@@ -241,7 +241,7 @@ impl Journal {
         self.count += 1;
     }
 
-    /// Writes what was appended: it survives the end of the process.
+    /// Writes appended operations: they survive the end of the process.
     pub fn write(&mut self, now_us: u64) -> HomeResult<()> {
         if self.group.is_empty() {
             return Ok(());

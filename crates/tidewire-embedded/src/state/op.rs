@@ -41,11 +41,11 @@ pub enum Op {
     Entry(String, Entry),
     /// A bucket has had revisions up to this one.
     Revision(String, u64),
-    /// A lease was given.
+    /// A lease was granted.
     Granted(Granted),
-    /// It was given back.
+    /// A lease was released.
     Released(String, u64),
-    /// The greatest number that a stream was ever given.
+    /// The greatest number of any stream so far.
     Newest(u64),
     /// Everything before it is the whole state when the journal's file was begun.
     Whole,

@@ -70,7 +70,7 @@ fn has_long_integer(text: &[u8]) -> bool {
     false
 }
 
-/// Makes one value. A plain one is no form, whatever its keys are.
+/// Reader of one value. In a plain value, no object is a form, with any keys.
 struct Json<'a> {
     is_plain: bool,
     large: &'a Cell<bool>,

@@ -62,7 +62,7 @@ pub(super) fn answer(
     Some(said)
 }
 
-/// An endpoint, with what is known of its method as texts, as metadata is.
+/// An endpoint, with the description of its method as metadata texts.
 fn endpoint(info: &ServiceInfo, method: &MethodInfo) -> Value {
     let mut metadata = Map::new();
     if !method.description.is_empty() {

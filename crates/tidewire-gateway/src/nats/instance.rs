@@ -31,7 +31,7 @@ pub(super) struct Serving {
 }
 
 impl Instance {
-    /// Subscribes to what it answers.
+    /// Subscribes to the requests of an instance.
     pub fn open(shared: &Arc<Shared>, info: ServiceInfo) -> Self {
         let id = info.instances.first().cloned().unwrap_or_default();
         let started = tidewire_nats::now();

@@ -165,7 +165,7 @@ impl Cluster {
         [Some(self.beat_at), self.probe_at, ready, ends].into_iter().flatten().min().unwrap_or(self.beat_at)
     }
 
-    /// Takes what is there, up to a turn of it.
+    /// Processes the received messages, up to a limit per turn.
     async fn take(&mut self, first: Message) {
         let mut next = Some(first);
         for _ in 0..TURN {
@@ -326,7 +326,7 @@ impl Cluster {
                 peer.refused_until = Some(again);
             }
             if let Some(holder) = holder {
-                // It may have died, and this one be what was started instead.
+                // The holder of the name may have died, and this node may be its replacement.
                 self.say(holder, What::Ask).await;
             }
             return;

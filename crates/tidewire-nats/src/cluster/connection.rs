@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Messages that may wait in this process: other bridges send no more than their windows, and acks.
 const SUBSCRIPTION_CAPACITY: usize = 65_536;
 
-/// How a connection stands.
+/// Status of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub is_up: bool,

@@ -52,7 +52,7 @@ impl Envelope {
         }
     }
 
-    /// Reads the envelope of a message, and gives the rest. None: it is none.
+    /// Decodes the envelope of a message, and returns the rest. None: no envelope.
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
         let what = match head[1] {

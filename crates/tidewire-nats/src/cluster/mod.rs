@@ -62,7 +62,7 @@ impl BridgeOptions {
         }
     }
 
-    /// A number for a node: by chance, and so large that no hub gives it to a link.
+    /// A random number for a node, too large for the number of a link.
     pub fn draw_number() -> u32 {
         (rand_token() as u32) | 1 << 31
     }

@@ -1,5 +1,5 @@
-//! Another node of the cluster: its session with this one, and the link of the hub here that stands
-//! for it.
+//! Another node of the cluster: its session with this one, and the local hub's link that represents
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ impl LocalFrameSink for PeerFeed {
     }
 }
 
-/// The link of the hub that stands for a node.
+/// The link of the hub that represents a node.
 struct PeerLink {
     end: LocalEnd,
     feed: Arc<PeerFeed>,
@@ -146,7 +146,7 @@ impl Peer {
         }
     }
 
-    /// The session is over: what was open over it ends, and another one can begin.
+    /// Ends the session with its open calls; another one can begin.
     pub fn reset(&mut self, me: u32, token: u64) {
         let (about, heard) = (self.about.clone(), self.heard);
         let (refused_until, is_second) = (self.refused_until, self.is_second);
@@ -223,7 +223,7 @@ impl Peer {
         self.keys.get(&id).copied()
     }
 
-    /// Tells what is subscribed to here now.
+    /// Announces the current subscriptions of this node.
     pub fn tell(&mut self, interests: &[SubscriptionInterest]) {
         let keys: BTreeSet<_> = interests.iter().map(|interest| interest.key).collect();
         let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();

@@ -101,7 +101,7 @@ impl PublishBudget {
     fn take(&self, count: u64, bytes: u64) -> bool {
         let messages = self.messages.fetch_add(count, Ordering::Relaxed);
         let weight = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // One call is let in whatever its size: it could never happen otherwise.
+        // One call is accepted at any size: otherwise it could never run.
         let fits = messages == 0
             || (messages + count <= NATS_WAITING_MESSAGES.max && weight + bytes <= NATS_WAITING_BYTES.max);
         if !fits {

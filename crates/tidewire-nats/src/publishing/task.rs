@@ -22,7 +22,7 @@ use super::PublishBudget;
 use super::jobs::{Begun, Job};
 use super::sent::{InFlight, Sent};
 
-/// How often deadlines are looked at, and how long what was refused waits.
+/// Interval of deadline checks, and pause before refused messages are resent.
 const TICK: Duration = Duration::from_millis(25);
 /// Acks that are taken before the next message is sent.
 const ACKS_AT_ONCE: usize = 512;
@@ -64,7 +64,7 @@ pub(crate) struct Task {
     connection: Arc<Connection>,
     streams: Arc<Streams>,
     queue: mpsc::UnboundedReceiver<Job>,
-    // Kept, so that its counters live as long as what they count.
+    // Held so that its counters live as long as the messages.
     _waiting: Arc<PublishBudget>,
     acks: Subscriber,
     inbox: String,
@@ -231,8 +231,8 @@ impl Task {
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
     }
 
-    /// A batch is stored whole or not at all: what can be known to be wrong is refused before
-    /// anything is sent.
+    /// A batch is stored as a whole or not at all: detectable errors are refused before anything is
+    /// sent.
     fn batch_allowed(&self, known: &CachedStream, job: &Job) -> HomeResult<()> {
         let refuse = |kind, words: &str| Err(self.connection.error(kind, words));
         if !known.batches {
@@ -440,7 +440,7 @@ impl Task {
         }
     }
 
-    /// Puts a message behind those that are to be sent again, or gives it up.
+    /// Queues a message to be resent, or fails it.
     fn send_again(&mut self, sent: Sent) {
         if sent.batch > 1 {
             // The messages before it are not here any more.
@@ -470,7 +470,7 @@ impl Task {
         self.finish(&sent, Err(self.connection.error(HomeErrorKind::Unreachable, &words)));
     }
 
-    /// Looks at deadlines, and sends again what was refused.
+    /// Checks deadlines, and resends refused messages.
     async fn tick(&mut self) {
         let now = Instant::now();
         for sent in self.in_flight.late(now) {
@@ -488,7 +488,7 @@ impl Task {
         }
     }
 
-    /// There was no connection for too long: what waits is not stored.
+    /// Fails waiting messages after a long loss of the connection.
     fn give_up(&mut self) {
         let error = self.connection.away("the connection was not made again");
         for sent in std::mem::take(&mut self.again) {

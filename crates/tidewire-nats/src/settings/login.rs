@@ -31,7 +31,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// Reads what stands before the `@` of a URL, and the options that name files.
+    /// Reads the part before the `@` of a URL, and the options that name files.
     pub(crate) fn read(who: Option<&str>, query: &mut Query) -> HomeResult<Self> {
         let said = [who.map(|_| "url"), query.has("nkey"), query.has("creds")];
         let said: Vec<_> = said.into_iter().flatten().collect();
@@ -58,7 +58,7 @@ impl Login {
         }
     }
 
-    /// Gives the driver what proves who asks.
+    /// Passes the login to the driver.
     pub(crate) fn apply(&self, options: ConnectOptions) -> HomeResult<ConnectOptions> {
         match self {
             Self::Nobody => Ok(options),

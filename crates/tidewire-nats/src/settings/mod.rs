@@ -153,7 +153,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// An option that can't be used: which, why, and what to do.
+/// The error of an invalid option: its name, the reason and the fix.
 fn wrong(option: &str, why: String, mend: &str) -> HomeError {
     HomeError::new(HomeErrorKind::Invalid, format!("NATS: {option}: {why}: {mend}"))
 }

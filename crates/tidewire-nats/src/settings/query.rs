@@ -72,7 +72,7 @@ impl Query {
         }
     }
 
-    /// Everything was taken: what is known is used.
+    /// Fails if an option was not taken.
     pub fn end(self) -> HomeResult<()> {
         match self.left.first() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Streams as arguments: the callee reads what the caller writes.
+//! Streams as arguments: the callee reads the items of the caller.
 
 use std::fmt;
 use std::pin::Pin;
@@ -48,7 +48,7 @@ use crate::values::{Blob, Input, references};
 pub struct Feed(Arc<StreamSlot>);
 
 impl Feed {
-    /// A stream whose items may fail, which ends it.
+    /// A stream of items that may fail; an error ends it.
     pub fn new<T, S>(items: S) -> Self
     where
         T: Serialize,
@@ -223,7 +223,7 @@ impl Drop for ArgumentStreamReader {
     }
 }
 
-/// Gives a stream back that was polled, or that panicked.
+/// Returns a stream after polling, or after a panic.
 struct Polling<'a> {
     slot: &'a StreamSlot,
     items: Option<ReplyStream>,

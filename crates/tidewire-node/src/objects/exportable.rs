@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub lease: Duration,
     /// Error of an object that cannot be exported, for the call to return.
     pub problem: Option<Error>,
-    /// The nodes that have given it.
+    /// The nodes that have exported it.
     pub given_by: Mutex<Vec<Weak<Objects>>>,
 }
 

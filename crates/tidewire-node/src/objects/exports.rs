@@ -85,12 +85,12 @@ pub struct Function(Arc<Shared>);
 pub struct Object(Arc<Shared>);
 
 impl Function {
-    /// A function that gives one value. Its title is what errors call it; the rest is as for
+    /// A function with one result. Error messages show its title; the rest is as for
     /// [`Method::new`].
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
-    /// waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, leaves or
+    /// times out.
     pub fn new<A, O, F, Fut>(title: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -101,7 +101,7 @@ impl Function {
         Self::of(title, Method::new(super::CALL, parameters, handler))
     }
 
-    /// A function that gives a stream; see [`Method::stream`].
+    /// A function that returns a stream; see [`Method::stream`].
     ///
     /// # Cancel safety
     /// As for [`new`](Function::new).
@@ -133,8 +133,8 @@ impl Function {
 }
 
 impl Object {
-    /// An object with the methods of a declaration. Those that only its own node may call are not
-    /// given; events are for services that are served.
+    /// An object with the methods of a declaration. Methods for its own node only are not exported;
+    /// events are for served services.
     pub fn new(methods: Service) -> Self {
         let title = methods.info.name.clone();
         Self(Arc::new(shared(Kind::Object, methods, &title)))

@@ -41,12 +41,12 @@ pub use proxy::{RemoteFunction, RemoteObject};
 pub(crate) const CALL: &str = "call";
 /// The method of a stream.
 pub(crate) const TAKE: &str = "take";
-/// How long an owner may take to hear of what is claimed and released.
+/// Timeout of claims and releases at an owner.
 const TELL_MS: u32 = 30_000;
 /// The last of the lanes.
 const LOW: u8 = 3;
 const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
-/// How long what was given in a call that is over waits for the word that its callee has got it.
+/// Time for which an export of an ended call waits for the claim of its callee.
 const CLAIM_US: u64 = limits::REMOTE_CLAIM_MS.default * 1_000;
 
 /// Exported and imported objects of a node.
@@ -54,7 +54,7 @@ pub(crate) struct Objects {
     core: Weak<Core>,
     runner: Arc<Runner>,
     pub host: Arc<ServiceInstance>,
-    /// The lock protects what was given and what is held; nothing is called or dropped under it.
+    /// The lock protects exports and imports; nothing is called or dropped under it.
     state: Mutex<State>,
     /// Woken when an object was exported, imported or released.
     pub news: Wakers,
@@ -90,7 +90,7 @@ impl Objects {
         self.core.upgrade()
     }
 
-    /// The time on the clock of what was given.
+    /// The time on the clock of the exports.
     fn now_us(&self) -> u64 {
         self.runner.us_at(Instant::now())
     }
@@ -130,7 +130,7 @@ impl Objects {
         self.news.wake();
     }
 
-    /// How many objects were given, and how many are held.
+    /// Numbers of exports and imports.
     pub fn counts(&self) -> (usize, usize) {
         let (over, counts) = {
             let mut state = self.state.lock();
@@ -173,7 +173,7 @@ impl Objects {
         Ok((KeyedReference { key, what: Arc::new(offer) }, stands))
     }
 
-    /// Gives what a value refers to, to the node that it goes to.
+    /// Exports the references in a value to the receiving node.
     pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
         let mut giving = ExportScope::new(self);
         for KeyedReference { key, what } in std::mem::take(&mut blob.offered) {
@@ -218,8 +218,7 @@ impl Objects {
             let (known, over) = match given.again(peer, &identity, now_us) {
                 Some(known) => (known, Ok(Vec::new())),
                 None => {
-                    // A call that is made again gives it to another node, too, which has another
-                    // key for it.
+                    // A retried call exports it to another node, too, under another key.
                     let key: Arc<str> = if given.contains(key) { names::random_hex(16).into() } else { key.into() };
                     let lease_us = u64::try_from(thing.lease().as_micros()).unwrap_or(u64::MAX);
                     let over = given.add(peer, identity, &key, lease_us, thing.clone(), now_us);
@@ -248,7 +247,7 @@ impl Objects {
         }
     }
 
-    /// Lets something go that only one call had given.
+    /// Removes an export of only one call.
     pub fn remove(&self, key: &str, even_if_claimed: bool) {
         let entry = {
             let mut state = self.state.lock();
@@ -407,7 +406,7 @@ impl Fire for ExportSweep {
     }
 }
 
-/// Nobody waits for what becomes of it.
+/// Ignores the outcome of a call.
 struct IgnoreReply;
 
 impl ReplyWaiter for IgnoreReply {

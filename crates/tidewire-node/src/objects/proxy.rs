@@ -72,8 +72,8 @@ impl RemoteFunction {
         Call::begin(self.0.shot(super::CALL, arguments, false))
     }
 
-    /// Reads the stream that it gives. It is on its way when this returns; dropping it closes the
-    /// stream of the owner.
+    /// Reads the stream that the function returns. The request is on its way when this returns;
+    /// dropping it closes the stream of the owner.
     pub fn stream<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.0.shot(super::CALL, arguments, true))
     }
@@ -85,7 +85,7 @@ impl RemoteObject {
         Call::begin(self.0.shot(method, arguments, false))
     }
 
-    /// Reads the stream that a method gives; see [`RemoteFunction::stream`].
+    /// Reads the stream that a method returns; see [`RemoteFunction::stream`].
     pub fn stream<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.0.shot(method, arguments, true))
     }
@@ -99,8 +99,7 @@ impl RemoteObject {
 macro_rules! held {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl $type {
-            /// How long a call may take: 30 s where nothing is said. A stream may last for ever
-            /// where nothing is said.
+            /// Timeout of a call: 30 s by default. A stream has no timeout by default.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.options.with_timeout(timeout);
                 self

@@ -19,7 +19,7 @@ type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
 
 /// Queue of items of one kind, in order. Each item has a note, which comes back with its result.
 pub(super) struct Batcher<M, K, R> {
-    /// Protects what waits. Nothing is called under it.
+    /// Protects the queue. Nothing is called under it.
     state: Mutex<State<M, K>>,
     store: Store<M, R>,
     ended: Ended<K, R>,

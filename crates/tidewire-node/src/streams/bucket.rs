@@ -95,20 +95,20 @@ impl Bucket {
         &self.name
     }
 
-    /// The same bucket, whose values that are written through this go after a time.
+    /// The same bucket with a TTL for values that are written through it.
     pub fn ttl(&self, ttl: Duration) -> Self {
         Self { ttl_us: Some(micros(ttl)), ..self.clone() }
     }
 
-    /// Writes a value, and gives its revision: it is stored then.
+    /// Writes a value, and returns its revision: it is stored then.
     ///
     /// # Errors
-    /// Awaiting it fails with `stream_full` if the bucket would have more than its `max_bytes`,
-    /// `invalid_subject` if the key is not allowed, `not_found` if the bucket was deleted,
-    /// `home_unavailable` if it is not known whether it was written.
+    /// Awaiting it fails with `stream_full` if the bucket would exceed its `max_bytes`, and with
+    /// `invalid_subject` if the key is not allowed. It fails with `not_found` if the bucket was
+    /// deleted, and with `home_unavailable` if the outcome is unknown.
     ///
     /// # Cancel safety
-    /// If it is dropped, the value may be written; so it is with all that changes a bucket.
+    /// If it is dropped, the value may be written; the same holds for all changes of a bucket.
     pub fn put<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Pending<u64> {
         self.write(key, value, Expect::Any)
     }
@@ -164,7 +164,7 @@ impl Bucket {
         }
     }
 
-    /// Deletes the value of a key; the history stays. Gives the revision.
+    /// Deletes the value of a key; the history stays. Returns the revision.
     ///
     /// # Errors
     /// As for [`get`](Bucket::get).
@@ -305,7 +305,8 @@ impl Entry {
     /// The value; None if it was deleted.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         self.0.value.as_deref().map(|value| values::read(self.key(), value)).transpose()
     }

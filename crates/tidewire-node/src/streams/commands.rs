@@ -29,8 +29,8 @@ const WAIT_US: u64 = 4_000_000;
 /// Pause before a retry at an unreachable hub. A restored link ends the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The commands of the hub that a node has joined, one of Python with a data folder or on NATS;
-/// [`Node::commands`] gives them. Services of Python do them.
+/// The commands of the hub that a node has joined, a Python hub with a data folder or on NATS; made
+/// by [`Node::commands`]. Services of Python run them.
 ///
 /// ```no_run
 /// use tidewire_node::streams::StartOptions;
@@ -63,8 +63,8 @@ impl StartOptions {
         self
     }
 
-    /// An idempotency key, which is the command's id: to start it again gives the command that is
-    /// there.
+    /// An idempotency key, which is the command's id: a second start with it returns the existing
+    /// command.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -271,7 +271,7 @@ impl CommandRun {
         self.asked("info")
     }
 
-    /// Has it end: at once if it waits; if it runs, when its handler does. Gives whether that
+    /// Cancels the command: at once if it waits; if it runs, when its handler ends. True if that
     /// changes anything.
     ///
     /// # Errors

@@ -34,8 +34,8 @@ pub struct ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// A consumer of what is published from now on: 30 s for an ack, five deliveries, 1,000 out at
-    /// once.
+    /// A consumer of messages that are published from now on: 30 s for an ack, five deliveries,
+    /// 1,000 in flight.
     #[expect(clippy::new_without_default, reason = "where it begins is said")]
     pub fn new() -> Self {
         Self { filter: Vec::new(), settings: ConsumerSettings::new(""), is_broadcast: false }
@@ -323,7 +323,7 @@ impl Consumer {
         answered(self.home.requeue(&self.stream, &self.name, sequences.into_iter().collect()))
     }
 
-    /// Forgets dead letters. Gives how many of them there were.
+    /// Deletes dead letters. Returns how many there were.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).

@@ -66,13 +66,13 @@ pub struct DurableHandler {
 }
 
 impl DurableHandler {
-    /// A handler of the events on subjects of a pattern, as the consumer of this name delivers
-    /// them: letters, digits, `_` and `-`, at most 64. It is given the delivery, which it may
-    /// settle itself, and the value.
+    /// A handler of the events on a pattern of subjects, as the consumer of this name delivers
+    /// them: letters, digits, `_` and `-`, at most 64. The handler receives the value and the
+    /// delivery, which it may settle itself.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for
-    /// that is over: the event goes to another.
+    /// The future of the handler is dropped where it awaits when its service stops and the timeout
+    /// is over: the event goes to another instance.
     pub fn new<A, F, Fut>(consumer: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -119,14 +119,14 @@ impl DurableHandler {
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
-    /// by the type.
+    /// JSON Schema (2020-12) of the event, for publishers. The type of the handler checks the
+    /// events.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self
     }
 
-    /// The name of its consumer, as it was given.
+    /// The configured name of its consumer.
     pub(crate) fn consumer(&self) -> &str {
         &self.info.method
     }

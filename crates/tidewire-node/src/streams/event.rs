@@ -138,8 +138,8 @@ impl Delivery {
         self.soon(Settlement::Ack)
     }
 
-    /// Says that it failed: it comes again after the consumer's backoff, or is a dead letter if
-    /// that was the last delivery.
+    /// Reports a failure: the event is redelivered after the consumer's backoff, or becomes a dead
+    /// letter after the last delivery.
     ///
     /// # Errors
     /// As for [`ack`](Delivery::ack).
@@ -285,7 +285,7 @@ impl Settler {
         })
     }
 
-    /// Refuses, once, what comes after acks that could not be stored.
+    /// Fails once after acks that could not be stored.
     pub fn check(&self) -> Result<(), Error> {
         self.troubles.error.lock().take().map_or(Ok(()), Err)
     }
@@ -334,7 +334,7 @@ pub struct DeadEvent {
     pub deliveries: u32,
     /// Time at which the consumer gave it up.
     pub time: SystemTime,
-    /// `max_deliver`, or what [`term`](Delivery::term) was given.
+    /// `max_deliver`, or the reason passed to [`term`](Delivery::term).
     pub reason: String,
     /// The last error of the handler, in one line.
     pub error: String,

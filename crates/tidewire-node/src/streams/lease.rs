@@ -60,12 +60,12 @@ impl LeaseOptions {
     }
 }
 
-/// A lease that this process holds. It is renewed in the background until it is
-/// [released](Lease::release) or dropped, which gives it back.
+/// A lease that this process holds. A background task renews the lease until it is
+/// [released](Lease::release) or dropped, which also releases it.
 ///
-/// If it can't be renewed, [`is_held`](Lease::is_held) is false before its time is over by this
-/// process's own clock: look at it, or give the [`fence`](Lease::fence) to stores that can compare
-/// it, before what must not happen twice.
+/// After a failed renewal, [`is_held`](Lease::is_held) is false before the TTL ends, by this
+/// process's own clock. Check it before work that must not happen twice, or pass the
+/// [`fence`](Lease::fence) to stores that can compare it.
 ///
 /// ```
 /// # use tidewire_node::{Error, Node};
@@ -90,7 +90,7 @@ struct LeaseState {
     is_over: AtomicBool,
     /// True once the storage backend has confirmed the release.
     is_back: AtomicBool,
-    /// Woken when it is given back, renewed or lost.
+    /// Woken when it is released, renewed or lost.
     news: Wakers,
 }
 
@@ -261,7 +261,7 @@ impl LeaseState {
         self.tenure.lock().fence(self.now_us())
     }
 
-    /// It is not renewed any more. Gives its fence, if it was not lost.
+    /// Ends the renewal. Returns the fence, if the lease was not lost.
     fn end(&self) -> Option<u64> {
         self.is_over.store(true, Ordering::Release);
         let fence = self.tenure.lock().end();
@@ -283,7 +283,8 @@ impl LeaseState {
         answer
     }
 
-    /// Holds it over the link. When that has ended, the hub may have given it to another.
+    /// Holds it over the link. After the end of the link, the hub may have granted it to another
+    /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
         poll_fn(|context| {
             self.news.add(context.waker());
@@ -297,7 +298,7 @@ impl LeaseState {
         self.news.wake();
     }
 
-    /// Renews it until it is lost or given back.
+    /// Renews it until it is lost or released.
     async fn keep(&self, runner: &Runner) {
         loop {
             let tenure = self.tenure.lock().clone();

@@ -104,7 +104,7 @@ const END_WAIT: &str = "end_wait";
 const LONG_WAIT_US: u64 = 600_000_000;
 /// The same for a lease.
 const ACQUIRE_WAIT_US: u64 = 4_000_000;
-/// How many events and entries one call gives at most, and how many bytes.
+/// Limits of the events and entries of one call, and of their bytes.
 const PAGE: u32 = 1_000;
 const PAGE_BYTES: u32 = 4 << 20;
 
@@ -164,7 +164,7 @@ impl Node {
         answered(self.own_or_hub().list_streams())
     }
 
-    /// Finds a key-value bucket, whatever its settings.
+    /// Finds a key-value bucket with any settings.
     ///
     /// # Errors
     /// As for [`stream`](Node::stream).
@@ -207,15 +207,15 @@ impl Node {
         answered(self.own_or_hub().list_buckets())
     }
 
-    /// Takes a lease of 5 seconds, which is renewed until it is dropped, for as long as it takes;
-    /// see [`lease_with`](Node::lease_with).
+    /// Acquires a lease of 5 seconds, which is renewed until it is dropped, and waits as long as
+    /// needed; see [`lease_with`](Node::lease_with).
     ///
     /// # Errors
     /// As for `lease_with`.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease is not held: what was granted goes back, at the latest when its
-    /// time is over.
+    /// If it is dropped, the lease is not held: a granted lease is released, at the latest by its
+    /// TTL.
     pub fn lease(&self, name: &str) -> Pending<Lease> {
         self.lease_with(name, LeaseOptions::default())
     }

@@ -159,7 +159,7 @@ impl Record {
         }
     }
 
-    /// Tells once of what was not stored.
+    /// Reports failures once.
     fn check(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         let Some(first) = state.failures.first() else { return Ok(()) };

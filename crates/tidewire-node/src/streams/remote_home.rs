@@ -94,7 +94,7 @@ impl HubHome {
         Self { core: Arc::clone(core), client, place, capabilities, turns, end }
     }
 
-    /// The same, with what it declares that it can't do.
+    /// The same, with the capabilities that the hub declares.
     pub async fn looked_at(mut self) -> HomeResult<Self> {
         let lacks: Vec<(String, String)> = self.ask("capabilities", [(); 0], Ok).await?;
         for (name, why) in lacks {
@@ -195,7 +195,7 @@ impl HubHome {
     }
 }
 
-/// Has the hub end the wait of a call, and gives the answer of that. None: the hub knows of no such
+/// Has the hub end the wait of a call, and returns the call's reply. None: the hub knows no such
 /// wait, and the call is cancelled.
 async fn ended_early<R: DeserializeOwned>(
     home: &Client,

@@ -118,7 +118,7 @@ impl Stream {
         })
     }
 
-    /// Ends a schedule: no further beat comes. Gives false if there is none of this name.
+    /// Ends a schedule: no further beat comes. Returns false if there is none of this name.
     ///
     /// # Errors
     /// As for [`schedules`](Stream::schedules).

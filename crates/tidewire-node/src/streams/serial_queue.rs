@@ -12,7 +12,7 @@ type Job = Box<dyn FnOnce(SerialPermit) + Send>;
 
 #[derive(Default)]
 pub(super) struct SerialQueue {
-    /// Protects what waits. Nothing is called under it.
+    /// Protects the waiting jobs. Nothing is called under it.
     state: Mutex<State>,
 }
 

@@ -85,7 +85,7 @@ impl StopSignal {
         LongPoll { leaving: Arc::clone(self), token, wait }
     }
 
-    /// Ends the wait of a call. Gives whether there was one.
+    /// Ends the wait of a call. True if there was one.
     fn end_wait(&self, token: u64) -> bool {
         let Some(wait) = self.waits.lock().get(&token).map(Arc::clone) else { return false };
         wait.is_over.store(true, Ordering::Release);
@@ -478,8 +478,8 @@ fn act<T: Send + 'static>(
     })
 }
 
-/// A call that waits for something: it ends when the node stops, and gives back what it would have
-/// got.
+/// A long-polling call: it ends when the node stops, and returns a late result to the storage
+/// backend.
 fn waiting<T: Send + 'static>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
@@ -497,7 +497,7 @@ fn waiting<T: Send + 'static>(
     })
 }
 
-/// The same, for a call whose wait can be ended: it gets what has come by then.
+/// The same, for a call whose wait can be ended: the caller gets the results so far.
 fn ended<T: Send + 'static>(
     token: u64,
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,

@@ -88,7 +88,7 @@ impl StreamOptions {
     }
 }
 
-/// A stream. Clones are the same stream, and keep the order of what they publish.
+/// A stream. Clones are the same stream, and share the order of their messages.
 #[derive(Clone)]
 pub struct Stream {
     home: Arc<dyn Home>,
@@ -233,7 +233,7 @@ impl Stream {
         answered(self.home.list_consumers(&self.name))
     }
 
-    /// Removes all events. Gives how many. Sequences are never used again.
+    /// Removes all events. Returns how many. Sequences are never used again.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -244,7 +244,7 @@ impl Stream {
         self.purged(Purge::default())
     }
 
-    /// Removes events before a sequence. Gives how many.
+    /// Removes events before a sequence. Returns how many.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -252,7 +252,7 @@ impl Stream {
         self.purged(Purge { before: Some(sequence), ..Purge::default() })
     }
 
-    /// Removes all but the newest so many events. Gives how many.
+    /// Removes all but the newest so many events. Returns how many.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).

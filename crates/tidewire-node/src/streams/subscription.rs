@@ -45,7 +45,7 @@ pub(crate) struct DurableSubscription {
     pub opened: Arc<ResultSlot<()>>,
     /// Set when its consumer is there.
     place: Mutex<Option<ConsumerHandle>>,
-    /// Protects what was fetched. Nothing is called under it.
+    /// Protects fetched events. Nothing is called under it.
     state: Mutex<State>,
     /// Woken when there is something to do for the task that fetches.
     news: Wakers,
@@ -66,7 +66,7 @@ struct State {
     machine: Subscription,
     /// Those that wait for their handlers.
     deliveries: HashMap<Key, Arc<Delivery>>,
-    /// Those whose handlers are at work.
+    /// Events with running handlers.
     running: HashMap<Key, Arc<InboundCallState>>,
     /// Tasks that handle deliveries, one after the other.
     tasks: u32,
@@ -230,7 +230,7 @@ impl DurableSubscription {
         self.news.wake();
     }
 
-    /// Begins nothing more, ends the handlers that are at work, and gives all of it back.
+    /// Cancels running handlers, and returns all fetched events.
     pub fn cut(&self) {
         let (back, running): (Vec<_>, Vec<_>) = {
             let state = &mut *self.state.lock();
@@ -314,7 +314,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Queues what was fetched, and has it handled.
+    /// Queues fetched events, and starts tasks to handle them.
     fn fetched(self: &Arc<Self>, host: &Arc<ServiceInstance>, place: &ConsumerHandle, fetched: Vec<home::Delivery>) {
         let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &place.settler))).collect();
         let (tasks, back) = {
@@ -357,7 +357,7 @@ impl DurableSubscription {
         fetching.pause = Some(Delay::begin(&self.runner, fetching.wait));
     }
 
-    /// Extends what waits for its handler, and wakes when that is to be done again.
+    /// Extends the ack wait of queued events, and schedules the next extension.
     fn extend(&self, fetching: &mut Fetching, context: &Context<'_>) {
         loop {
             let (now_us, due, next_us) = {
@@ -440,8 +440,7 @@ struct DeliveryWorker {
 }
 
 impl DeliveryWorker {
-    /// The next delivery, whose handler is to be run. None: the task ends, and another begins with
-    /// what is fetched next.
+    /// The next delivery to handle. None: the task ends, and the next fetch starts another.
     fn next(&mut self) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
         let next = {
             let state = &mut *self.subscription.state.lock();

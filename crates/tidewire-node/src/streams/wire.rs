@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for AckResult {
     }
 }
 
-/// An error that stands in the place of one result.
+/// An error in place of one result.
 fn refusal(kind: &str, text: String) -> HomeError {
     let known = HomeErrorKind::ALL.into_iter().find(|known| known.name() == kind);
     // A storage backend of a newer version may have unknown kinds.

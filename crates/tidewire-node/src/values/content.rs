@@ -60,7 +60,7 @@ impl<'de> VariantAccess<'de> for Content<'_, 'de> {
     }
 }
 
-/// Bytes that are handed over with their memory.
+/// Bytes that are passed with their memory.
 struct Owned(Vec<u8>);
 
 impl<'de> Deserializer<'de> for Owned {

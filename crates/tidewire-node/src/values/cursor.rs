@@ -104,8 +104,8 @@ impl<'de> Cursor<'de> {
         text.map_err(|_| not_text(span))
     }
 
-    /// The memory of what was read last, if it is used up and this is much of it; if not, it is to
-    /// be copied.
+    /// Takes out the memory of the last read, if the payload is consumed and the span is a large
+    /// part of it; None: copy it.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         match &mut self.source {
             Source::Passing(head, _) if span.at < self.kept_from => head.take_out(span),
@@ -144,7 +144,7 @@ impl<'de> Cursor<'de> {
         found
     }
 
-    /// Reads what an extension holds, which must be all of its content.
+    /// Reads the content of an extension completely.
     pub fn within<T>(
         &mut self,
         bytes: usize,
@@ -210,7 +210,7 @@ impl<'de> Cursor<'de> {
         (0..count).try_for_each(|_| self.skip())
     }
 
-    /// Says what is left over.
+    /// Fails if bytes are left over.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.at != self.end {
             return Err(self.wrong("bytes follow the value"));

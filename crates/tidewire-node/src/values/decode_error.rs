@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Malformed,
     /// The value is not one that is allowed here.
     Unfit,
-    /// It is longer than what is sent.
+    /// The value is longer than the limit.
     TooLong,
     /// A reference that cannot be resolved, with its own error code.
     Coded(ErrorCode),

@@ -38,7 +38,7 @@ pub(crate) fn holds_values(code: i8) -> bool {
     matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR | REFERENCE)
 }
 
-/// Makes a value of an extension: of what it holds, or of its bytes.
+/// Makes a value of an extension, from its content or its bytes.
 pub(crate) fn value_of(code: i8, content: Value) -> Result<Value, &'static str> {
     if holds_values(code) { of_values(code, content) } else { of_bytes(code, content) }
 }
@@ -93,7 +93,7 @@ fn of_values(code: i8, content: Value) -> Result<Value, &'static str> {
     }
 }
 
-/// Members of a set, and keys of a map: what can be looked up.
+/// Members of a set, and keys of a map: hashable values.
 fn hashable(items: Vec<Value>) -> Result<Vec<Value>, &'static str> {
     if items.iter().all(Value::is_hashable) { Ok(items) } else { Err("a member of a set can't be looked up") }
 }

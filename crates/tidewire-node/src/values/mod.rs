@@ -51,7 +51,7 @@ pub(crate) use writer::Writer;
 /// Writes a value as it travels.
 ///
 /// # Errors
-/// [`Error`] with the code `invalid_argument` and the path of what can't be sent, or with
+/// [`Error`] with the code `invalid_argument` and the path of the part that cannot be sent, or with
 /// `payload_too_large`.
 ///
 /// ```
@@ -71,7 +71,7 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 /// [`Error`] with the code `wire_error` if the bytes are no value, or `invalid_argument` with the
-/// path of what does not fit the type.
+/// path of the part that does not fit the type.
 ///
 /// ```
 /// use tidewire_node::values::from_bytes;

@@ -17,7 +17,7 @@ use crate::objects::{KeyedReference, Objects, OutboundReference, ReferenceFields
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
 
 thread_local! {
-    /// The node whose value is written or read; None: it may hold no references.
+    /// The node whose value is encoded or decoded; None: references are refused.
     static HERE: RefCell<Option<Arc<Objects>>> = const { RefCell::new(None) };
     /// References of the value that is being encoded.
     static OFFERED: RefCell<Vec<KeyedReference>> = const { RefCell::new(Vec::new()) };
@@ -38,7 +38,7 @@ pub(crate) fn within<T>(objects: Option<&Arc<Objects>>, act: impl FnOnce() -> T)
     act()
 }
 
-/// Writes one value, and gives what it holds besides data.
+/// Encodes one value, and returns its references.
 pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<KeyedReference>) {
     struct Restore(Vec<KeyedReference>);
 
@@ -66,7 +66,7 @@ pub(crate) fn serialize<S: Serializer>(offer: OutboundReference, serializer: S) 
     Ok(written)
 }
 
-/// Reads a reference, and answers what is made of what it stands for.
+/// Decodes a reference, and converts its target.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>, T>(
     expected: &'static str,
     from: D,

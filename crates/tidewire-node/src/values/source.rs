@@ -7,14 +7,14 @@ use tidewire_link::Message;
 use super::blob::Layout;
 use super::decode_error::DecodeError;
 
-/// Payloads from this length on are used up. Shorter ones are not: to move what is left of them
-/// costs more than to keep it for a moment.
+/// Payloads from this length on are consumed. For shorter ones, moving the rest costs more than
+/// storing it for a moment.
 const LONG_BYTES: usize = 4 << 20;
 /// Bytes to read before memory is released, and the smallest part that is taken out rather than
 /// copied. The shorter values of tests have shorter steps.
 const STEP_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
-/// A payload is used up in so many parts: one more would move what is left once more, one less
-/// would keep more of it.
+/// Number of parts in which a payload is consumed: more parts move the rest more often, fewer parts
+/// store more of it.
 const PARTS: usize = 8;
 
 /// A payload that is decoded into a value.
@@ -81,7 +81,7 @@ pub(crate) enum Part<'de> {
     Passing(Vec<u8>),
 }
 
-/// Where a reader finds what it reads.
+/// Source of the bytes of a reader.
 pub(crate) enum Source<'de> {
     Kept(&'de [u8], Vec<Range<usize>>),
     /// The head, and the buffers that were not taken out.
@@ -221,7 +221,7 @@ impl Iterator for Bytewise {
     }
 }
 
-/// Gives each buffer memory of its own, and leaves the head.
+/// Moves each buffer into separate memory, and leaves the head.
 fn split(
     mut memory: Vec<u8>,
     begin: usize,
@@ -248,7 +248,7 @@ fn split(
     (memory, parts)
 }
 
-/// As [`Vec::split_off`], but what has been copied is given back meanwhile.
+/// As [`Vec::split_off`], but releases copied bytes in the meantime.
 fn split_off(memory: &mut Vec<u8>, at: usize) -> Vec<u8> {
     // Zeros are had from the system without being written; it is filled from its end.
     let mut back = vec![0; memory.len() - at];

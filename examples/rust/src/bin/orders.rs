@@ -35,8 +35,8 @@ struct Order {
     cents: u64,
 }
 
-/// Takes orders until it has handled enough, or nothing comes any more. Gives how many of its
-/// deliveries were not billed.
+/// Takes orders until it has handled enough, or none comes any more. Returns how many deliveries
+/// were not billed.
 fn work(orders: &Stream, billed: &Bucket, knows_all: &AtomicBool, enough: usize) -> Done<usize> {
     let options = ConsumerOptions::all().max_deliver(2).backoff([Duration::from_millis(1)]);
     let mut billing = orders.consumer("billing", options).wait()?;

@@ -16,7 +16,7 @@ use tidewire_engine::{Actor, ActorRef, Context, Engine, Fault, Mailbox, Overflow
 const PARSERS: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Parses a line, and sends what it has found on.
+/// Parses a line, and sends the hit on.
 struct Parser {
     counts: ActorRef<Count>,
 }
@@ -105,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         parser.send_blocking(line)?;
     }
-    // The stages end in their order: each has handled what it accepted when its stop is over.
+    // The stages end in their order: each stop waits for all accepted messages.
     for parser in parsers {
         parser.stop(Stop::drain(10 * SECOND)).wait()?;
     }

@@ -112,7 +112,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks as a browser does, and looks at what comes.
+/// Sends requests as a browser does, and checks the responses.
 async fn try_it(at: SocketAddr) -> Result<(), Box<dyn Error>> {
     let wanted = [
         ("/quotes/TIDE?qty=3", "200", "{\"symbol\":\"TIDE\",\"price\":7.5}"),
