@@ -15,6 +15,7 @@ def links(services: dict[str, int], hub: str | None = "hub") -> Any:
     return lambda now: (now["links"]["hub"], now["links"]["services"]) == (hub, services)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_services_that_come_and_go() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -29,6 +30,7 @@ def test_it_waits_for_services_that_come_and_go() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -56,6 +58,7 @@ def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -75,6 +78,7 @@ def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.6")
 def test_it_ends_with_its_time_and_with_its_node() -> None:
     async def story() -> None:
         async with tw.Node() as node:
