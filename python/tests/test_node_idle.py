@@ -256,7 +256,7 @@ def test_actors_still_reach_the_services_of_other_nodes_while_their_node_ends(st
     asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
-@pytest.mark.promise("P8.14")
+@pytest.mark.promise("P8.14", "P13.43")
 def test_a_stream_without_an_end_does_not_keep_a_node_from_its_end(started: Programs) -> None:
     async def story() -> None:
         _, url = started.hub()

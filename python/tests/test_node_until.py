@@ -138,6 +138,7 @@ def test_what_is_no_condition_or_no_time_is_named(node: tw.Node, arguments: tupl
     asyncio.run(on_a_loop())
 
 
+@pytest.mark.promise("P13.2")
 def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -159,6 +160,7 @@ def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.3")
 def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
     seen: list[int] = []
     subscription = node.subscribe("news", seen.append).wait()
@@ -168,6 +170,7 @@ def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
     assert subscription.wait() is subscription
 
 
+@pytest.mark.promise("P13.2")
 def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -186,6 +189,7 @@ def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.3", "P13.4")
 def test_one_that_ends_while_it_is_awaited_waits_no_more() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
