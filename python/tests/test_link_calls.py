@@ -194,6 +194,7 @@ def forget(method: Callable[[int], object]) -> None:
     gc.collect()
 
 
+@pytest.mark.promise("P16.23")
 @told
 async def test_a_call_that_nobody_awaited_is_told_of() -> None:
     async with joined() as (_, workshop, client):

@@ -305,7 +305,7 @@ def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_on
     asyncio.run(story())
 
 
-@pytest.mark.promise("P13.48")
+@pytest.mark.promise("P13.48", "P16.28")
 def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -329,7 +329,7 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.promise("P13.48")
+@pytest.mark.promise("P13.48", "P16.28")
 def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

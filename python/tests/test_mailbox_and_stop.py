@@ -111,7 +111,7 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
     assert node.lookup("stuck") is None
 
 
-@pytest.mark.promise("P8.7")
+@pytest.mark.promise("P8.7", "P16.26")
 def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         held = Held(node, tw.Mailbox(8))

@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said_with_its_name_and_what_is_allowed() -> None:
                     node.serve(Desk(), **{name: value})
 
 
-@pytest.mark.promise("P13.82")
+@pytest.mark.promise("P13.82", "P13.83")
 @pytest.mark.parametrize("config", [services(service_concurrency=1, service_waiting=2), {}])
 def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
     async def story(node: tw.Node) -> None:
