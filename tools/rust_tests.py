@@ -132,7 +132,7 @@ def run(program: Program, arguments: list[str], command: list[str] | None = None
 
 @functools.cache
 def libraries() -> str:
-    """Where tests of procedural macros find the compiler's libraries, as `cargo test` tells them."""
+    """The folder of the libraries of the compiler, for tests of procedural macros."""
     sysroot = ["rustc", "--print", "target-libdir"]
     return subprocess.run(sysroot, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 

@@ -1,5 +1,5 @@
-"""Operations in asyncio: futures to what waits for them, and a warning for those that nobody
-awaits.
+"""Operations in asyncio: their futures, a warning for those that nobody awaits, and waits that a
+cancellation does not cut.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from tidewire._binding import Pending
+
+_T = TypeVar("_T")
 
 TRACES = sys.flags.dev_mode or bool(os.environ.get("PYTHONASYNCIODEBUG"))
 """Whether it is noted where operations are made, as asyncio does for coroutines in its debug
@@ -18,6 +21,37 @@ mode.
 """
 
 _FRAMES = 10
+_FINISH_TIMEOUT_S = 1.0
+
+
+async def finish(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run work that a cancellation must not cut, such as giving something back.
+
+    A caller that is cancelled waits one second more for the end of the work, which goes on after
+    that; then the cancellation is raised.
+    """
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        _FINISHING.add(task)
+        task.add_done_callback(_finished)
+        await asyncio.wait([task], timeout=_FINISH_TIMEOUT_S)
+        raise
+    return task.result()
+
+
+def _finished(task: Any) -> None:
+    _FINISHING.discard(task)
+    if not task.cancelled():
+        # Nobody waits for its error any more.
+        task.exception()
+
+
+_FINISHING: set[Any] = set()
+"""Work that goes on after its caller was cancelled: event loops hold tasks weakly."""
 
 
 class Begun(Pending[Any]):

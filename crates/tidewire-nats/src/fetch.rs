@@ -1,9 +1,11 @@
 //! Fetching: what is ready of a consumer, or the first event that becomes it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_nats::Message;
 use tidewire_backend::home::{Delivery, Fetch, HomeErrorKind, HomeResult};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -14,6 +16,9 @@ use crate::pull::{End, Pull, Puller, Wait};
 use crate::settle::{OutstandingDelivery, how};
 use crate::shared::Shared;
 
+/// How long a delivery whose caller is gone waits for the next fetch.
+const HOLD: Duration = Duration::from_secs(1);
+
 /// The longest wait that is asked of a server at once: whoever is asked may go.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
@@ -23,19 +28,39 @@ const BRIEF: Duration = Duration::from_millis(5);
 const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
 
 /// Deliveries that are ready; waits for the first.
-pub(crate) async fn fetch(shared: &Shared, stream: &str, consumer: &str, fetch: Fetch) -> HomeResult<Vec<Delivery>> {
+///
+/// Once `dropped` is notified, nobody waits for the result: the request to the server ends, and
+/// deliveries that had arrived are returned.
+pub(crate) async fn fetch(
+    shared: &Shared,
+    stream: &str,
+    consumer: &str,
+    fetch: Fetch,
+    dropped: &Notify,
+) -> HomeResult<Vec<Delivery>> {
     if fetch.max_messages == 0 {
         return Err(shared
             .connection
             .error(HomeErrorKind::Invalid, "max_messages: 0 fetches nothing: write 1 or more"));
     }
     shared.consumers.settings(shared, stream, consumer).await?;
+    let held = shared.pullers.take_held(stream, consumer, fetch.max_messages as usize);
+    if !held.is_empty() {
+        return Ok(held);
+    }
     let until = Instant::now() + clock::span(fetch.wait_us);
     let patience = Instant::now() + clock::span(fetch.wait_us).max(shared.connection.settings.request_timeout);
     let mut puller = shared.pullers.take(&shared.connection, stream, consumer).await?;
     loop {
         let mut taken = Vec::new();
-        let end = round(shared, &mut puller, stream, consumer, fetch, until, &mut taken).await;
+        let ended = tokio::select! {
+            end = round(shared, &mut puller, stream, consumer, fetch, until, &mut taken) => Some(end),
+            () = dropped.notified() => None,
+        };
+        let Some(end) = ended else {
+            puller.close(&mut taken).await;
+            return Ok(handed(shared, stream, consumer, taken).await);
+        };
         let clean = end.is_clean();
         if !taken.is_empty() || (clean && Instant::now() >= until) {
             if clean {
@@ -124,9 +149,17 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
     deliveries
 }
 
-/// Gives back what nobody looks at.
-pub(crate) async fn give_back(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
-    for delivery in deliveries {
+/// Holds deliveries whose caller is gone for the next fetch of this process, and gives them back if
+/// there is none soon. A server counts each delivery that is given back against `max_deliver`; one
+/// that the next fetch takes is not counted again.
+pub(crate) async fn hold(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+    if deliveries.is_empty() {
+        return;
+    }
+    let tickets: HashSet<u64> = deliveries.iter().map(|delivery| delivery.ticket).collect();
+    shared.pullers.hold(stream, consumer, deliveries);
+    tokio::time::sleep(HOLD).await;
+    for delivery in shared.pullers.take_expired(stream, consumer, &tickets) {
         if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.ticket) {
             drop(shared.connection.client.publish(handed.reply, how::nak(0)).await);
         }

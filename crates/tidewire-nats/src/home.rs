@@ -13,7 +13,7 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::connection::Connection;
 use crate::publishing::Publisher;
@@ -241,13 +241,16 @@ impl Streams for Nats {
         let (teller, answer) = answer();
         let (shared, stream, consumer) = (Arc::clone(&self.shared), stream.to_owned(), consumer.to_owned());
         let (mut closed, ended) = (self.closed.subscribe(), self.ended());
+        let dropped = Arc::new(Notify::new());
+        let notify = Arc::clone(&dropped);
+        teller.when_dropped(move || notify.notify_one());
         runtime.spawn(async move {
             let fetched = tokio::select! {
-                fetched = fetch::fetch(&shared, &stream, &consumer, fetch) => fetched,
+                fetched = fetch::fetch(&shared, &stream, &consumer, fetch, &dropped) => fetched,
                 _ = closed.wait_for(|closed| *closed) => Err(ended),
             };
             if let Err(Ok(unwanted)) = teller.tell(fetched) {
-                fetch::give_back(&shared, &stream, &consumer, unwanted).await;
+                fetch::hold(&shared, &stream, &consumer, unwanted).await;
             }
         });
         answer
@@ -341,8 +344,23 @@ impl KeyValue for Nats {
 
 impl Leases for Nats {
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
-        let (name, holder) = (name.to_owned(), holder.to_owned());
-        self.run(|shared| async move { leases::acquire(&shared, &name, &holder, ttl_us, wait_us).await })
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !*self.closed.borrow()) else {
+            return Answer::ready(Err(self.ended()));
+        };
+        let (teller, answer) = answer();
+        let (shared, name, holder) = (Arc::clone(&self.shared), name.to_owned(), holder.to_owned());
+        let (mut closed, ended) = (self.closed.subscribe(), self.ended());
+        runtime.spawn(async move {
+            let granted = tokio::select! {
+                granted = leases::acquire(&shared, &name, &holder, ttl_us, wait_us) => granted,
+                _ = closed.wait_for(|closed| *closed) => Err(ended),
+            };
+            // The caller is gone: the next holder gets the lease.
+            if let Err(Ok(unwanted)) = teller.tell(granted) {
+                drop(leases::release(&shared, &name, unwanted.fence).await);
+            }
+        });
+        answer
     }
 
     fn renew(&self, name: &str, fence: u64) -> Answer<Grant> {

@@ -23,6 +23,8 @@ use crate::shared::Shared;
 use crate::stream_reader::wait;
 use crate::streams::find;
 
+/// How often a release is written anew after a renewal on its way.
+const RELEASE_ATTEMPTS: u32 = 10;
 const SHORTEST_US: u64 = 1_000;
 const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 
@@ -134,20 +136,24 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
     }
 }
 
-/// Gives a lease back.
+/// Gives a lease back. A renewal of the same holder that is still on its way may write in between;
+/// the release is written after it then.
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
-    let Some((written, now_us)) = look(shared, &key).await? else { return Ok(false) };
-    if written.fence() != fence || written.remaining_us(now_us) == 0 {
-        return Ok(false);
+    for _ in 0..RELEASE_ATTEMPTS {
+        let Some((written, now_us)) = look(shared, &key).await? else { return Ok(false) };
+        if written.fence() != fence || written.remaining_us(now_us) == 0 {
+            return Ok(false);
+        }
+        let value = json!({"holder": written.holder, "ttl_us": written.ttl_us, "fence": fence, "released": true});
+        let expect = Expect::Revision(written.revision);
+        match write(shared, LEASES, &key, HeaderMap::new(), value.to_string().into(), expect).await {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == HomeErrorKind::Revision => (),
+            Err(error) => return Err(error),
+        }
     }
-    let value = json!({"holder": written.holder, "ttl_us": written.ttl_us, "fence": fence, "released": true});
-    let expect = Expect::Revision(written.revision);
-    match write(shared, LEASES, &key, HeaderMap::new(), value.to_string().into(), expect).await {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == HomeErrorKind::Revision => Ok(false),
-        Err(error) => Err(error),
-    }
+    Err(shared.connection.error(HomeErrorKind::Revision, "a renewal of the lease came before each release: try again"))
 }
 
 /// What is known of a lease.

@@ -4,14 +4,14 @@
 //! the messages, and a status when there is no more. One subscription has one request under way, so
 //! that each knows what is its own.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Message, StatusCode, Subscriber};
 use futures_util::StreamExt;
 use serde_json::json;
-use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
+use tidewire_backend::home::{Delivery, HomeError, HomeErrorKind, HomeResult};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -19,6 +19,8 @@ use crate::connection::Connection;
 
 /// What an answer may take longer than a server was asked to wait.
 const MARGIN: Duration = Duration::from_secs(2);
+/// How long a server may take to confirm the end of a subscription.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Subscriptions of one consumer that are kept for later.
 const KEPT: usize = 16;
 
@@ -71,6 +73,8 @@ pub(crate) struct Puller {
 #[derive(Debug, Default)]
 pub(crate) struct Pullers {
     idle: Mutex<HashMap<(String, String), Vec<Puller>>>,
+    /// Deliveries whose callers are gone, for the next fetch of their consumer.
+    held: Mutex<HashMap<(String, String), Vec<Delivery>>>,
 }
 
 impl Pullers {
@@ -92,10 +96,42 @@ impl Pullers {
         }
     }
 
+    /// Holds deliveries for the next fetch.
+    pub fn hold(&self, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+        self.held().entry((stream.to_owned(), consumer.to_owned())).or_default().extend(deliveries);
+    }
+
+    /// Takes held deliveries, at most so many, the oldest first.
+    pub fn take_held(&self, stream: &str, consumer: &str, most: usize) -> Vec<Delivery> {
+        let (key, mut held) = ((stream.to_owned(), consumer.to_owned()), self.held());
+        let Some(of_consumer) = held.get_mut(&key) else { return Vec::new() };
+        let taken = of_consumer.drain(..most.min(of_consumer.len())).collect();
+        if of_consumer.is_empty() {
+            held.remove(&key);
+        }
+        taken
+    }
+
+    /// Takes the held deliveries with one of these tickets.
+    pub fn take_expired(&self, stream: &str, consumer: &str, tickets: &HashSet<u64>) -> Vec<Delivery> {
+        let (key, mut held) = ((stream.to_owned(), consumer.to_owned()), self.held());
+        let all = held.remove(&key).unwrap_or_default();
+        let (expired, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| tickets.contains(&one.ticket));
+        if !rest.is_empty() {
+            held.insert(key, rest);
+        }
+        expired
+    }
+
     /// A consumer is gone.
     pub fn forget(&self, stream: &str, consumer: Option<&str>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(of, name), _| of != stream || consumer.is_some_and(|consumer| consumer != name));
+        let stays = |(of, name): &(String, String)| of != stream || consumer.is_some_and(|consumer| consumer != name);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| stays(key));
+        self.held().retain(|key, _| stays(key));
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<(String, String), Vec<Delivery>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,6 +193,19 @@ impl Puller {
             }
         }
         End::Whole
+    }
+
+    /// Ends the request at the server, and takes the messages that were on their way.
+    pub async fn close(mut self, taken: &mut Vec<Message>) {
+        if self.messages.drain().await.is_err() {
+            return;
+        }
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        while let Ok(Some(message)) = timeout_at(until, self.messages.next()).await {
+            if message.status.is_none() {
+                taken.push(message);
+            }
+        }
     }
 
     /// Waits a moment after a server was away, or until it is time.

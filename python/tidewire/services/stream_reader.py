@@ -5,7 +5,7 @@ thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -174,21 +174,34 @@ class _Loop(AsyncIterator[_T]):
     program that made the iterator by ``aiter(stream)`` still holds it, and may read on.
     """
 
-    __slots__ = ("_is_cancelled", "_stream")
+    __slots__ = ("_read", "_stream")
 
     def __init__(self, stream: Stream[_T]) -> None:
         self._stream = stream
-        self._is_cancelled = False
+        self._read = _LastRead()
 
-    async def __anext__(self) -> _T:
-        self._is_cancelled = True
-        item = await self._stream.__anext__()
-        self._is_cancelled = False
-        return item
+    def __anext__(self) -> Coroutine[Any, Any, _T]:
+        # No frame of the read holds the iterator: the traceback of a cancellation may live long.
+        return self._read.next(self._stream)
 
     def __del__(self) -> None:
-        if self._is_cancelled:
+        if self._read.was_cancelled:
             self._stream._end()
+
+
+class _LastRead:
+    """State of the last read of one iterator."""
+
+    __slots__ = ("was_cancelled",)
+
+    def __init__(self) -> None:
+        self.was_cancelled = False
+
+    async def next(self, stream: Stream[_T]) -> _T:
+        self.was_cancelled = True
+        item = await stream.__anext__()
+        self.was_cancelled = False
+        return item
 
 
 class BlockingStream(_Reading, Iterator[Any]):

@@ -54,8 +54,8 @@ class Consumer:
         Args:
             timeout: Seconds after which None is returned; None for no limit.
 
-        Cancelled, it loses nothing: what was on its way goes back, or comes again after its ack
-        wait.
+        Cancelled, it takes nothing: events on their way go back to the stream, and no delivery is
+        counted. NATS counts an event that is not fetched again within a second.
         """
         self._tell_broken()
         if self._ready:
@@ -65,7 +65,9 @@ class Consumer:
             self._pace()
             most_us = self._home.wait_us
             left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
-            raw = await self._home.call("fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us)
+            raw = await self._home.take(
+                "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back
+            )
             self._fetched_at = monotonic()
             if raw:
                 self._ready.extend(Event(fields, self, self._shape) for fields in raw)
@@ -73,6 +75,12 @@ class Consumer:
             self._ahead = 1
             if until is not None and monotonic() >= until:
                 return None
+
+    async def _give_back(self, raw: list[Any]) -> None:
+        """Give back deliveries of a fetch whose caller was cancelled."""
+        if raw:
+            released = [(fields[5], fields[8], "release", None, "", None) for fields in raw]
+            await self._home.call("settle", self._stream, self.name, released)
 
     def _pace(self) -> None:
         """Fetch more at once while the last batch was handled quickly: what waits here has an ack

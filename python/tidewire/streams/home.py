@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,7 @@ class Home:
     Cancelling a call that was begun does not take it back.
     """
 
-    __slots__ = ("_connect", "_folder", "_is_here", "_node")
+    __slots__ = ("_connect", "_folder", "_is_here", "_node", "_returning")
 
     def __init__(
         self,
@@ -108,6 +109,8 @@ class Home:
         self._folder = folder
         self._connect = connect
         self._is_here = is_here
+        # Tasks that give back results whose callers were cancelled.
+        self._returning: set[asyncio.Task[None]] = set()
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
         """Begin a call: an error of it is raised where it is awaited, or here."""
@@ -133,6 +136,29 @@ class Home:
         """Whether it is that of a hub."""
         return self._node is not None
 
+    async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Make a call that waits for events or a lease. Cancelled, it ends the wait, and ``back``
+        gives back a result that was on its way.
+        """
+        if not self.is_remote:
+            # A call of this process gives back what nobody reads.
+            return await self.call(name, *args)
+        token = secrets.randbits(63)
+        taking = asyncio.ensure_future(self.call(name, *args, token))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            returning = asyncio.ensure_future(self._return(taking, token, back))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            raise
+
+    async def _return(self, taking: asyncio.Future[Any], token: int, back: Callable[[Any], Awaitable[Any]]) -> None:
+        if not taking.done():
+            await self._end(taking, token)
+        with contextlib.suppress(TidewireError, asyncio.CancelledError):
+            await back(await taking)
+
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
         """End a fetch, so that its task gives what has come by then: what was lost with a task that
         is cancelled would come again only after its ack wait.
@@ -150,7 +176,7 @@ class Home:
         (begun if hasattr(begun, "cancel") else fetching).cancel()
         return None
 
-    async def _end(self, fetching: asyncio.Task[Any], token: int) -> None:
+    async def _end(self, fetching: asyncio.Future[Any], token: int) -> None:
         try:
             is_ended = await self.call("end_wait", token)
         except TidewireError:

@@ -8,6 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from tidewire._futures import finish
 from tidewire.errors import InvalidArgument, LeaseHeld, LeaseLost, TidewireError
 from tidewire.streams.home import WAIT_US, span_us
 
@@ -69,15 +70,22 @@ class Lease:
             try:
                 # A wait counts from when it is over: the time of the grant is that of the last
                 # call's begin at the earliest.
-                fence, _ = await self._home.call("acquire", self.name, self._holder, ttl_us, left_us)
+                fence, _ = await self._home.take(
+                    "acquire", self.name, self._holder, ttl_us, left_us, back=self._give_back
+                )
             except LeaseHeld:
                 if until is not None and monotonic() >= until:
                     raise
                 continue
             self._fence = fence
             break
-        # How long ago it was given is not known: the first renewal says from when on it is held.
-        await self._renew()
+        # The time of the grant is unknown: the first renewal says from when on the lease is held.
+        try:
+            await self._renew()
+        except BaseException:
+            with contextlib.suppress(TidewireError):
+                await self.release()
+            raise
         self._renewing = asyncio.get_running_loop().create_task(self._keep())
         return int(fence)
 
@@ -105,15 +113,24 @@ class Lease:
             await asyncio.wait({self._renewing}, timeout=max(0.0, self._until - monotonic()))
 
     async def release(self) -> None:
-        """Give it back."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._renewing
-            self._renewing = None
+        """Give the lease back.
+
+        Cancelled, it gives the lease back all the same, and raises the cancellation then.
+        """
+        renewing, self._renewing = self._renewing, None
         fence, self._fence = self._fence, None
+        await finish(self._released(renewing, fence))
+
+    async def _released(self, renewing: asyncio.Task[None] | None, fence: int | None) -> None:
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.wait([renewing])
         if fence is not None:
             await self._home.call("release", self.name, fence)
+
+    async def _give_back(self, granted: tuple[int, int]) -> None:
+        """Give back a grant whose caller was cancelled."""
+        await self._home.call("release", self.name, granted[0])
 
     async def __aenter__(self) -> Lease:
         await self.acquire()

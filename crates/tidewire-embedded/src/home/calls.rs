@@ -276,7 +276,7 @@ impl Leases for Embedded {
         self.call(move |doing, teller| {
             let ticket = doing.waiting.ticket();
             match doing.folder.acquire((&name, &holder), (ttl_us, wait_us), ticket, doing.now_us) {
-                Ok(Some((_, result))) => doing.keep(teller, result),
+                Ok(Some((_, result))) => doing.grant(name, teller, result),
                 Ok(None) => doing.waiting.lease(ticket, name, teller),
                 Err(error) => doing.show(teller, Err(error)),
             }

@@ -150,8 +150,22 @@ impl CallContext<'_> {
                 let next = self.folder.tick_leases(self.now_us);
                 next.into_iter().for_each(|leased| self.leased(leased));
             }
-            _ => self.keep(teller, result),
+            _ => self.grant(name, teller, result),
         }
+    }
+
+    /// Answers a caller with its lease after the next sync. A caller that is gone by then gives the
+    /// lease back.
+    pub fn grant(&mut self, name: String, teller: Teller<Grant>, result: HomeResult<Grant>) {
+        let shared = Arc::clone(&self.waiting.shared);
+        self.synced.push(Box::new(move |synced| {
+            let Err(Ok(unseen)) = teller.tell(synced.and(result)) else { return };
+            let _closed = shared.call(Box::new(move |doing| {
+                if let Ok(doing) = doing {
+                    doing.folder.release(&name, unseen.fence, doing.now_us);
+                }
+            }));
+        }));
     }
 
     /// Gives those who wait what there is for them.

@@ -1,0 +1,101 @@
+"""Waits that are given up: an event stays for the next reader, a lease stays free, a cancellation
+arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from home_support import every_home, nodes, story
+
+
+@every_home
+@pytest.mark.parametrize("seed", range(2))
+@story
+async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: int, tmp_path: Path) -> None:
+    chosen, count = random.Random(seed), 60
+    async with nodes(kind, tmp_path) as (one, other):
+        stream = await one.stream("orders", subjects=["orders.>"])
+        await stream.consumer("billing", start="all", max_deliver=2, ack_wait=20.0)
+        consumer = await (await other.find_stream("orders")).consumer(
+            "billing", start="all", max_deliver=2, ack_wait=20.0
+        )
+
+        async def publish() -> None:
+            for number in range(count):
+                await asyncio.sleep(chosen.choice((0.0, 0.001, 0.003)))
+                await stream.publish("orders.made", number)
+
+        seen: list[int] = []
+        publishing = asyncio.ensure_future(publish())
+        while len(seen) < count:
+            with suppress(asyncio.TimeoutError):
+                event = await asyncio.wait_for(consumer.next(), chosen.choice((0.0005, 0.002, 0.005, 0.02)))
+                assert event is not None
+                seen.append(event.value)
+                await event.ack()
+        await publishing
+        assert sorted(seen) == list(range(count)), "each event is seen once"
+        assert await consumer.dead_letters() == []
+
+
+@every_home
+@story
+async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path) as (one, other):
+        stream = await one.stream("orders", subjects=["orders.>"])
+        idle = await stream.consumer("billing", start="all", max_deliver=2, ack_wait=60.0)
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(idle.next(), 0.05)
+        busy = await (await other.find_stream("orders")).consumer("billing", start="all", max_deliver=2, ack_wait=60.0)
+        await stream.publish("orders.made", 1)
+        event = await busy.next(timeout=10.0)
+        assert event is not None
+        assert (event.value, event.delivery) == (1, 1)
+        await event.ack()
+
+
+@every_home
+@story
+async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str, tmp_path: Path) -> None:
+    chosen = random.Random(7)
+    async with nodes(kind, tmp_path) as (one, other):
+        for number in range(40):
+            lease = one.lease(f"nightly-{number}", ttl=3_600.0)
+            acquiring = asyncio.ensure_future(lease.acquire())
+            for _ in range(chosen.randrange(12)):
+                await asyncio.sleep(0)
+            if chosen.random() < 0.3:
+                await asyncio.sleep(chosen.random() * 0.003)
+            acquiring.cancel()
+            with suppress(asyncio.CancelledError):
+                await acquiring
+                await lease.release()
+            following = other.lease(f"nightly-{number}", ttl=3_600.0, timeout=10.0)
+            await following.acquire()
+            await following.release()
+
+
+@every_home
+@story
+async def test_a_cancellation_while_a_lease_is_released_arrives_and_the_lease_is_free(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, other):
+        for rounds in range(1, 8):
+            lease = one.lease("nightly", ttl=3_600.0)
+            await lease.acquire()
+            releasing = asyncio.ensure_future(lease.release())
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            if releasing.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await releasing
+            following = other.lease("nightly", ttl=3_600.0, timeout=10.0)
+            await following.acquire()
+            await following.release()
