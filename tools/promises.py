@@ -99,7 +99,7 @@ def check_markers(markers: list[Marker], promises: dict[str, Promise]) -> Iterat
 def check_promises(
     promises: dict[str, Promise], guards: dict[str, list[Marker]], untested: dict[str, str]
 ) -> Iterator[str]:
-    """Promises without a test that the table does not list, and rows of the table that are wrong."""
+    """Promises without a test that the table does not list, and wrong rows of the table."""
     for number, promise in promises.items():
         if not guards[number] and number not in untested:
             yield f"{SPEC}:{promise.line}: no test names {promise.text}"
