@@ -1,4 +1,4 @@
-"""What becomes of a message: tried again, expired, given up; and what its receipt says."""
+"""Delivery of messages: retries, expiry, dead letters, and receipts."""
 
 from __future__ import annotations
 

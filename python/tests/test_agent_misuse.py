@@ -1,4 +1,4 @@
-"""What bad input gets: an error at the call that names the field, the value and the mend, with
+"""Bad input of agents: an error at the call that names the field, the value and the fix, with
 nothing half done.
 """
 

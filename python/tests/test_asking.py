@@ -320,7 +320,7 @@ def test_a_task_that_a_handler_has_started_can_wait_for_the_stop_of_its_actor(ru
 
 
 def files() -> int:
-    # What tests before this one have left to the collector counts as closed.
+    # Leftovers of earlier tests for the collector count as closed.
     gc.collect()
     return len(os.listdir("/dev/fd"))
 

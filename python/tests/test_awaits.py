@@ -1,6 +1,4 @@
-"""What can be done in asyncio with operations that are under way: tasks, groups, waits, and
-forgetting to await them.
-"""
+"""Operations under way in asyncio: tasks, groups, waits, and forgetting to await them."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
             os.kill(worker.process, signal.SIGSTOP)
             now = next(other for other in campaign.status().workers if other.id == worker.id)
             if now.leased and others_can_write(campaign.store):
-                # What it had sent to a server before it stood still is stored by now.
+                # Results that it had sent to a server before it stood still are stored by now.
                 now = next(other for other in campaign.status().workers if other.id == worker.id)
                 if now.leased:
                     return worker.process
@@ -137,8 +137,8 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
 
 
 def others_can_write(store: str) -> bool:
-    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait
-    until that goes on, and a server ends it by itself.
+    """True if no stopped worker is in the middle of a commit: with SQLite all would wait until the
+    commit goes on, and a server ends it by itself.
 
     Another process looks: a second copy of SQLite in this one would take the locks of the first
     with it as it closes the file.
@@ -151,8 +151,8 @@ def others_can_write(store: str) -> bool:
 
 
 def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str) -> None:
-    """Who goes on may be given what was taken from it: results of the old lease count neither for
-    that nor against it.
+    """A continued worker may be given its old range again: results of the old lease count neither
+    for that nor against it.
     """
     campaign = tw.campaign(functions.slow_pi, runs=2_000, seed=7, store=store, lease=0.2)
     with running(campaign) as end:

@@ -81,8 +81,8 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             await asyncio.to_thread(started.hub, url)
             await until_served(node, "workshop")
             assert await workshop.label() == "server"
-            # What was subscribed to before is in force again: services that come and go are still
-            # told of.
+            # Earlier subscriptions are in force again: the node still hears of services that come
+            # and go.
             await asyncio.to_thread(started.server, url, "late")
             await until_served(node, "workshop", 2)
             await asyncio.to_thread(server.end)
@@ -353,7 +353,7 @@ def test_a_hub_shows_where_it_can_be_joined() -> None:
 
 
 def test_a_node_that_tries_to_join_again_stops_at_once(started: Programs) -> None:
-    """Whoever listens where its hub was takes connections, and says nothing."""
+    """The listener in the place of the hub takes connections, and says nothing."""
     hub, url = started.hub("ws://127.0.0.1:0")
     place = ("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/")))
     with socket.socket() as silent:

@@ -119,7 +119,7 @@ def test_what_waits_for_room_when_the_actor_stops_becomes_dead_letters_that_can_
             for number in range(5):
                 a.publish("flood", f"message {number}")
             await begun.wait()
-            # What comes last on the same link tells that the others are there.
+            # The last answer on the same link shows that the others are there.
             await b.subscribe("last", lambda _: None)
             await a.request("last", None)
             stopped = actor.stop(drain=False)

@@ -315,8 +315,8 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             del forgotten
             left = asyncio.ensure_future(hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S))
             while not left.done():
-                # What is under way on another thread may hold it a moment longer: the collector
-                # comes again, as in any program.
+                # Code under way on another thread may hold it a moment longer: the collector comes
+                # again, as in any program.
                 gc.collect()
                 await asyncio.wait([left], timeout=0.1)
             await left
@@ -337,7 +337,7 @@ def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
             forgotten = await tw.Node(url, name="forgotten").__aenter__()
             await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
             gone = weakref.ref(forgotten._link())
-            # What has come is handled; nothing else is under way.
+            # Received frames are handled; nothing else is under way.
             await asyncio.sleep(0)
             gc.collect()
             gc.disable()

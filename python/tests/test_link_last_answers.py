@@ -49,7 +49,7 @@ class Last(tw.Service):
 
 
 async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> bool:
-    """Whether an answer comes whole that is given when its node, or the hub between, stops."""
+    """True if an answer arrives whole although its node, or the hub between, stops."""
     await until_served(caller, "last")
     calls = [asyncio.ensure_future(caller.client("last").give(mib)) for _ in range(3)]
     for _ in calls:

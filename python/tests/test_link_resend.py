@@ -103,7 +103,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
                 await asyncio.wait({calling, getting}, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
                     since = perf_counter()
-                    # What passes is the time of the call.
+                    # The sleep uses up the time of the call.
                     await asyncio.sleep(0.3)
                     refused.append(perf_counter() - since)
                     getting.result().refuse(node_stopped, "stopping")
@@ -157,7 +157,7 @@ def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(st
 
 
 class Noted(Group):
-    """What calls noted at an instance."""
+    """Calls that were noted at an instance."""
 
     def __init__(self) -> None:
         super().__init__("room")

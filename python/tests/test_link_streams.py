@@ -195,7 +195,7 @@ def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run)
 
 
 class Otherwise(tw.Service, name="workshop"):
-    """What a caller takes the workshop for."""
+    """The workshop, as a caller wrongly declares it."""
 
     @tw.method
     async def count(self, most: int) -> int:
@@ -337,5 +337,5 @@ def test_an_error_ends_a_process_that_reads_and_writes_streams_and_both_sides_se
         leaver.expect("closed")
         assert leaver.ended() == 1
         assert monotonic() - began < SOON_S
-        # What it has read is closed where it is written.
+        # The generator that it has read is closed where it is written.
         server.expect("closed")

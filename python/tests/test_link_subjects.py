@@ -1,4 +1,4 @@
-"""What is published and asked on subjects reaches other nodes."""
+"""Publications and requests on subjects reach other nodes."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgo
             await b.subscribe("news", actor)
             subscription.unsubscribe()
             await actor.stop()
-            # What comes later on the link of this node tells that its end has come.
+            # A later message on the link of this node shows that its end has come.
             await b.subscribe("other", receive)
             # The hub is told of a stopped actor when something comes for it.
             with pytest.raises(tw.ActorStopped):

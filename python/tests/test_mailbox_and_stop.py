@@ -123,7 +123,7 @@ def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
         # All three are dead letters while the handler of the first still runs.
         assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
         letters = node.dead_letters.list()
-        # What a handler has, nobody can have a second time.
+        # Nobody gets a second time a message that a handler has.
         assert (
             sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
         )

@@ -1,5 +1,5 @@
-"""What a new user gets wrong: an error at the call, which names the field, the value and the mend,
-and nothing lost.
+"""Mistakes of a new user: an error at the call, which names the field, the value and the fix, and
+nothing lost.
 """
 
 from __future__ import annotations

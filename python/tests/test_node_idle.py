@@ -23,7 +23,7 @@ class Stage:
             await following(message)
 
         def now(message: int) -> None:
-            # Whatever follows takes coroutines only where it is awaited.
+            # A following handler takes coroutines only where it is awaited.
             following(message)
 
         self.ref = node.spawn(later if kind == "coroutine" else now, mailbox=LETTERS)

@@ -37,7 +37,7 @@ def all_end(threads: list[threading.Thread]) -> bool:
 @pytest.mark.promise("P12.24")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
-    # What tests before this one have left to the collector counts as closed.
+    # Leftovers of earlier tests for the collector count as closed.
     gc.collect()
     files = len(os.listdir("/dev/fd"))
     pool = Pool(functions.increment, 2, kind, name="lost")

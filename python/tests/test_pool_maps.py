@@ -149,7 +149,7 @@ def test_the_results_of_slow_plain_items_are_there_before_all_are_read() -> None
 
 def slowly(items: Iterator[int]) -> Iterator[int]:
     for item in items:
-        # What passes is the time in which a map hands over what it has read.
+        # In the sleep a map hands over the items that it has read.
         time.sleep(0.002)
         yield item
 

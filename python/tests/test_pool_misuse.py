@@ -165,7 +165,7 @@ def test_a_callback_that_fails_harms_nobody() -> None:
                 pool.sync.submit(1, 0)
 
 
-# What functions do in a worker process
+# Functions in a worker process
 
 
 def process_pool(function: Any, **options: Any) -> Pool:

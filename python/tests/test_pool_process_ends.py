@@ -99,7 +99,7 @@ def test_nothing_is_left_after_stop() -> None:
         assert not [pid for pid in seen if os.path.exists(f"/proc/{pid}")]
 
     cycle(functions.die_if)
-    # What other stories have left to the collector goes before it is counted.
+    # Leftovers of other stories are collected before the count.
     gc.collect()
     before = usage()
     for _ in range(3):

@@ -402,8 +402,8 @@ async def main():
 
 
 def told(ended: Ended) -> str:
-    """What a program said on stderr, but for whom it waits: a machine that is busy with something
-    else may hold it up.
+    """Text of a program on stderr, without its reports of waits: a machine that is busy with
+    something else may hold it up.
     """
     return "".join(line for line in ended.err.splitlines(keepends=True) if "waits up to" not in line)
 

@@ -230,7 +230,7 @@ def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None
         async def same() -> bool:
             async def mine() -> None: ...
 
-            # What says that its proxy is gone may overtake the answer.
+            # The release of its proxy may overtake the answer.
             return await desk.same(mine) is mine
 
         for _ in range(10):

@@ -295,7 +295,7 @@ def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> No
 
 
 class Stand:
-    """What is given in its place is said by the story."""
+    """Object whose replacement the story chooses."""
 
 
 def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:

@@ -57,7 +57,7 @@ pub(crate) fn found<'a>(
     })
 }
 
-/// What calls a method as its caller wants it.
+/// The client of a method, with the options of its caller.
 pub(crate) fn client(
     shared: &Shared,
     caller: &Caller,

@@ -24,7 +24,7 @@ use crate::server::Shared;
 
 /// How long an answer waits for its first item, so that a failure at the beginning has a status.
 const FIRST: Duration = Duration::from_millis(500);
-/// How often a stream without items says that it is there.
+/// Interval of keep-alive signs on a stream without items.
 const BEAT: Duration = Duration::from_secs(15);
 /// Items that are written at one go.
 const BURST: usize = 64;
@@ -252,7 +252,7 @@ impl<S: Source> Parts<S> {
     }
 }
 
-/// What is written and not yet handed over.
+/// Encoded output that the client has not taken yet.
 struct OutputBuffer {
     out: Vec<u8>,
     form: StreamForm,

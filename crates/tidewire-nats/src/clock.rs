@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// The wall clock of this machine, in microseconds since 1970.
+/// The system clock of this computer, in microseconds since 1970.
 pub(crate) fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_micros() as u64)
 }

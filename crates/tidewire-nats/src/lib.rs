@@ -1,10 +1,12 @@
-//! Streams, key-value buckets and leases on NATS JetStream: the home for more than one machine.
+//! Streams, key-value buckets and leases on NATS JetStream: the storage backend for several
+//! computers.
 //!
-//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's,
-//! buckets are NATS KV: what others have made can be read here, and the other way round. What is
-//! Tidewire's own stands in subjects that begin with `$TW.`, and in streams named `<stream>@dead`.
+//! [`open`] connects, and returns a [`Home`], the storage backend. Subjects are those of NATS,
+//! streams are JetStream's, and buckets are NATS KV. Data of other clients can be read here, and
+//! the other way round. Private data of Tidewire is in subjects that begin with `$TW.`, and in
+//! streams named `<stream>@dead`.
 //!
-//! A home has a runtime of its own, on one thread; its callers need none.
+//! A storage backend has a runtime of its own, on one thread; its callers need none.
 
 #![forbid(unsafe_code)]
 
@@ -45,9 +47,9 @@ pub use settings::{Login, Settings, Tls};
 /// options. Blocks until the connection is there, at most for `connect_timeout_ms` for each server
 /// and `request_timeout_ms` for JetStream.
 ///
-/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go
-/// on; what the servers may have done and not answered fails with
-/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may be done twice.
+/// A lost connection is restored, however long that takes. Calls that wait meanwhile continue. A
+/// call whose reply was lost fails with
+/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable), unless it is idempotent.
 ///
 /// # Errors
 ///

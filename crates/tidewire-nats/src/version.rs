@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Major, minor and patch number. What stands behind them, such as `-RC.1`, does not count.
+/// Major, minor and patch number. A suffix such as `-RC.1` does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(pub u32, pub u32, pub u32);
 

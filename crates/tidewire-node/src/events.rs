@@ -1,4 +1,4 @@
-//! Event handlers of a service: what is published on a subject, one message after the other.
+//! Event handlers of a service: messages on subjects, handled one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,13 +30,13 @@ use tidewire_proto::generated::limits;
 type Handled = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
 
-/// An event handler of a service: what runs for each message on a pattern of subjects, and what
-/// others are told of it.
+/// Event handler of a service: runs for each message on a pattern of subjects, with a description
+/// for other nodes.
 ///
-/// Messages are handled one after the other, in their order. One that fails, that does not fit the
-/// type, or whose handler panics is counted and told to
-/// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is
-/// answered with what the handler gives.
+/// Messages are handled one after the other, in order. A message fails if its handler returns an
+/// error or panics, or if the message does not fit the type. A failure is counted and reported to
+/// [`NodeOptions::log`](crate::NodeOptions::log); the next message follows. A request on the
+/// subject is answered with the result of the handler.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -120,7 +120,7 @@ impl Event {
         self
     }
 
-    /// What it does, in one line.
+    /// Purpose of the event handler, in one line.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
@@ -158,12 +158,12 @@ impl EventContext {
         }))
     }
 
-    /// What it came on.
+    /// Subject of the message.
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
 
-    /// What its sender added to it.
+    /// Headers that the sender added to the message.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.0.headers
     }
@@ -208,7 +208,7 @@ impl Listener {
         })
     }
 
-    /// Whether nothing waits for it, and it is at nothing.
+    /// True if the mailbox is empty and no handler runs.
     pub fn is_idle(&self) -> bool {
         // In this order: what it takes is marked before.
         self.mailbox.is_empty() && !self.is_handling.load(Ordering::SeqCst)
@@ -244,7 +244,7 @@ impl Listener {
             let next = self.mailbox.poll(task);
             if !matches!(next, Poll::Ready(Some(_))) {
                 self.is_handling.store(false, Ordering::SeqCst);
-                // Whoever looked meanwhile has taken it for busy.
+                // An observer that looked meanwhile saw the handler as busy: wake it.
                 runner.ended.wake();
             }
             next

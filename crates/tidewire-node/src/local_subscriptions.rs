@@ -15,7 +15,7 @@ use tidewire_proto::wire::PublishHead;
 
 use crate::subjects::Message;
 
-/// What a subscriber has not read yet.
+/// Bounded queue of the messages that a subscriber has not read yet.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
@@ -57,8 +57,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether there is no room for what is published: it is counted as dropped then, before
-    /// anything is made of it.
+    /// True if the queue is full: a message is then counted as dropped before it is built.
     fn drops(&self) -> bool {
         let mut state = self.state.lock();
         let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
@@ -151,7 +150,8 @@ impl LocalSubscriptions {
             table.all.retain(|(known, _)| *known != id);
             table.subscriptions.remove(id)
         };
-        // What waits in it may be requests, which are answered after the lock.
+        // Queued messages may be requests, and dropping a request answers it: do so outside of the
+        // lock.
         drop(removed);
     }
 

@@ -1,4 +1,4 @@
-//! A call that is ready to be sent, and what is noted when it has ended.
+//! A call that is ready to be sent, with its retries and its exports.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -115,7 +115,7 @@ impl PreparedCall {
         Some(self.core().ok()?.runner.watch(self.deadline?, fire))
     }
 
-    /// Whether it is known where it goes. If not, [`find`](Self::find) it first.
+    /// Chooses an instance; true if there is one. If not, [`find`](Self::find) an instance first.
     pub fn is_found(&mut self) -> bool {
         self.leave();
         let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
@@ -190,7 +190,7 @@ impl PreparedCall {
         }
     }
 
-    /// Whether there is another instance to try, as the one that was chosen does not take it.
+    /// Chooses another instance if the chosen one refuses the call; true if there is one.
     pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
@@ -204,14 +204,14 @@ impl PreparedCall {
         self.is_found()
     }
 
-    /// Whether it may be made again although its link was lost. What it gives is named by the link
-    /// of its node, and gone with that.
+    /// True if the call may be retried after a lost link. Exports are named by the link of their
+    /// node, and lost with it.
     pub fn may_again(&self) -> bool {
         let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))
     }
 
-    /// Whether it is made again, as whoever had it is lost, with what it was given.
+    /// Releases the exports of the lost attempt; true if the call is retried.
     pub fn lost(&mut self, core: &Core) -> bool {
         self.giving.ended(true);
         let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
@@ -219,12 +219,12 @@ impl PreparedCall {
         self.retry(core).lost(at, core.runner.us_at(Instant::now()))
     }
 
-    /// Whether it was sent, and its link lost since.
+    /// True if the call was sent and its link lost since.
     pub fn was_lost(&self) -> bool {
         self.retry.as_ref().is_some_and(|retry| retry.was_lost())
     }
 
-    /// The wait before it is tried again, where nobody takes it; None: it is given up.
+    /// The pause before a retry without an instance; None: no retry.
     pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
         self.leave();
         self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
@@ -254,15 +254,15 @@ impl PreparedCall {
         if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
             self.giving.ended(true);
         }
-        // What else was given stays until the answer was read, which may bring it back.
+        // Other exports stay until the reply is read, as it may return them.
         self.giving.close_streams();
         self.left(Some(failed.is_some()));
     }
 
-    /// Its caller waits no longer, which says nothing of its callee.
+    /// Its caller waits no longer; the result of the callee is unknown.
     pub fn given_up(&mut self) {
         self.giving.ended(false);
-        // What was never sent is not read either.
+        // The streams of an unsent call have no reader.
         for offered in std::mem::take(&mut self.blob.offered) {
             if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
                 slot.close();
@@ -271,7 +271,7 @@ impl PreparedCall {
         self.leave();
     }
 
-    /// The instance that was chosen has it no longer, which says nothing of how that one does.
+    /// Releases the chosen instance without an outcome.
     fn leave(&mut self) {
         self.left(None);
     }
@@ -287,7 +287,7 @@ impl PreparedCall {
         self.giving.poll_closed(context)
     }
 
-    /// What a caller is told of an error: an object whose owner is not there is gone.
+    /// The error for the caller: an object whose owner has left is gone.
     pub fn told(&self, number: u16, payload: &[u8]) -> Error {
         match &self.aim {
             CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {

@@ -1,3 +1,5 @@
+//! JSON schemas of methods, derived from Rust types.
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};

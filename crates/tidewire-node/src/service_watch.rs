@@ -1,4 +1,4 @@
-//! Watches of services: which of their instances come and go.
+//! Watches of services: instances that join and leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::pending::wait;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InstanceChange {
-    /// Whether it came. One that comes back with another version or other metadata has left, and
-    /// come.
+    /// True if the instance joined. An instance that returns with another version or other metadata
+    /// has left and joined.
     pub has_joined: bool,
     /// The name of the service.
     pub service: String,
@@ -33,7 +33,7 @@ pub struct ServiceChanges {
     problem: Option<Error>,
     known: BTreeMap<(String, String), InstanceInfo>,
     changes: VecDeque<InstanceChange>,
-    /// What the directory had changed when it was looked at.
+    /// Change count of the directory at the last look.
     seen: Option<u64>,
 }
 

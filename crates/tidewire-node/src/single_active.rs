@@ -1,5 +1,5 @@
-//! Single active services: of the instances of a name one is active, the holder of a lease. The
-//! others stand by, and hold calls until one is.
+//! Single active services: one instance of a name is active, the holder of a lease. The others
+//! stand by, and queue calls until one is active.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -41,7 +41,7 @@ pub struct SingleActive {
     door: Served,
 }
 
-/// What the task that stands by shares with those who look at it.
+/// State that the standby task shares with its handles.
 pub(crate) struct Inner {
     name: String,
     instance: String,
@@ -109,7 +109,7 @@ impl SingleActive {
         &self.inner.instance
     }
 
-    /// Whether it is the active one for sure, by the clock of this process.
+    /// True if this instance is certainly the active one, by the clock of this process.
     pub fn is_active(&self) -> bool {
         self.fence().is_ok()
     }
@@ -142,8 +142,8 @@ impl SingleActive {
         .await
     }
 
-    /// What has become of its calls since it is active; of those that it held until another was, if
-    /// it stands by.
+    /// Statistics of the calls since this instance became active. On standby: of the calls that it
+    /// queued until another instance was active.
     pub fn statistics(&self) -> ServiceStatistics {
         let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
         active.unwrap_or_else(|| self.door.statistics())
@@ -191,7 +191,7 @@ impl Inner {
         counts.map(Some)
     }
 
-    /// Takes the lease, is active while it is held, and begins anew when it is lost.
+    /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
     async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
         let mut wait = Duration::ZERO;
         while !self.is_leaving.load(Ordering::Acquire) {
@@ -392,7 +392,7 @@ impl QueuedUntilActive {
             let client = self.client.clone().instance(&*instance);
             match client.pass::<Value>(&self.method, self.blob.clone()).await {
                 Ok(value) => return result("the result", &value),
-                // It was not active any more, or has gone, and has not begun with the call.
+                // The instance was no longer active, or has left, and has not begun with the call.
                 Err(error) if [ErrorCode::NoResponders, ErrorCode::NodeStopped].contains(&error.code()) => {
                     tried.push(instance);
                 }
@@ -408,7 +408,7 @@ impl QueuedUntilActive {
     }
 }
 
-/// Items whose errors are told to the one who called.
+/// Items whose errors go to the caller.
 struct Items(crate::item_stream::Items<Value>);
 
 impl Stream for Items {

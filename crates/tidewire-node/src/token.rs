@@ -1,3 +1,5 @@
+//! Tokens of a hub: the user of a node and its permissions.
+
 use std::fmt;
 
 use tidewire_link::{Grant, TokenLimits};
@@ -6,8 +8,8 @@ use tidewire_proto::subject::Pattern;
 
 use crate::error::Error;
 
-/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask
-/// its hub which services there are, and is told of those that come and go.
+/// One token of a hub with its permissions: everything, unless restricted. Every node may list the
+/// services of its hub, and is notified when services join or leave.
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -110,7 +112,7 @@ impl Token {
             grant.serve.clone_from(serve);
         }
         grant.limits = self.token_limits()?;
-        // Every node may ask which services there are, and is told of those that come and go.
+        // Every node may list the services, and is notified when services join or leave.
         grant.call.push(crate::names::pattern("$hub.services")?);
         grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
         Ok(grant)

@@ -7,7 +7,7 @@ use crate::connection::Postgres;
 
 /// Each brings the tables to the next version.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("migrations/0001.sql")];
-/// Who changes the tables holds this lock: `Tidw` in ASCII.
+/// Advisory lock of schema changes: `Tidw` in ASCII.
 const LOCK: i64 = 0x5469_6477;
 
 /// Makes sure that the tables are there, and ours, and up to date.

@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// The first and the longest pause between two looks for what others have written.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(50);
-/// Statements that are kept prepared.
+/// Number of prepared statements in the cache.
 const STATEMENTS: usize = 64;
 
 /// A connection to a file with the tables of campaigns.
@@ -125,8 +125,8 @@ fn make(connection: &Connection) -> rusqlite::Result<()> {
 fn ours(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
     let number = |statement: &str| connection.query_row(statement, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    // In this order: whoever makes the tables says whose they are in the same transaction, which
-    // may end between two looks.
+    // The order matters: the creator of the tables sets the application id in the same transaction,
+    // which may end between the two queries.
     let things = number("SELECT count(*) FROM sqlite_schema")?;
     let (version, application) = (number("PRAGMA user_version")?, number("PRAGMA application_id")?);
     if application == APPLICATION {

@@ -29,7 +29,7 @@ fn main() {
     for rows in [1, 100, 10_000] {
         let mut taken: Vec<Vec<f64>> = vec![Vec::new(); stores.len()];
         let mut held: Vec<_> = stores.iter_mut().map(|(_, store)| grown(store, &format!("{rows} rows"))).collect();
-        // In turns, so that whatever else the machine does meets all of them.
+        // In turns, so that other load on the computer affects all of them.
         for _ in 0..ROUNDS {
             for (at, (_, store)) in stores.iter_mut().enumerate() {
                 let (id, worker, lease) = &mut held[at];

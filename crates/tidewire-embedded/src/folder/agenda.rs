@@ -1,5 +1,4 @@
-//! An agenda: names by when something is due at them, so that those at which nothing is cost
-//! nothing.
+//! Agenda: names ordered by their due times, so that idle names cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,7 +32,7 @@ impl Folder {
         self.bucket_info(&name)
     }
 
-    /// What there is of a bucket.
+    /// The state of a bucket.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Folder {
         Ok(selected.filter_map(|key| Subject::new(key).ok()).collect())
     }
 
-    /// What is kept of a key.
+    /// Stored entries of a key.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use super::errors::invalid;
 use super::names::{check_count, check_subject_name};
 use crate::state::Op;
 
-/// What became of a call that waited for a lease, by its ticket. A grant holds once `commit` has
+/// Result of a call that waited for a lease, by its ticket. A grant holds once `commit` has
 /// returned.
 pub type Leased = (u64, HomeResult<Grant>);
 
@@ -71,13 +71,13 @@ impl Folder {
         self.leases.forget(name, ticket);
     }
 
-    /// What is known of a lease.
+    /// The state of a lease.
     pub fn lease_info(&mut self, name: &str, now_us: u64) -> Option<LeaseInfo> {
         self.leases.get(name, now_us)?;
         self.lease_infos(now_us).find(|info| info.name == name)
     }
 
-    /// Every lease that somebody holds.
+    /// All leases that are held.
     pub fn list_leases(&self, now_us: u64) -> Vec<LeaseInfo> {
         self.lease_infos(now_us).filter(|info| info.holder.is_some()).collect()
     }

@@ -1,4 +1,4 @@
-//! Streams of a folder: made, asked about, purged, deleted.
+//! Streams of a folder: create, inspect, purge and delete.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Folder {
         self.stream_info(&name)
     }
 
-    /// What there is of a stream.
+    /// The state of a stream.
     ///
     /// # Errors
     ///

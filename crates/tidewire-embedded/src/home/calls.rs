@@ -1,4 +1,4 @@
-//! The calls of a home, each as something to be done with its folder.
+//! Calls of the storage backend, each an operation on its folder.
 
 use bytes::Bytes;
 use tidewire_backend::home::{

@@ -1,4 +1,4 @@
-//! The changes of a home's state, as they lie in its journal.
+//! Changes of a folder's state, as its journal stores them.
 
 use bytes::Bytes;
 use tidewire_backend::home::{
@@ -156,7 +156,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault of the bytes.
     pub fn read(bytes: &[u8]) -> Read<Self> {
         let mut from = Reader(bytes);
         Ok(match from.u8()? {

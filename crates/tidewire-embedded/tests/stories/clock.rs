@@ -1,5 +1,4 @@
-//! Clocks that are set back or forward between two lives of a folder: spans last as long as they
-//! were said to.
+//! Clocks that are set back or forward between two openings of a folder: time spans stay exact.
 
 use tidewire_backend::home::{
     ConsumerSettings, Fetch, HomeErrorKind, NewMessage, Read, Settle, Settlement, Start, StreamSettings,

@@ -84,7 +84,7 @@ fn map<S: Serializer>(entries: &[(Value, Value)], to: S) -> Result<S::Ok, S::Err
     form(to, "map", [("entries", pairs)])
 }
 
-/// An error as data: where it was raised is nobody's business here.
+/// An error as data, without its traceback.
 fn error<S: Serializer>(value: &Value, to: S) -> Result<S::Ok, S::Error> {
     let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
     form(to, "error", [("error", text("type")), ("message", text("message"))])

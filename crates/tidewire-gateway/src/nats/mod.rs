@@ -42,7 +42,7 @@ pub struct NatsGateway {
     ended: Mutex<Option<Receiver<()>>>,
 }
 
-/// What all instances share.
+/// State shared by all instances.
 struct Shared {
     node: Node,
     client: Client,
@@ -53,7 +53,7 @@ struct Shared {
     log: Log,
 }
 
-/// What there is to do at a hub.
+/// Task that keeps the offered instances of a hub up to date.
 struct HubRequests {
     hub: HubHandle,
     settings: Settings,
@@ -136,7 +136,7 @@ impl HubRequests {
         }
     }
 
-    /// What is public, and served by nodes of this hub.
+    /// Public services of the nodes of this hub.
     fn served(&self) -> Served {
         let all = ServiceInfo::served_at(&self.hub).into_iter().filter_map(public);
         all.filter_map(|info| Some(((info.name.clone(), info.instances.first()?.clone()), info))).collect()
@@ -180,7 +180,7 @@ impl HubRequests {
         loop {
             changes.mark_unchanged();
             let served = self.served();
-            // One that says something else of itself is another one.
+            // An instance with a changed description is a new one.
             open.retain(|key, instance| served.get(key) == Some(instance.info()));
             for (key, info) in served {
                 open.entry(key).or_insert_with(|| Instance::open(shared, info));

@@ -22,7 +22,7 @@ const WAITING_BYTES: usize = 1 << 20;
 /// Bytes of frames that go in one message, if they are not one frame.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// What there is to do for the task of a bridge.
+/// Pending work of the task of a bridge.
 #[derive(Default)]
 pub(super) struct PeerCommands {
     peers: Mutex<BTreeSet<u32>>,
@@ -42,7 +42,7 @@ impl PeerCommands {
         self.come.notify_one();
     }
 
-    /// Whether they have since this was asked before.
+    /// True if interests changed since the last call.
     pub fn interests_changed(&self) -> bool {
         self.interests.swap(false, Ordering::AcqRel)
     }
@@ -53,7 +53,7 @@ impl PeerCommands {
     }
 }
 
-/// What the hub says to another node.
+/// Frames of the hub for another node.
 pub(super) struct PeerFeed {
     peer: u32,
     work: Arc<PeerCommands>,
@@ -101,11 +101,11 @@ pub(super) struct Peer {
     pub refused_until: Option<Instant>,
     /// Another one had its name before.
     pub is_second: bool,
-    /// It has said what it is subscribed to.
+    /// True once it has announced its subscriptions.
     pub told: bool,
     pub to: String,
     standing: Option<PeerLink>,
-    /// What the other side was told of subscriptions here, and under which ids.
+    /// Subscriptions announced to the other side, with their ids.
     said: BTreeMap<InterestKey, u64>,
     keys: BTreeMap<u64, InterestKey>,
     free: Vec<u32>,
@@ -157,7 +157,7 @@ impl Peer {
         self.standing.is_some()
     }
 
-    /// Has the hub take the node in, as the session says that it is there.
+    /// Attaches the node to the hub, once its session has begun.
     pub fn attach(&mut self, hub: &HubHandle, work: &Arc<PeerCommands>, frame_max: usize) {
         let number = self.about.number;
         let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
@@ -167,8 +167,8 @@ impl Peer {
         self.standing = Some(PeerLink { end, feed });
     }
 
-    /// What the node says to the hub first. It takes half of what it lets others open: the other
-    /// half are its subscriptions.
+    /// HELLO frame of the node to the hub. The node uses half of the exchanges that it lets others
+    /// open: the other half are its subscriptions.
     fn hello(&self, frame_max: usize) -> Vec<u8> {
         let about = &self.about;
         let mut fields = Vec::new();
@@ -191,14 +191,14 @@ impl Peer {
         frame
     }
 
-    /// Gives the hub what the node has said.
+    /// Passes the frames of the node to the hub.
     pub fn write(&self, frames: &[u8]) {
         if let Some(standing) = &self.standing {
             standing.end.write(frames);
         }
     }
 
-    /// Whether frames were sent since the last beat.
+    /// True if frames were sent since the last beat.
     pub fn has_spoken(&self) -> bool {
         self.spoken
     }
@@ -261,7 +261,7 @@ impl Peer {
         Some(u64::from(self.generation) << 32 | u64::from(slot))
     }
 
-    /// Whether something waits to be sent.
+    /// True if frames wait to be sent.
     pub fn waits(&self) -> bool {
         self.at < self.queue.len()
             || self.standing.as_ref().is_some_and(|standing| !standing.feed.waits.lock().frames.is_empty())

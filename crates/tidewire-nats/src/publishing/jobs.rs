@@ -1,5 +1,4 @@
-//! Calls of `publish` on their way: what is still to be sent of each, and the results that have
-//! come.
+//! Calls of `publish` in progress: their unsent messages, and the results so far.
 
 use std::collections::HashMap;
 use std::vec;

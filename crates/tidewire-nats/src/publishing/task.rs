@@ -26,10 +26,10 @@ use super::sent::{InFlight, Sent};
 const TICK: Duration = Duration::from_millis(25);
 /// Acks that are taken before the next message is sent.
 const ACKS_AT_ONCE: usize = 512;
-/// What a server takes in one batch, unless it is told otherwise.
+/// Default limit of a server for one batch.
 const BATCH_MESSAGES_MAX: usize = 1_000;
 
-/// What a server says of a message.
+/// Reply of a server to a message.
 #[derive(Deserialize)]
 struct AckReply<'a> {
     #[serde(borrow, default)]
@@ -77,7 +77,7 @@ pub(crate) struct Task {
     parked: HashMap<String, VecDeque<Job>>,
     /// Calls whose stream was looked up.
     ready: VecDeque<Job>,
-    /// Streams that are looked up because nobody answered for them.
+    /// Streams that are looked up because a publish had no responders.
     asked: HashSet<String>,
     /// Since when there is no connection.
     down_since: Option<Instant>,
@@ -144,11 +144,12 @@ impl Task {
         }
     }
 
-    /// Sends what was refused, then the current call, then the next ones, as long as there is room.
+    /// Sends refused messages, then the current call, then the next ones, as long as the limit
+    /// allows.
     async fn send_what_may_be_sent(&mut self) {
         while self.connection.is_up() && self.in_flight.len() < NATS_IN_FLIGHT.max as usize {
             if !self.again.is_empty() {
-                // The tick sends it: whoever refused needs some time.
+                // The tick sends it: the server that refused needs some time.
                 return;
             }
             if self.current.is_none() {
@@ -395,7 +396,7 @@ impl Task {
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
         let Some(sent) = number.and_then(|number| self.in_flight.take(number)) else { return };
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            // Nobody has taken it: the stream has no leader for the moment, or is gone.
+            // The message had no responders: the stream has no leader for the moment, or is gone.
             self.look_again(&sent.stream);
             self.send_again(sent);
             return;
@@ -452,7 +453,7 @@ impl Task {
         }
     }
 
-    /// The connection was lost: nobody knows what became of what is under way.
+    /// The connection was lost: the outcome of messages in flight is unknown.
     fn lose(&mut self) {
         for sent in self.in_flight.all() {
             self.unsure(sent, "the connection was lost");

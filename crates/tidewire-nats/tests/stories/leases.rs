@@ -1,4 +1,4 @@
-//! Stories of leases: one holds at a time, fences grow, whoever waits gets it when it is over.
+//! Stories of leases: one holder at a time, growing fences, and hand-over to the next waiter.
 
 use std::time::Instant;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use tidewire_backend::home::{Home, NewMessage, StreamSettings};
 use tidewire_proto::subject::{Pattern, Subject};
 
-/// A server or a cluster, and the line over which it is told what to do.
+/// A server or a cluster, and the pipe for commands to it.
 pub struct Server {
     pub url: String,
     orders: ChildStdin,

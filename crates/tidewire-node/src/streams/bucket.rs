@@ -20,7 +20,7 @@ use crate::names;
 use crate::pending::{Pending, wait};
 use crate::values;
 
-/// What a bucket is asked to be. By default it keeps the newest entry of each key, for ever.
+/// Settings of a bucket. By default it stores the newest entry of each key, for ever.
 #[derive(Clone, Debug)]
 pub struct BucketOptions(BucketSettings);
 
@@ -31,7 +31,7 @@ impl Default for BucketOptions {
 }
 
 impl BucketOptions {
-    /// How many entries of a key are kept, the newest included; 1 to 64.
+    /// Number of stored entries of a key, the newest included; 1 to 64.
     pub fn history(mut self, entries: u32) -> Self {
         self.0.history = entries;
         self
@@ -43,14 +43,14 @@ impl BucketOptions {
         self
     }
 
-    /// What keys and values may take; the limit `bucket_bytes` has the default. A folder's home
-    /// holds them in memory.
+    /// Limit of the bytes of keys and values; `bucket_bytes` by default. An embedded storage
+    /// backend holds them in memory.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.0.max_bytes = Some(bytes);
         self
     }
 
-    /// On how many servers it is kept; 1 by default.
+    /// Number of servers that store it; 1 by default.
     pub fn replicas(mut self, servers: u32) -> Self {
         self.0.replicas = servers;
         self
@@ -218,7 +218,7 @@ impl Bucket {
         })
     }
 
-    /// What is kept of a key, oldest first, deletions included.
+    /// Stored entries of a key, oldest first, deletions included.
     ///
     /// # Errors
     /// As for [`get`](Bucket::get).
@@ -232,8 +232,8 @@ impl Bucket {
         }
     }
 
-    /// What is there of the keys that match a pattern and then every change; of each key at least
-    /// the newest.
+    /// Current entries of the keys that match a pattern, and then every change. Of each key at
+    /// least the newest entry is delivered.
     pub fn watch(&self, pattern: &str) -> Watch {
         self.watch_after(pattern, 0)
     }
@@ -297,7 +297,7 @@ impl Entry {
         time_of(self.0.time_us)
     }
 
-    /// Whether the key was deleted.
+    /// True if the key was deleted.
     pub fn is_deleted(&self) -> bool {
         self.0.value.is_none()
     }
@@ -326,8 +326,9 @@ impl Watch {
     /// Waits for the next entry.
     ///
     /// # Errors
-    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached,
-    /// `invalid_subject` if the pattern is none. It may be asked again, and goes on where it was.
+    /// `not_found` if the bucket was deleted, `home_unavailable` if the storage backend cannot be
+    /// reached, `invalid_subject` if the pattern is invalid. A retry continues at the same
+    /// position.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -40,7 +40,7 @@ pub(crate) struct Cursor<'de> {
     next_part: usize,
     /// Values were looked at before, and are read in any order now.
     checked: bool,
-    /// What is from here on is still to be read.
+    /// The bytes from here on are still to be read.
     kept_from: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'de> Cursor<'de> {
         taken.transpose().map_err(|_| not_text(span))
     }
 
-    /// What has been read is needed no more.
+    /// Releases the bytes that were read.
     #[inline]
     pub fn pass(&mut self) {
         if let Source::Passing(head, _) = &mut self.source {
@@ -127,8 +127,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to
-    /// later.
+    /// Returns to a known position. Other positions from `kept_from` on follow later.
     pub fn go_to(&mut self, at: usize, kept_from: usize) {
         (self.at, self.kept_from) = (at, kept_from);
         self.checked = true;
@@ -287,7 +286,7 @@ impl<'de> Cursor<'de> {
         self.number().map(u32::from_be_bytes)
     }
 
-    /// Whether there is at least a byte for each of so many.
+    /// Fails unless at least one byte is left for each of so many items.
     fn promised(&self, count: usize) -> Result<(), DecodeError> {
         if count <= self.end - self.at { Ok(()) } else { Err(self.wrong("it promises more than there is")) }
     }

@@ -1,5 +1,5 @@
-//! What travels between nodes, as `spec/values.md` describes it: any type of serde, or a [`Value`]
-//! where the type is not known.
+//! Values that travel between nodes, as `spec/values.md` describes them: any type of serde, or a
+//! [`Value`] for data of unknown type.
 //!
 //! | in Rust | in Python |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | enums | the name of the variant, or a `dict` with the name and what the variant holds |
 //! | [`Value`] | anything |
 //!
-//! The other way round a data class, a model or a named tuple is read as a struct; a set as a list;
-//! a member of an enum as its value; a time, a `Decimal` or a `timedelta` as text, and a `UUID` as
-//! 16 bytes, which is what types of other crates such as `uuid` take.
+//! In the other direction, a data class, a model or a named tuple is read as a struct, a set as a
+//! list, and a member of an enum as its value. A time, a `Decimal` or a `timedelta` is read as
+//! text, and a `UUID` as 16 bytes, which types of other crates such as `uuid` accept.
 
 mod arguments;
 mod blob;
@@ -90,7 +90,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob
     references::within(None, || write_any(name, value))
 }
 
-/// Writes a value of this name. What it may hold besides data was said before.
+/// Writes a value of this name. The caller has declared which references it may hold.
 pub(crate) fn write_any<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob, Error> {
     Writer::blob(value).map_err(|wrong| Error::of_value(name, wrong))
 }

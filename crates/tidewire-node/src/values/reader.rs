@@ -1,5 +1,5 @@
-//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a
-//! `Value` is asked for.
+//! Deserializer of values into types of Rust. A type other than `Value` gets the content of an
+//! extension, or its text.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ impl<'de> Reader<'_, 'de> {
         }
     }
 
-    /// What an extension stands for, as near as a type that knows nothing of it can have it.
+    /// The content of an extension, for types that do not know the extension.
     fn extension<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, DecodeError> {
         match code {
             ext::TUPLE | ext::SET | ext::FROZENSET | ext::ERROR => {

@@ -1,5 +1,5 @@
-//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that
-//! is kept here for as long as one is written or read.
+//! References in values to functions, objects and streams. Serde does not know the node of a value;
+//! a thread-local stores the node while a value is encoded or decoded.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,13 +13,13 @@ use super::extensions as ext;
 use super::names::name_of;
 use crate::objects::{KeyedReference, Objects, OutboundReference, ReferenceFields, Target, WireReference};
 
-/// What a reference asks its deserializer for.
+/// Newtype name with which a reference calls its deserializer.
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
 
 thread_local! {
     /// The node whose value is written or read; None: it may hold no references.
     static HERE: RefCell<Option<Arc<Objects>>> = const { RefCell::new(None) };
-    /// What the value holds that is being written.
+    /// References of the value that is being encoded.
     static OFFERED: RefCell<Vec<KeyedReference>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -100,7 +100,7 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
     }
 }
 
-/// What stands for something, as a map.
+/// A reference, encoded as a map.
 struct Fields(ReferenceFields);
 
 impl Serialize for Fields {

@@ -1,4 +1,4 @@
-//! What callers hear of calls that take long.
+//! Signs of life that callers receive for long calls.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What happens to calls when a node dies, a hub is lost, or a node stops.
+//! Calls when a node dies, a hub is lost, or a node stops.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,7 +175,7 @@ fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
     let hub = Node::listen("tide://127.0.0.1:0", options).wait().expect("it listens");
     let served = hub.serve(quick("one").concurrency(1)).wait().expect("it serves");
     let calls: Vec<_> = (0..5_000).map(|_| hub.client("jobs").call::<String>("run", &())).collect();
-    // What was sent before has come when the hub answers.
+    // All calls have arrived when the hub answers.
     hub.services().wait().expect("a list");
     assert_eq!(served.statistics().waiting, 4_999);
     let dropped = std::mem::take(&mut *tasks.lock().expect("no panic"));

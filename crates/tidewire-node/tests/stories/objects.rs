@@ -16,7 +16,7 @@ use tidewire_node::{
 use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, in_time, join, unix_url};
 
-/// What a service has kept of what it was given.
+/// Functions that a service has stored.
 type Kept = Arc<Mutex<Vec<RemoteFunction>>>;
 
 struct Counts(std::ops::Range<i64>);
@@ -385,7 +385,7 @@ fn rust_and_python_give_each_other_functions_and_objects() {
     assert_eq!(taker.call::<i64>("given", &()).wait().ok(), Some(2));
     drop((adder, numbers));
     counter.dispose();
-    // Python is told that all was let go.
+    // Python is notified that all was released.
     taker.call::<()>("until_none_is_given", &()).wait().expect("it runs");
     counts(&caller, 0, 0);
 }

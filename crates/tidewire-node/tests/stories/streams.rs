@@ -12,7 +12,7 @@ use tidewire_node::{ErrorCode, Failure, Items, Service};
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join};
 
-/// Counts up, and fails, panics or waits where it is told to.
+/// Counts up, and fails, panics or waits at a given number.
 struct Count {
     next: u64,
     end: u64,

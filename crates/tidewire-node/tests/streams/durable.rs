@@ -1,4 +1,4 @@
-//! Durable handlers of services: events are handled at least once, fail, are given back, and are
+//! Durable handlers of services: events are handled at least once, fail, are returned, and are
 //! shared.
 
 use std::future::pending;
@@ -47,7 +47,7 @@ fn each_event_is_handled_and_acked_in_order() {
         assert_eq!(range.clone().map(|_| told.next()).collect::<Vec<_>>(), range.clone().collect::<Vec<_>>());
         let counts = in_time(served.stop(Duration::from_secs(20)));
         assert_eq!((counts.events, counts.event_errors), (range.len() as u64, 0));
-        // What was handled is stored by then.
+        // Acks of handled events are stored by then.
         assert_eq!((lag(&orders), told.now()), (0, None));
     }
 }

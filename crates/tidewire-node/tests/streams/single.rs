@@ -1,5 +1,5 @@
-//! Single active services: one instance answers at a time, the others stand by and hold calls, and
-//! another follows at once.
+//! Single active services: one instance answers at a time, the others queue calls, and the next
+//! takes over at once.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read as _};
@@ -27,7 +27,7 @@ impl futures_core::Stream for Count {
     }
 }
 
-/// A service of one method: which instance answers, under which fence, and what it was told.
+/// A service of one method: it returns its instance, its fence and its argument.
 fn answering(name: &'static str) -> Service {
     Service::new("matching").instance(name).method(
         "who",
@@ -132,7 +132,7 @@ fn a_node_that_stops_makes_room_for_another_at_once() {
     assert_eq!(who(&place.hub).0, "second");
 }
 
-/// What a process of its own is told: the URL of a hub.
+/// Environment variable with the URL of a hub, for the child process.
 const URL: &str = "TIDEWIRE_STORY_SINGLE_AT";
 
 /// An instance in another process: this test is run by that alone.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-/// A server of its own, and the line over which it is told what to do.
+/// A separate server, and the pipe for commands to it.
 pub struct Server {
     pub url: String,
     orders: ChildStdin,

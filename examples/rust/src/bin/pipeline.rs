@@ -31,7 +31,7 @@ impl Actor for Parser {
         Ok(())
     }
 
-    /// What is kept of a line that fails.
+    /// Copy of a line for its dead letter, if it fails.
     fn copy(line: &String) -> Option<String> {
         Some(line.clone())
     }

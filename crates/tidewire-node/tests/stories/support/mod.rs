@@ -1,4 +1,4 @@
-//! What the stories share.
+//! Helpers shared by the stories.
 
 pub mod python;
 
@@ -36,7 +36,7 @@ impl<T> Told<T> {
         self.1.recv_timeout(PATIENCE).expect("it is told in time")
     }
 
-    /// What has been told already.
+    /// The next report, if there is one already.
     pub fn now(&self) -> Option<T> {
         self.1.try_recv().ok()
     }
