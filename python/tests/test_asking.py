@@ -34,6 +34,7 @@ def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P7.1", "P7.2", "P16.6")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
 def test_whatever_a_handler_raises_the_actor_and_its_thread_go_on(node: tw.Node, error: BaseException) -> None:
     def fragile(message: object) -> str:
@@ -66,6 +67,7 @@ def test_an_error_whose_message_can_not_be_made_is_logged_and_arrives(caplog: py
         assert caplog.text.count("failed in receive: Unprintable: <its message can't be made: RuntimeError>") == count
 
 
+@pytest.mark.promise("P4.7", "P4.8", "P4.10")
 def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         gate, handled = asyncio.Event(), []
@@ -149,6 +151,7 @@ async def _await(pending: Any) -> Any:
     return await pending
 
 
+@pytest.mark.promise("P1.4", "P4.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -169,6 +172,7 @@ def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
     run(story)
 
 
+@pytest.mark.promise("P4.13")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -188,6 +192,7 @@ def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -
     run(story)
 
 
+@pytest.mark.promise("P4.13")
 def test_a_task_that_outlives_its_handler_asks_the_same_actor(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         over = asyncio.Event()
@@ -260,6 +265,7 @@ def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None
     assert asked.wait() == 5
 
 
+@pytest.mark.promise("P8.12")
 @pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("how", ["directly", "wait_for", "gather"])
 def test_a_coroutine_can_not_wait_for_its_own_stop(run: Any, how: str, concurrency: int) -> None:
@@ -363,6 +369,7 @@ def test_a_signal_handler_can_ask_while_its_thread_waits_for_another_ask(node: t
     assert node.sync.ask(echo, 3) == 3
 
 
+@pytest.mark.promise("P4.5")
 @pytest.mark.parametrize("takes_context", [False, True])
 def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_message(
     node: tw.Node, takes_context: bool
@@ -385,6 +392,7 @@ def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_messa
     assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
 
 
+@pytest.mark.promise("P7.8")
 @pytest.mark.parametrize("kind", ["plain", "with context", "coroutine", "coroutine with context"])
 def test_an_ask_that_is_delivered_again_gets_the_answer_of_the_attempt_that_gave_one(node: tw.Node, kind: str) -> None:
     attempts: list[object] = []
@@ -418,6 +426,7 @@ def test_an_ask_that_is_delivered_again_gets_the_answer_of_the_attempt_that_gave
     assert node.sync.stop(ref).handled == 1
 
 
+@pytest.mark.promise("P7.7")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_message_that_comes_again_has_its_subject_its_headers_and_its_sender(node: tw.Node, kind: str) -> None:
     seen: list[object] = []

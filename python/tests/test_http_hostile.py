@@ -228,6 +228,7 @@ def test_callers_that_vanish_leave_nothing_behind(place: Site) -> None:
     assert place.call("shop/echo", "well").value == "well"
 
 
+@pytest.mark.promise("P13.90", "P13.91")
 def test_only_the_gateway_says_for_whom_a_call_is_made(place: Site) -> None:
     with pytest.raises(tw.InvalidArgument, match="tw-"):
         place.node.client("shop").with_(headers={"tw-user": "eve"})

@@ -205,6 +205,7 @@ def test_what_a_token_may_not_publish_is_told() -> None:
         assert (allowed.returncode, allowed.stdout) == (0, "published on news.x\n")
 
 
+@pytest.mark.promise("P6.14")
 def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
     _, url = hub
     watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)

@@ -159,6 +159,7 @@ def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -
     play(story)
 
 
+@pytest.mark.promise("P11.21")
 def test_a_message_with_a_receipt_that_is_lost_with_its_agent_is_a_dead_letter_at_the_sender() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

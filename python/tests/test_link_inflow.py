@@ -28,6 +28,7 @@ class Fragile:
             raise ValueError("it is broken")
 
 
+@pytest.mark.promise("P13.11")
 def test_a_plain_handler_gets_messages_while_the_loop_of_its_node_is_blocked() -> None:
     async def story() -> None:
         async with three() as (hub, a, _):
@@ -65,6 +66,7 @@ def test_a_message_does_not_overtake_a_request_of_its_sender() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "batch"])
 def test_a_message_that_can_not_be_read_is_logged_and_the_next_one_is_handled(kind: str) -> None:
     async def story() -> None:

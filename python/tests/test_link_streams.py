@@ -34,6 +34,7 @@ def run(started: Programs) -> Run:
     return run
 
 
+@pytest.mark.promise("P13.27")
 def test_ten_thousand_items_come_in_order(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         assert [n async for n in workshop.count(10_000)] == list(range(10_000))
@@ -44,6 +45,7 @@ def test_ten_thousand_items_come_in_order(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P13.27")
 def test_a_slow_reader_stops_the_writer(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         stream = workshop.count(ENDLESS)
@@ -92,6 +94,7 @@ def test_a_task_that_is_cancelled_while_it_reads_closes_the_generator(run: Run) 
     run(story)
 
 
+@pytest.mark.promise("P13.32")
 @pytest.mark.parametrize("most", [0, 1, 3 * CREDIT])
 def test_an_error_comes_after_the_items_before_it(run: Run, most: int) -> None:
     async def story(workshop: Any, server: Program) -> None:

@@ -65,6 +65,7 @@ def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either(
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.2")
 def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either() -> None:
     async def story() -> None:
         tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=[], serve=["allowed"])]

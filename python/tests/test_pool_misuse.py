@@ -301,6 +301,7 @@ def test_a_function_that_can_not_be_imported_fails_the_pool_at_once(path: str, k
     assert pool.ledger is not None and pool.ledger.balanced
 
 
+@pytest.mark.promise("P12.28", "P12.29")
 def test_a_wait_for_statistics_that_never_fit_ends() -> None:
     async def main() -> None:
         pool = Pool(functions.increment, 1, name="p")

@@ -138,6 +138,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 ]
 
 
+@pytest.mark.promise("P13.19")
 @pytest.mark.parametrize("hint, value, made", FITS, ids=str)
 def test_a_value_that_fits_is_made_part_by_part(hint: Any, value: Any, made: Any) -> None:
     convert = converter(hint)[1]
@@ -162,6 +163,7 @@ def taking(hint: Any) -> Callable[..., Any]:
     return take
 
 
+@pytest.mark.promise("P13.19", "P13.20")
 def test_arguments_arrive_alike_here_and_over_a_link() -> None:
     async def story() -> None:
         async with three() as (_, a, b):

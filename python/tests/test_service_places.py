@@ -118,6 +118,7 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.promise("P13.81")
 @pytest.mark.parametrize("places", [1, 3])
 @pytest.mark.parametrize(
     "kinds", [("later",), ("plain",), ("later", "plain"), ("items",), ("items_plainly",), ("items", "items_plainly")]

@@ -63,6 +63,7 @@ async def test_many_long_events_at_once_are_stored_by_a_hub_that_takes_few_of_th
         assert subjects == [f"logs.{n}" for n in range(40)]
 
 
+@pytest.mark.promise("P17.4")
 @both
 @story
 async def test_what_is_published_is_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:
@@ -259,6 +260,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.promise("P17.1")
 def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None:
     acked = 0
     for round_ in range(3):
@@ -279,6 +281,7 @@ def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None
     assert len(values) >= acked
 
 
+@pytest.mark.promise("P17.27")
 @both
 @story
 async def test_what_is_fetched_and_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:

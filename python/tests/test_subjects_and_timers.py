@@ -27,6 +27,7 @@ def test_handlers_see_subject_headers_and_sender(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.16")
 def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
@@ -54,6 +55,7 @@ def test_a_subscription_is_read_with_async_for(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.15")
 @pytest.mark.parametrize("end", ["its block", "its node"])
 def test_readers_of_a_subscription_see_its_end(end: str) -> None:
     async def story() -> None:
@@ -81,6 +83,7 @@ def test_readers_of_a_subscription_see_its_end(end: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P6.14", "P6.16")
 def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
@@ -95,6 +98,7 @@ def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.12")
 def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
     ref = node.spawn(lambda _: None)
     node.subscribe("a.*", ref)
@@ -138,6 +142,7 @@ def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw
     assert seen == list(range(20_000))
 
 
+@pytest.mark.promise("P9.4", "P9.5")
 def test_a_timer_says_how_it_ended(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         seen: list[str] = []
@@ -161,6 +166,7 @@ def test_a_timer_says_how_it_ended(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P9.3")
 def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
     fired: set[int] = set()
     ref = node.spawn(fired.add, mailbox=1_000_000)
@@ -172,6 +178,7 @@ def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
     assert fired | cancelled == set(range(50_000))
 
 
+@pytest.mark.promise("P9.7")
 def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
     async def story() -> None:
         async with tw.Node() as node:

@@ -57,6 +57,7 @@ fn acquire(folder: &mut Folder, now_us: u64) -> Result<u64, HomeErrorKind> {
     }
 }
 
+// Promises: P17.42.
 #[test]
 fn a_clock_that_was_set_back_makes_nothing_longer() {
     for back in [1, SECOND, DAY, BEGIN] {
@@ -75,6 +76,7 @@ fn a_clock_that_was_set_back_makes_nothing_longer() {
     }
 }
 
+// Promises: P17.39.
 #[test]
 fn a_lease_runs_its_whole_time_again_wherever_the_clock_stands() {
     for now_us in [BEGIN - DAY, BEGIN, BEGIN + DAY] {

@@ -19,6 +19,7 @@ const SIZES: Sizes = Sizes { segment_bytes: 6_000, reserve_bytes: 2_000, compact
 const SECOND_US: u64 = 1_000_000;
 const FETCH: Fetch = Fetch { max_messages: 7, max_bytes: 100_000, wait_us: 0 };
 
+// Promises: P17.1, P17.2, P17.3, P17.5, P17.8, P17.18, P17.24, P17.44.
 #[test]
 fn what_was_acked_survives_every_loss_of_power() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -39,6 +39,7 @@ fn read_all(disk: &Simulated) -> Result<usize, HomeErrorKind> {
     Ok(page.events.len())
 }
 
+// Promises: P17.45.
 #[test]
 fn a_byte_that_changed_is_seen_wherever_it_lies() {
     let disk = filled(1);
@@ -62,6 +63,7 @@ fn a_byte_that_changed_is_seen_wherever_it_lies() {
     assert!(refused > 1_000 && harmless < refused, "{refused} refused, {harmless} harmless");
 }
 
+// Promises: P17.40.
 #[test]
 fn a_file_that_is_missing_is_noticed() {
     let names: Vec<String> = filled(2).contents().into_keys().filter(|name| name.ends_with(".log")).collect();
@@ -75,6 +77,7 @@ fn a_file_that_is_missing_is_noticed() {
     }
 }
 
+// Promises: P17.40.
 #[test]
 fn a_missing_oldest_file_is_told_from_one_that_was_dropped() {
     let place = suite::Folder::new();

@@ -56,6 +56,7 @@ fn a_lease_that_is_given_back_goes_to_who_waits_at_once() {
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
 
+// Promises: P17.37.
 #[test]
 fn of_many_who_want_a_lease_one_at_a_time_has_it() {
     let Some(home) = home() else { return };

@@ -59,6 +59,7 @@ fn a_slow_handler_is_known_to_be_at_work() {
     assert!(late.to_string().contains("its handler was at work"), "{late}");
 }
 
+// Promises: P13.69.
 #[test]
 fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
     let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());

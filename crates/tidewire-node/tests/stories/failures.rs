@@ -40,6 +40,7 @@ fn a_callee_that_dies_fails_its_calls_at_once() {
     assert_eq!(told.next(), "ended");
 }
 
+// Promises: P13.16.
 #[test]
 fn an_idempotent_call_goes_to_another_instance_when_its_callee_dies() {
     let (hub, told) = (hub(), Told::new());
@@ -64,6 +65,7 @@ fn a_call_that_is_not_idempotent_is_not_made_again() {
     assert_eq!(call.wait().expect_err("it was lost").code(), ErrorCode::LinkLost);
 }
 
+// Promises: P13.50.
 #[test]
 fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
     let (url, told) = (unix_url(), Told::new());
@@ -150,6 +152,7 @@ fn a_handler_that_waits_for_the_stop_of_its_own_node_is_told_at_once() {
     assert!(server.stop(PATIENCE).wait().is_ok());
 }
 
+// Promises: P13.73.
 #[test]
 fn a_node_that_has_no_time_to_stop_drops_its_handlers() {
     let (hub, told) = (hub(), Told::new());
@@ -182,6 +185,7 @@ fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
     assert_eq!((no_reply.len(), stopped), (1, vec![ErrorCode::NodeStopped; 4_999]));
 }
 
+// Promises: P13.1.
 #[test]
 fn joining_fails_with_a_reason() {
     let hub = hub();

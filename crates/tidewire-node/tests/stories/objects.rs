@@ -107,6 +107,7 @@ fn counts(node: &Node, given: usize, held: usize) {
     in_time(node.until_remote(move |counts| (counts.given, counts.held) == (given, held)));
 }
 
+// Promises: P13.64.
 #[test]
 fn a_service_calls_the_functions_of_its_caller() {
     let (_hub, _server, caller) = three(&Kept::default());
@@ -139,6 +140,7 @@ fn a_service_calls_the_functions_of_its_caller() {
     counts(&caller, 0, 0);
 }
 
+// Promises: P13.64.
 #[test]
 fn an_object_lives_until_its_holder_lets_it_go() {
     let (_hub, server, caller) = three(&Kept::default());
@@ -313,6 +315,7 @@ fn jobs(instance: &'static str, told: &Told<&'static str>) -> Service {
     })
 }
 
+// Promises: P13.67, P13.71.
 #[test]
 fn an_idempotent_call_gives_what_it_gives_to_another_instance_when_its_callee_dies() {
     let (hub, told) = (hub(), Told::new());
@@ -327,6 +330,7 @@ fn an_idempotent_call_gives_what_it_gives_to_another_instance_when_its_callee_di
     counts(&caller, 0, 0);
 }
 
+// Promises: P13.71.
 #[test]
 fn a_call_is_not_made_again_when_the_link_that_names_what_it_gives_is_lost() {
     let (url, told) = (unix_url(), Told::new());

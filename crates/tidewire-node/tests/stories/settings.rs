@@ -123,6 +123,7 @@ fn calls_until_given_up(resends: u32) -> usize {
     calls
 }
 
+// Promises: P13.15.
 #[test]
 fn an_idempotent_call_is_made_again_as_often_as_its_node_says() {
     assert_eq!([0, 1, 2].map(calls_until_given_up), [1, 2, 3]);

@@ -70,6 +70,7 @@ fn all(mut items: Items<u64>) -> Vec<Result<u64, ErrorCode>> {
     std::iter::from_fn(|| items.next_blocking()).map(|item| item.map_err(|error| error.code())).collect()
 }
 
+// Promises: P13.68.
 #[test]
 fn items_come_in_order_and_the_writer_is_never_far_ahead() {
     let (hub, told, written) = (hub(), Told::new(), Arc::new(AtomicUsize::new(0)));

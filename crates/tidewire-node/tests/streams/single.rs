@@ -106,6 +106,7 @@ fn one_that_stands_by_passes_on_what_was_said_and_what_was_answered() {
     assert_eq!(counted, (1..=100).collect::<Vec<_>>());
 }
 
+// Promises: P17.58.
 #[test]
 fn calls_that_come_while_none_is_active_wait() {
     let place = Place::new();
