@@ -136,8 +136,8 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
     }
 }
 
-/// Releases a lease. A renewal of the same holder that is still on its way may write in between; the
-/// release is written after it then.
+/// Releases a lease. A renewal of the same holder that is still on its way may write in between;
+/// the release is written after it then.
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
     for _ in 0..RELEASE_ATTEMPTS {
