@@ -28,8 +28,8 @@ const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
 
 /// Deliveries that are ready; waits for the first.
 ///
-/// Once `dropped` is notified, nobody waits for the result: the request to the server ends, and
-/// deliveries that had arrived are returned.
+/// Once `dropped` is notified, the caller has left: the request to the server ends, and received
+/// deliveries are returned.
 pub(crate) async fn fetch(
     shared: &Shared,
     stream: &str,

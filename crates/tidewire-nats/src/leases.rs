@@ -23,7 +23,7 @@ use crate::shared::Shared;
 use crate::stream_reader::wait;
 use crate::streams::find;
 
-/// How often a release is written anew after a renewal on its way.
+/// Maximal attempts of a release that meets a renewal on its way.
 const RELEASE_ATTEMPTS: u32 = 10;
 const SHORTEST_US: u64 = 1_000;
 const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
@@ -136,8 +136,8 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
     }
 }
 
-/// Releases a lease. A renewal of the same holder that is still on its way may write in between;
-/// the release is written after it then.
+/// Releases a lease. A renewal of the same holder may still be on its way and write in between; the
+/// release is then written again after it.
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
     for _ in 0..RELEASE_ATTEMPTS {

@@ -54,10 +54,11 @@ pub use settings::{Login, Settings, Tls};
 /// # Errors
 ///
 /// [`Invalid`](tidewire_backend::home::HomeErrorKind::Invalid) if the URL, or a file that it names,
-/// can't be used, [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server
-/// answers, [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if it refuses the login or
-/// TLS can't be agreed on, and [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported)
-/// if it is too old or has no JetStream. No error shows a password, a token or a seed.
+/// cannot be used. [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server
+/// answers. [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if the server refuses the
+/// login or TLS cannot be agreed on.
+/// [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported) if the server is too old or
+/// has no JetStream. No error shows a password, a token or a seed.
 pub fn open(url: &str) -> HomeResult<Arc<dyn Home>> {
     begin(url).wait()
 }

@@ -1,4 +1,4 @@
-//! Item streams on the side of their reader: flow control, retries and the end of a stream.
+//! Item streams on the side of their reader: credit, deadline and the end of a stream.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -99,10 +99,10 @@ impl Node {
     /// with its services and subscriptions.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
-    /// `link_lost` if no hub listens there, and `unauthorized` if the hub refuses the token. It
-    /// fails with `name_taken` if the hub has a node of this name, and with `wire_error` if the
-    /// peer is no hub.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, and with
+    /// `link_lost` if no hub listens there. It fails with `unauthorized` if the hub refuses the
+    /// token, and with `name_taken` if the hub has a node of this name. It fails with `wire_error`
+    /// if the peer is no hub.
     ///
     /// # Cancel safety
     /// If it is dropped, the node leaves as soon as it has joined.
@@ -250,12 +250,13 @@ impl Node {
         self.core.link.joined().is_some()
     }
 
-    /// Lets others call a service. It is in force once the pending is done; a lost link is no end
-    /// of it.
+    /// Lets other nodes call a service. The service is registered once the pending is done, and
+    /// survives a lost link.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, `name_taken` if this
-    /// node serves the instance already, `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, and with `name_taken`
+    /// if this node serves the instance already. It fails with `unauthorized` if the token does not
+    /// allow it.
     ///
     /// # Cancel safety
     /// If it is dropped, the service is served all the same.

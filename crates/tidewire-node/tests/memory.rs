@@ -62,7 +62,7 @@ fn held(what: &str) -> usize {
     kibibytes.expect("it is a number") * 1_024
 }
 
-/// Lets the peak begin at what the process holds now, and tells that.
+/// Resets the peak to the current memory of the process, and returns it.
 fn forget_peak() -> usize {
     fs::write("/proc/self/clear_refs", "5").expect("this is Linux");
     held("VmRSS")
@@ -107,7 +107,7 @@ fn receiver() {
     let service = receives(service, &source, "octets", octets);
     node.serve(service).wait().expect("it serves");
     source.call::<()>("is_ready", &()).wait().expect("it is told");
-    // It is over when its parent has nothing more to say.
+    // The process ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

@@ -36,15 +36,16 @@ pub struct Sqlite {
     seen: Option<i64>,
 }
 
-/// Opens the store in a file. An empty file, or one that is made, gets the tables.
+/// Opens the store in a file. An empty or new file gets the tables.
 ///
 /// # Errors
 ///
-/// [`Unreachable`](ErrorKind::Unreachable) if the folder, or with [`Missing::Fail`] the file, does
-/// not exist, or can't be opened, [`Foreign`](ErrorKind::Foreign) if the file is none of Tidewire,
-/// [`Newer`](ErrorKind::Newer) if a newer Tidewire has made it, [`Locked`](ErrorKind::Locked),
-/// [`ReadOnly`](ErrorKind::ReadOnly) if it can't be written. It can be read all the same while a
-/// process that may write has it open, as readers need the index of the write-ahead log.
+/// [`Unreachable`](ErrorKind::Unreachable) if the folder does not exist or the file cannot be
+/// opened; with [`Missing::Fail`] also if the file does not exist. [`Foreign`](ErrorKind::Foreign)
+/// if the file is not one of Tidewire, [`Newer`](ErrorKind::Newer) if a newer Tidewire has made it.
+/// [`Locked`](ErrorKind::Locked), or [`ReadOnly`](ErrorKind::ReadOnly) if the file cannot be
+/// written. A read-only file can be read while a process with write access has it open: readers
+/// need the index of the write-ahead log.
 pub fn open(path: &Path, missing: Missing) -> Result<Store<Sqlite>> {
     check_path(path, missing)?;
     let failed = |error: rusqlite::Error| error::store_error(path, &error);

@@ -1,9 +1,9 @@
 //! The cost of claims and commits: `python tools/servers.py postgres --durable -- cargo bench -p
 //! tidewire-stores`.
 //!
-//! Prints the median, the least and the most of each, for SQLite in a temporary folder, and for the
-//! server of `TIDEWIRE_TEST_POSTGRES` if there is one. Not compared with figures of other runs:
-//! disks differ.
+//! Prints the median, the minimum and the maximum of each, for SQLite in a temporary folder. The
+//! server of `TIDEWIRE_TEST_POSTGRES` is measured, too, if there is one. Figures of different runs
+//! are not comparable: disks differ.
 
 use std::env;
 use std::time::Instant;

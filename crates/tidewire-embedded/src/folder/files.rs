@@ -203,8 +203,8 @@ impl StreamFiles {
         file.sync().map_err(|error| sync_error(&self.dir, &error))
     }
 
-    /// Finds the segments that are over. They are no longer read; their files are to be removed
-    /// once it is known, also after a loss of power, that the stream begins behind them.
+    /// Finds the expired segments. They are no longer read. Their files may be removed once the
+    /// beginning behind them would survive a loss of power.
     pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<Vec<u64>> {
         // A segment with purged events only is removed too, once there is another segment for the
         // next event.

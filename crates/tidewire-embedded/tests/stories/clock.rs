@@ -47,7 +47,7 @@ fn publish(folder: &mut Folder, now_us: u64) {
     folder.commit(now_us).expect("a disk with power");
 }
 
-/// The fence of a lease of 5 s, if nobody has it.
+/// The fence of a lease of 5 s, if it is free.
 fn acquire(folder: &mut Folder, now_us: u64) -> Result<u64, HomeErrorKind> {
     folder.tick_leases(now_us);
     match folder.acquire(("l", "me"), (5 * SECOND, 0), 1, now_us) {

@@ -352,7 +352,7 @@ impl History {
             let ended = done || maybe_done.contains(sequence) || seen.contains(sequence) || dead.contains(sequence);
             assert!(ended, "{sequence} is not delivered any more");
         }
-        // Nothing of this look is committed: the next life goes on from what the disk has.
+        // Nothing of this look is committed: the next run continues from the state on the disk.
         for sequence in maybe_done {
             if !seen.contains(sequence) {
                 self.sure.done.insert(*sequence);

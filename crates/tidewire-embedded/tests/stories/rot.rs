@@ -53,8 +53,7 @@ fn a_byte_that_changed_is_seen_wherever_it_lies() {
             disk.rot(name, at, 0x40);
             match read_all(&disk) {
                 Err(HomeErrorKind::Corrupt | HomeErrorKind::Foreign) => refused += 1,
-                // An index is made anew; the mark of a clean end may go: nothing of what was acked
-                // does.
+                // An index is rebuilt, and the mark of a clean end may be lost: no acked data is.
                 Ok(8) => harmless += 1,
                 other => panic!("{name}: byte {at} has changed, and reading gives {other:?}"),
             }

@@ -118,9 +118,9 @@ impl Bridge {
     /// configured with the number first. `log` gets a line, and true for a fault.
     ///
     /// # Errors
-    /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the
-    /// login or a subject, `name_taken` if a node of this name exists, `invalid_argument` if the
-    /// server's limit for one message is too small.
+    /// [`BridgeError`] with `link_lost` if no server can be reached, and with `unauthorized` if it
+    /// refuses the login or a subject. `name_taken` if a node of this name exists, and
+    /// `invalid_argument` if the server's limit for one message is too small.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,

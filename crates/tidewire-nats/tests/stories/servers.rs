@@ -18,8 +18,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One server, with lines that are added to its configuration. None where there is no NATS;
-    /// says why.
+    /// One server with extra lines of configuration. None without NATS; prints the reason.
     pub fn start(config: &str) -> Option<Self> {
         Self::configured(config, &[])
     }
@@ -96,7 +95,7 @@ impl Server {
     }
 }
 
-/// A home on the server that stories share.
+/// A storage backend on the server that stories share.
 pub fn home() -> Option<Arc<dyn Home>> {
     static SHARED: OnceLock<Option<Server>> = OnceLock::new();
     SHARED.get_or_init(|| Server::start("")).as_ref().map(Server::home)

@@ -297,9 +297,9 @@ impl CommandRun {
     /// on.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, with `call_cancelled`
-    /// if the command was cancelled, and with `worker_lost` if the worker of its last attempt was
-    /// lost. Otherwise it fails with the error of the last attempt.
+    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, and with
+    /// `call_cancelled` if the command was cancelled. It fails with `worker_lost` if the worker of
+    /// its last attempt was lost. Otherwise it fails with the error of the last attempt.
     ///
     /// # Cancel safety
     /// If it is dropped, the command still runs.

@@ -135,7 +135,7 @@ impl Node {
     ///
     /// # Errors
     /// As for [`stream`](Node::stream). Also `settings_differ` if the stream exists with other
-    /// settings, the first of which is named, `invalid_argument` if a setting is not allowed, and
+    /// settings; the error names the first one. `invalid_argument` if a setting is not allowed, and
     /// `unsupported` if the storage backend lacks a capability.
     ///
     /// # Cancel safety
@@ -223,9 +223,9 @@ impl Node {
     /// Acquires a lease. A name is a subject's text, such as `orders.matching`.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_held` if another holder kept it for the `timeout`,
-    /// `invalid_argument` if an option is not allowed, `home_unavailable` if the storage backend
-    /// cannot be reached.
+    /// Awaiting it fails with `lease_held` if another holder kept it for the `timeout`. It fails
+    /// with `invalid_argument` if an option is not allowed, and with `home_unavailable` if the
+    /// storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// As for [`lease`](Node::lease).

@@ -86,7 +86,7 @@ impl Replay {
     /// Waits for the next event. None: there are no more.
     ///
     /// # Errors
-    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong,
+    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong.
     /// `home_unavailable` if the storage backend cannot be reached, `invalid_subject` if a filter
     /// is invalid.
     ///

@@ -73,9 +73,9 @@ impl Stream {
     ///
     /// # Errors
     /// Awaiting it fails with `invalid_argument` if the name, the expression or the message is not
-    /// allowed, and with `limit_exceeded` if the stream has its maximum of schedules. It fails with
-    /// `unsupported` if the stream refuses messages when full, or its storage backend has no
-    /// schedules, and with `not_found` if the stream was deleted.
+    /// allowed. It fails with `limit_exceeded` if the stream has its maximum of schedules. It fails
+    /// with `unsupported` if the stream refuses messages when full, or its storage backend has no
+    /// schedules. It fails with `not_found` if the stream was deleted.
     ///
     /// # Cancel safety
     /// If it is dropped, the schedule may have been made.

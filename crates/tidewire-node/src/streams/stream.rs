@@ -115,9 +115,9 @@ impl Stream {
         &*self.home
     }
 
-    /// Stores a message. The message is on its way when this returns; messages published before it
-    /// is stored go with it or behind it, so that many share one sync. The ack tells which failures
-    /// the message survives; a delayed message gets another sequence when it is due.
+    /// Stores a message. The message is on its way when this returns. Messages that follow before
+    /// it is stored go with it or behind it, so that many share one sync. The ack tells which
+    /// failures the message survives; a delayed message gets another sequence when it is due.
     ///
     /// # Errors
     /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses, and with

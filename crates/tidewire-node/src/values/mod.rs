@@ -12,9 +12,9 @@
 //! | enums | the name of the variant, or a `dict` with the name and what the variant holds |
 //! | [`Value`] | anything |
 //!
-//! In the other direction, a data class, a model or a named tuple is read as a struct, a set as a
-//! list, and a member of an enum as its value. A time, a `Decimal` or a `timedelta` is read as
-//! text, and a `UUID` as 16 bytes, which types of other crates such as `uuid` accept.
+//! In the other direction, a data class, a model or a named tuple is read as a struct. A set is
+//! read as a list, and a member of an enum as its value. A time, a `Decimal` or a `timedelta` is
+//! read as text. A `UUID` is read as 16 bytes, which types of other crates such as `uuid` accept.
 
 mod arguments;
 mod blob;

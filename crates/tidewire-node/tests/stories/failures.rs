@@ -10,7 +10,7 @@ use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service, Task
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
 
-/// A service that tells when it is called, and never answers.
+/// A service that reports its calls, and never replies.
 fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
     let say = told.0.clone();
     Service::new("jobs").instance(instance).method("run", &[], move |_, ()| {
@@ -91,7 +91,7 @@ fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
     assert_eq!(lost.wait().expect_err("its link is lost").code(), ErrorCode::LinkLost);
     drop(first);
     let second = Node::listen(&url, options("hub")).wait().expect("it listens again");
-    // The caller may be back before the server: then nobody serves, and the call waits.
+    // The caller may reconnect before the server: the call then waits without an instance.
     assert_eq!(kept.wait().ok().as_deref(), Some("done"));
     wait_for_service(&second);
     assert_eq!(second.client("jobs").call::<String>("run", &()).wait().ok().as_deref(), Some("done"));

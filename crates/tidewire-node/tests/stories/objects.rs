@@ -101,8 +101,7 @@ fn doubles() -> Function {
     Function::new("doubles", &["number"], |_, number: i64| async move { Ok(2 * number) })
 }
 
-/// Waits until a node has given so many, and holds so many. Others tell it of both in their own
-/// time.
+/// Waits until a node has so many exports and imports. Other nodes update both asynchronously.
 fn counts(node: &Node, given: usize, held: usize) {
     in_time(node.until_remote(move |counts| (counts.given, counts.held) == (given, held)));
 }
@@ -301,7 +300,7 @@ fn what_was_let_go_is_gone_wherever_it_is_given_or_read() {
     assert_eq!(gone.code(), ErrorCode::RemoteGone, "{gone}");
 }
 
-/// A service that takes a function, and answers what that says, or never.
+/// A service that takes a function, and returns the function's result, or never replies.
 fn jobs(instance: &'static str, told: &Told<&'static str>) -> Service {
     let say = told.0.clone();
     Service::new("jobs").instance(instance).method("run", &["progress"], move |_, progress: RemoteFunction| {

@@ -8,7 +8,7 @@ use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Servi
 use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, join};
 
-/// Holds its calls and streams until they are given up.
+/// Holds its calls and streams until they are cancelled.
 fn holding(say: SyncSender<&'static str>) -> Service {
     let streams = say.clone();
     Service::new("jobs")

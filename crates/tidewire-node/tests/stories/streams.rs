@@ -111,8 +111,8 @@ fn long_items_come_in_order_to_a_slow_reader_and_an_error_after_them() {
     let service = Service::new("long")
         .stream("items", &["count", "bytes"], |_, (left, bytes): (usize, usize)| Long { left, bytes });
     server.serve(service).wait().expect("it serves");
-    // The second would be more than may wait for a link, and more than the credit of the reader
-    // would have kept back.
+    // The second stream exceeds the queue of a link, and the credit of the reader does not hold it
+    // back.
     for (count, bytes) in [(20, 70_000), (40, 2 << 20)] {
         let mut items = caller.client("long").stream::<Bytes>("items", &(count, bytes));
         for left in (0..count).rev() {

@@ -52,7 +52,7 @@ fn a_wait_that_is_dropped_does_not_hold_it() {
     drop(place.node.lease("nightly"));
     in_time(first.release());
     in_time(in_time(place.node.lease_with("nightly", long())).release());
-    // It is granted, and nobody has looked.
+    // The lease is granted, and its result was never read.
     let home = in_time(place.hub.home());
     let granted = place.hub.lease_with("nightly", long());
     while home.lease_info("nightly").wait().expect("it is asked").is_none_or(|info| info.holder.is_none()) {}

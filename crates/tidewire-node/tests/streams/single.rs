@@ -144,7 +144,7 @@ fn single_of_another_process() {
     let single = node.serve_single_with(matching("away"), long).wait().expect("it is served");
     active(&single);
     println!("is active");
-    // It is over when its parent has nothing more to say.
+    // The process ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

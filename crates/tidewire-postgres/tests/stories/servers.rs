@@ -14,7 +14,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// None where there is no PostgreSQL; says why.
+    /// None without PostgreSQL; prints the reason.
     pub fn start() -> Option<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/servers.py");
         let python = env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());

@@ -1,9 +1,8 @@
 //! A pipeline of actors: lines of an access log are parsed by several actors and counted by one.
 //!
-//! Mailboxes hold 256 messages. A stage that is slower than the one before holds that one up, back
-//! to the thread that reads the lines, so that the memory of the program does not depend on the
-//! length of the log. A line that can't be parsed is a dead letter with its reason, and the others
-//! go on.
+//! Mailboxes hold 256 messages. A slow stage holds up the stages before it, back to the thread that
+//! reads the lines. The memory of the program therefore does not depend on the length of the log. A
+//! line that cannot be parsed is a dead letter with its reason, and the others go on.
 //!
 //! Run it with `cargo run -p tidewire-examples --bin pipeline [lines]`.
 
