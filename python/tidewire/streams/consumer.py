@@ -55,7 +55,7 @@ class Consumer:
             timeout: Seconds after which None is returned; None for no limit.
 
         Cancelled, it takes nothing: events on their way go back to the stream, and no delivery is
-        counted. NATS counts an event that is not fetched again within a second.
+        used up, but on NATS, where the last one never is.
         """
         self._tell_broken()
         if self._ready:
