@@ -49,12 +49,12 @@ impl ActorRef {
         }
     }
 
-    /// Whether the actor runs on the node's event loop, so that its handlers may be coroutines.
+    /// True for an actor on the node's event loop, whose handlers may be coroutines.
     pub fn on_loop(&self) -> bool {
         &*self.inner.statistics().dispatcher == crate::engine::LOOP
     }
 
-    /// The operation of an ask; the message is on its way when this returns.
+    /// The operation of an ask. The message is sent before this returns.
     pub fn asking(
         &self,
         py: Python<'_>,
@@ -101,7 +101,7 @@ impl ActorRef {
         self.inner.name()
     }
 
-    /// Whether the actor takes messages.
+    /// True while the actor takes messages.
     #[getter]
     fn alive(&self) -> bool {
         !self.born.is_past() && self.inner.is_alive()

@@ -1,5 +1,5 @@
-//! Arguments from Python: what does not fit is an `InvalidArgument` that names the field, its value
-//! and the mend.
+//! Arguments from Python. An invalid one raises `InvalidArgument` with the field, its value and the
+//! fix.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn seconds(value: &Bound<'_, PyAny>) -> Option<Duration> {
     Duration::try_from_secs_f64(value.extract().ok()?).ok()
 }
 
-/// Whether what was accepted is handled before a stop.
+/// The `drain` argument of a stop: true handles accepted messages first.
 pub struct Drain(pub bool);
 
 impl FromPyObject<'_, '_> for Drain {
@@ -140,7 +140,8 @@ impl FromPyObject<'_, '_> for Drain {
     }
 }
 
-/// Whether a new behaviour goes on top of the one in force, rather than in its place.
+/// The `stack` argument of a behaviour change: true pushes the new behaviour onto the present one,
+/// false replaces it.
 pub struct Stack(pub bool);
 
 impl FromPyObject<'_, '_> for Stack {

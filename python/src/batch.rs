@@ -59,7 +59,7 @@ impl Function {
         drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
         let (again, over): (DrainedMessages, DrainedMessages) =
             taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
-        // What is delivered again goes to the front of the line one by one, the last one first.
+        // Redelivered messages return to the front of the queue one by one, the last one first.
         let mut go_on = true;
         for (message, meta) in over.into_iter().chain(again.into_iter().rev()) {
             go_on &= turn.failed(Some(message), meta, errors::fault(error.clone_ref(py)));

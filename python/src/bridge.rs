@@ -22,7 +22,7 @@ use crate::pending::Pending;
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
 const PASS: usize = 1024;
 
-/// What other threads see of a loop.
+/// Handle of an event loop for other threads.
 pub struct LoopHandle {
     completed: Mutex<Vec<PyRef<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
@@ -47,7 +47,8 @@ struct LastLoop {
     line: Arc<LoopHandle>,
     /// Its address.
     at: usize,
-    /// What asyncio noted of the thread when the loop began to run here, where it has such a note.
+    /// The thread's running-loop note by asyncio at the start of the loop, where CPython has such a
+    /// note.
     note: Option<PyRef<PyAny>>,
 }
 
@@ -71,15 +72,15 @@ pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     get.call0()
 }
 
-/// Whether an event loop runs on this thread; does not load asyncio to find out.
+/// True if an event loop runs on this thread. Does not load asyncio.
 pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
     static GET: Once<Py<PyAny>> = Once::new();
     let get = GET.of(py, "tidewire._current", "running_loop")?;
     Ok(!get.call0()?.is_none())
 }
 
-/// What something has raised that the loop of this thread would have called by itself: it is the
-/// loop's business.
+/// Reports an exception of a callback that the loop would have called itself. The exception handler
+/// of the loop decides.
 pub fn raised(py: Python<'_>, error: PyErr) {
     pass_on(py, "raised", error);
 }
@@ -104,7 +105,7 @@ pub fn has_coroutines() {
     COROUTINES.set(true);
 }
 
-/// Whether a coroutine actor has ever run on this thread.
+/// True once a coroutine actor has run on this thread.
 pub fn runs_coroutines() -> bool {
     COROUTINES.get()
 }
@@ -147,8 +148,9 @@ fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
 }
 
-/// What asyncio notes of this thread whenever a loop begins or ends here. Up to CPython 3.11 that
-/// is a new object each time, then the loop itself or None; from 3.14 on there is no such note.
+/// The running-loop note of asyncio for this thread, which changes whenever a loop begins or ends
+/// here. Up to CPython 3.11 the note is a new object each time, then the loop itself or None.
+/// CPython 3.14 and later have no such note.
 fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     of_this_thread(py)?.get_item(intern!(py, "__asyncio_running_event_loop__")).ok()?
 }
@@ -185,7 +187,8 @@ impl LoopHandle {
     /// Has the loop call something whenever a descriptor is readable. On the loop's thread.
     ///
     /// # Errors
-    /// Whatever the loop raises if it can't, or an error if it is closed.
+    /// The exception of the loop if it can't watch the descriptor, or an error if the loop is
+    /// closed.
     pub fn watch(&self, py: Python<'_>, descriptor: i32, call: Py<PyAny>) -> PyResult<()> {
         let add = self.watching.lock().as_ref().map(|(add, _)| add.clone_ref(py));
         let Some(add) = add else { return Err(PyRuntimeError::new_err("the event loop is closed")) };
@@ -228,11 +231,11 @@ impl LoopHandle {
 
     /// Looks at what is complete, and runs the actors that are ready.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        // What comes up meanwhile on this thread is done here too, and needs no wake-up.
+        // This pass also handles changes that this thread makes meanwhile: they need no wake-up.
         self.woken.store(true, Ordering::SeqCst);
         self.pass(py);
         self.woken.store(false, Ordering::SeqCst);
-        // What another thread left before that rang no bell.
+        // Another thread that added work before this store sent no wake-up.
         self.pass(py);
         if !self.completed.lock().is_empty() {
             self.wake();
@@ -251,7 +254,7 @@ impl LoopHandle {
         for pending in completed {
             Pending::look(&pending, py);
         }
-        // What has come in makes actors ready.
+        // Inbound frames make actors ready.
         let inlets = self.inlets.lock().clone();
         for inlet in inlets {
             inlet.run(py);
@@ -321,7 +324,7 @@ impl Bridge {
         *self.line.watching.lock() = Some((add_reader.into(), remove_reader.into()));
     }
 
-    /// Lets go of the loop.
+    /// Releases the loop.
     fn close(&self) {
         let line = &self.line;
         let gone = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
@@ -366,14 +369,14 @@ impl DeferredLoop {
         }))
     }
 
-    /// Binds the loop. What became ready before is run now.
+    /// Binds the loop. Actors that became ready before are run now.
     pub fn bind(&self, line: &Arc<LoopHandle>, external: &Arc<External>) {
         line.externals.lock().push(Arc::clone(external));
         *self.line.lock() = Some(Arc::clone(line));
         line.wake();
     }
 
-    /// Lets go of the loop.
+    /// Releases the loop.
     pub fn unbind(&self, external: &Arc<External>) {
         let line = self.line.lock().take();
         if let Some(line) = line {

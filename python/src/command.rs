@@ -1,5 +1,5 @@
-//! `CommandLife` and `CommandSlotsCore` for Python: the machines of a command and of a worker of
-//! commands.
+//! `CommandLife` and `CommandSlotsCore` for Python: the state machines of a command and of a worker
+//! of commands.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl CommandLife {
         self.machine.attempt
     }
 
-    /// Whether its worker was asked to end it.
+    /// True once the worker of the command was asked to cancel it.
     #[getter]
     fn cancelling(&self) -> bool {
         self.machine.is_cancelling
@@ -48,7 +48,7 @@ impl CommandLife {
         self.machine.token
     }
 
-    /// Whether nothing more becomes of it.
+    /// True in a final stage.
     #[getter]
     fn over(&self) -> bool {
         self.machine.stage.is_over()
@@ -66,7 +66,7 @@ impl CommandLife {
         }
     }
 
-    /// Whether this attempt is the one that runs.
+    /// True if this attempt is the present one.
     fn is_current(&self, attempt: u32) -> bool {
         self.machine.is_current(attempt)
     }
@@ -171,7 +171,7 @@ impl CommandSlotsCore {
         self.machine.held()
     }
 
-    /// Whether it drains, and has nothing left.
+    /// True for a draining worker with nothing left.
     fn is_over(&self) -> bool {
         self.machine.is_over()
     }

@@ -1,5 +1,5 @@
-//! `Subscription` of a stream for Python: the machine of a handler's deliveries, told the time by a
-//! clock that does not jump.
+//! `Subscription` of a stream for Python: the state machine of a handler's deliveries, on a
+//! monotonic clock.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +84,7 @@ impl DurableSubscriptionCore {
         self.machine.cut()
     }
 
-    /// Whether it drains and has nothing left.
+    /// True for a draining subscription with nothing left.
     fn is_over(&self) -> bool {
         self.machine.is_over()
     }
@@ -95,7 +95,7 @@ impl DurableSubscriptionCore {
     }
 }
 
-/// Whether some subject fits both patterns.
+/// True if at least one subject matches both patterns.
 #[pyfunction]
 pub fn patterns_overlap(py: Python<'_>, left: &str, right: &str) -> PyResult<bool> {
     let pattern = |text: &str| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));

@@ -10,7 +10,7 @@ use tidewire_engine::raw::{generation, leave_parent};
 use crate::errors::error;
 
 /// Called in the child of a fork, on its only thread, before it does anything else with this
-/// module. That it is a child is known by then; see [`crate::fork_count`].
+/// module. [`crate::fork_count`] has already counted the fork.
 #[pyfunction]
 pub fn after_fork() {
     leave_parent();
@@ -29,7 +29,7 @@ impl ForkGeneration {
         Self(generation())
     }
 
-    /// Whether a fork lies between, so that this is the child and it belongs to the parent.
+    /// True after a fork: this process is the child, and the object belongs to the parent.
     #[inline]
     pub fn is_past(self) -> bool {
         self.0 != generation()

@@ -88,12 +88,12 @@ impl Function {
         }
     }
 
-    /// Whether no behaviour is above the base.
+    /// True if only the base behaviour is left.
     pub fn at_base(&self) -> bool {
         self.behaviours.depth() == 0
     }
 
-    /// Whether a message that fails now is handed out once more.
+    /// True if a message that fails now is redelivered.
     pub fn is_delivered_again(&self, meta: &MessageMeta) -> bool {
         meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
@@ -308,8 +308,8 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) ->
     }
 }
 
-/// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever
-/// await it.
+/// The return value of a handler. A coroutine is an error: no dispatcher thread would ever await
+/// it.
 fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = value.py();
     if !is_coroutine(&value)? {

@@ -44,7 +44,7 @@ impl NeverAwaited {
     }
 }
 
-/// Whether asyncio, too, notes where coroutines were made.
+/// True if asyncio, too, records where coroutines were made.
 fn traces_origins(py: Python<'_>) -> PyResult<bool> {
     PyModule::import(py, "tidewire._futures")?.getattr("TRACES")?.extract()
 }

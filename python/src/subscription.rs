@@ -69,8 +69,8 @@ impl Subscription {
         Self { inner: PerProcessOwned::new(inner), actor, ended: Mutex::new(None), shared: Mutex::new(None) }
     }
 
-    /// What the hub has refused is not in force here either. A link that is lost takes it along
-    /// when it is back.
+    /// Ends the subscription here, too, if the hub has refused it. After a lost link the
+    /// subscription is registered again with the next link.
     fn refused(&self, py: Python<'_>, error: PyErr) -> PyErr {
         if errors::is_refusal(py, &error) {
             self.unsubscribe(py);
@@ -91,7 +91,7 @@ impl Subscription {
         }
         let (call, shared) = (self.ended.lock().take(), self.shared.lock().take());
         if let Some(shared) = shared {
-            // Whoever waits for it would wait for ever.
+            // A task that awaits it would otherwise wait for ever.
             let cancelled = Pending::cancel(shared.bind(py), None);
             debug_assert!(cancelled.is_ok(), "nothing of the user is called");
         }

@@ -20,7 +20,7 @@ impl Timer {
         Ok(self.inner.cancel())
     }
 
-    /// Whether it has no outcome yet.
+    /// True until the message has an outcome.
     #[getter]
     fn waiting(&self) -> bool {
         self.inner.mine().is_some_and(|mine| mine.outcome().is_none())

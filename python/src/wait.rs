@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// What an operation of the engine becomes.
+/// A boxed operation of the engine.
 pub type Operation = Pin<Box<dyn Future<Output = PyResult<Py<PyAny>>> + Send>>;
 
 /// Waits for `operation` on this thread, without the interpreter. Signals are handled meanwhile.
@@ -40,7 +40,7 @@ thread_local! {
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what is polled on this thread is waited for by blocking it.
+/// True if the operation polled on this thread blocks the thread until it ends.
 pub fn blocks() -> bool {
     BLOCKS.get()
 }
@@ -55,14 +55,14 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 /// actors too.
 pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     if crate::engine::on_dispatcher() {
-        // The engine's idle hook lets go of the interpreter.
+        // The engine's idle hook releases the interpreter.
         tidewire_engine::raw::blocking(what)
     } else {
         crate::attach::detach(py, what)
     }
 }
 
-/// What wakes one thread that blocks.
+/// The waker of one blocked thread.
 struct ThreadNotifier {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -91,8 +91,8 @@ impl BorrowedNotifier {
 
 impl Drop for BorrowedNotifier {
     fn drop(&mut self) {
-        // What rings late, for an operation that was given up, makes the next one look once more
-        // than it must.
+        // A late wake-up, for an operation that was given up, only causes one more look by the next
+        // one.
         let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
     }
 }
