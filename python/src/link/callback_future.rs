@@ -1,4 +1,4 @@
-//! An operation that begins when somebody waits for it, as a plan of Python says.
+//! An operation that begins when somebody awaits it, driven by callbacks of a Python object.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -46,7 +46,7 @@ impl CallbackFuture {
         Ok(())
     }
 
-    /// What the plan makes of an outcome. None: it goes on with another operation.
+    /// Result of the plan for an outcome. None: the future goes on with another operation.
     fn judge(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let error = match outcome {
             Ok(value) => {
@@ -93,7 +93,7 @@ impl Future for CallbackFuture {
 
 impl Drop for CallbackFuture {
     fn drop(&mut self) {
-        // What was sent is cancelled before the plan hears of it.
+        // The sent operation is cancelled before the plan is notified.
         if self.over || self.operation.take().is_none() {
             return;
         }

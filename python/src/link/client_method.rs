@@ -1,4 +1,4 @@
-//! Calls of methods that other nodes serve: what a client's method is, and what calling it gives.
+//! Client methods of services on other nodes: binding of arguments, and the fast path of a call.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::once::{Once, intern};
 use crate::pending::Pending;
 use crate::py_ref::PyRef;
 
-/// The way to one instance of a service in another process.
+/// The connection to one instance of a service in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Route {
     pub link: Py<Link>,
     pub engine: Py<Engine>,
     pub instance: String,
-    /// What comes before the name of a method in its subject.
+    /// Subject prefix of the methods.
     pub prefix: String,
     pub port: Py<PyAny>,
 }
@@ -42,8 +42,8 @@ impl Route {
     }
 }
 
-/// What methods of clients derive from: the usual call, of one value over links, with arguments
-/// that are plain data, is made here, and `_call` makes the others.
+/// Base class of client methods. It makes the fast-path call: one value over links, with arguments
+/// that are plain data. `_call` makes the others.
 #[pyclass(frozen, subclass, module = "tidewire._tidewire")]
 pub struct NativeMethod {
     priority: Priority,
@@ -146,7 +146,7 @@ impl NativeMethod {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
-        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(usual) = self.usual.try_lock() else { return Ok(()) };
         let Some(usual) = &*usual else { return Ok(()) };
         visit.call(&*usual.group)?;
@@ -179,7 +179,7 @@ impl NativeMethod {
         }
     }
 
-    /// Whether the method takes these arguments for certain, as far as anybody knows.
+    /// True if the method takes these arguments, as far as its signature is known.
     fn binds(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let Some((names, least, must_name)) = &self.takes else { return Ok(true) };
         let given = args.len();
@@ -203,7 +203,7 @@ impl NativeMethod {
     }
 }
 
-/// Whether no argument is an iterator: those travel item by item.
+/// True if no argument is an iterator: iterators travel item by item.
 fn is_plain(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
     for value in args.iter_borrowed() {
         if is_stream(&value)? {

@@ -11,7 +11,7 @@ thread_local! {
     static GATHERING: RefCell<Option<FlushBatch>> = const { RefCell::new(None) };
 }
 
-/// What this thread writes at the end of the round of its loop.
+/// The frames that this thread flushes at the end of a round of its loop.
 struct FlushBatch {
     link: usize,
     frames: usize,
@@ -73,7 +73,7 @@ fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     soon
 }
 
-/// What a loop calls to write what has gathered.
+/// The callback by which a loop flushes the gathered frames.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 struct FlushTask {
     flusher: Flusher,

@@ -1,4 +1,4 @@
-//! A hub in this process.
+//! A hub in this process, and its log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ const LOG_IDLE: Duration = Duration::from_millis(500);
 pub struct Hub {
     inner: PerProcessOwned<HubHandle>,
     name: String,
-    /// That of its own node, if it can have a bridge.
+    /// Number of the hub's own node, if the hub can have a bridge.
     number: u32,
     settings: Settings,
 }
@@ -152,7 +152,7 @@ impl Hub {
         }
     }
 
-    /// Ends all links. What is under way fails.
+    /// Closes all links. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.close());
@@ -183,7 +183,7 @@ impl Hub {
         Ok(Pending::new("idle", None, Box::pin(operation)))
     }
 
-    /// What the hub has counted.
+    /// Counters of the hub.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.inner.born.check(py)?;
         let counts = self.inner.counts();
@@ -210,7 +210,7 @@ impl Listening {
         &self.url
     }
 
-    /// Whether it takes nodes in.
+    /// True while the hub accepts nodes.
     #[getter]
     fn is_open(&self) -> bool {
         self.inner.lock().is_some()
@@ -250,12 +250,12 @@ pub struct Logger(Arc<Lines>);
 struct Lines {
     /// To the thread, as long as there is one.
     sender: Mutex<Option<SyncSender<LogLine>>>,
-    /// Lines that found no room since that was said.
+    /// Lines lost for lack of capacity since the last report of them.
     left_out: AtomicU64,
     log: PyRef<PyAny>,
 }
 
-/// Whether something is wrong, and what is said.
+/// True for a problem, and the text of the line.
 type LogLine = (bool, String);
 
 impl Logger {
@@ -316,7 +316,7 @@ impl Lines {
             ));
         }
         let mut sender = self.sender.lock();
-        // Whoever sends holds the lock: what is not there now comes to another thread.
+        // Senders hold the lock: a line that is not here now goes to another thread.
         let line = lines.try_recv().ok();
         if line.is_none() {
             *sender = None;

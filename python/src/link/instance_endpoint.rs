@@ -1,4 +1,4 @@
-//! The inbound endpoint of one service instance: calls of other nodes come in here.
+//! The endpoint of one service instance for calls of other nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ pub struct InstanceEndpoint {
     receive: Py<PyAny>,
     instance: Py<PyAny>,
     tally: Py<CallCounters>,
-    /// The calls whose handlers are under way.
+    /// The calls whose handlers are running.
     calls: Py<PySet>,
     opened: Once<RemoteAccess>,
 }
 
-/// What is there once other nodes may call.
+/// State of an endpoint that other nodes may call.
 struct RemoteAccess {
     /// `tidewire.links.service_endpoint.ServiceEndpoint`.
     porter: Py<PyAny>,
@@ -99,12 +99,12 @@ impl Method {
         })))
     }
 
-    /// Whether it is a coroutine function, or gives asynchronous iterators.
+    /// True for a coroutine function, or one that returns asynchronous iterators.
     pub fn is_coroutine(&self) -> bool {
         self.0.coroutine
     }
 
-    /// What it is called with; None or an error: more is to be seen to.
+    /// The arguments of the method. None or an error: the slow path has to handle the call.
     pub fn arguments<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, of) = (value.py(), &*self.0);
         let args = match value.cast_exact::<PyTuple>() {
@@ -144,7 +144,7 @@ impl Method {
         if all.len() == args.len() + kwargs.len() { PyTuple::new(value.py(), all).map(Some) } else { Ok(None) }
     }
 
-    /// Whether it can be called with these arguments as they are.
+    /// True if the method can be called with these arguments as they are.
     fn fits(&self, args: &Bound<'_, PyTuple>) -> bool {
         let of = &*self.0;
         let exact = |value: Bound<'_, PyAny>, class: &Option<Py<PyType>>| {
@@ -196,7 +196,7 @@ impl InstanceEndpoint {
         visit.call(&self.calls)?;
         let Some(opened) = self.opened.seen() else { return Ok(()) };
         visit.call(&opened.porter)?;
-        // Methods are shared with the calls that are under way.
+        // Methods are shared with the calls in progress.
         if opened.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
             for method in opened.methods.values() {
                 visit.call(&method.0.bound)?;
@@ -243,8 +243,8 @@ impl InstanceEndpoint {
         Ok(())
     }
 
-    /// Begins a call. None: nobody waits for it any more, or a thread of the crew runs it, in the
-    /// place that is lent to it.
+    /// Begins a call. None: nobody waits for it any more, or a worker thread runs it, with the
+    /// permit of `lend`.
     pub fn begin(
         this: &Bound<'_, Self>,
         call: &Bound<'_, PyAny>,
@@ -284,7 +284,7 @@ impl InstanceEndpoint {
         Steps::of(&coroutine).map(Some)
     }
 
-    /// The porter: whoever has a call of another node finds it.
+    /// The `ServiceEndpoint` of Python, which handles calls of other nodes.
     pub fn porter<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
         Ok(self.opened(py)?.porter.bind(py))
     }
@@ -314,7 +314,7 @@ impl InstanceEndpoint {
         self.calls.bind(handling.py()).discard(handling).map(drop)
     }
 
-    /// What follows in this context belongs to a call.
+    /// Marks the rest of this context as part of a call.
     pub fn enters(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();

@@ -74,7 +74,7 @@ impl ItemBuffer {
 }
 
 impl ItemBuffer {
-    /// Who waited does so no more.
+    /// Removes a waiter.
     fn forget(&self, number: u64) {
         if number != 0 {
             self.state.lock().waiting.retain(|(waits, _)| *waits != number);
@@ -95,7 +95,7 @@ impl State {
         }
     }
 
-    /// Reads no more. The exchange that is to be told, if it has not ended.
+    /// Reads no more. Returns the exchange to notify, if it has not ended.
     fn leave(&mut self) -> Option<CallKey> {
         self.items.clear();
         self.unread = true;
@@ -241,7 +241,7 @@ impl Future for Next {
             match state.items.pop_front() {
                 Some(item) => {
                     state.taken += 1;
-                    // Half of what may be under way has been read: the writer may go on.
+                    // Half of the credit has been read: the writer may go on.
                     let half = this.credit.div_ceil(2);
                     let want = if state.taken >= half { std::mem::take(&mut state.taken) } else { 0 };
                     (item, state.key.filter(|_| want > 0).map(|key| (key, want)))
