@@ -1,5 +1,5 @@
-//! Processes that fork: what has threads or sockets behind it stays with the parent, and the child
-//! makes its own.
+//! Fork handling: objects with threads or sockets stay with the parent, and the child makes its
+//! own.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;

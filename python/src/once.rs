@@ -1,7 +1,8 @@
-//! Values that are found once, with the interpreter held while their cell is filled.
+//! Cells that are filled once, with the interpreter held meanwhile.
 //!
-//! PyO3's cells let go of it before they begin, so that another thread can fork while one is being
-//! filled: the child finds the cell taken, by a thread that it doesn't have, and waits for ever.
+//! PyO3's cells release the interpreter before they begin, so that another thread can fork while
+//! one is being filled. The child then finds the cell taken by a thread that it doesn't have, and
+//! waits for ever.
 
 use std::sync::OnceLock;
 

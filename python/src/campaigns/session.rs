@@ -2,7 +2,7 @@
 //! claims, commits and renews while the interpreter runs the function.
 //!
 //! While a range runs, the results of the one before are committed and the next one is claimed.
-//! Leases are renewed whether Python lets go of the interpreter lock or not.
+//! Leases are renewed even while Python holds the interpreter lock.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use tidewire_backend::{CampaignId, Campaigns, Claim, ErrorKind, Lease, RangeResults, State, StoreError, WorkerId};
 use tidewire_core::backoff::Backoff;
 
-/// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told
-/// to.
+/// Interval of checks during a wait for the store's changes, so that a worker ends soon after its
+/// stop.
 const LOOK_US: u64 = 500_000;
 /// A worker that shall end waits so long for a store that is away.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_FIRST_US: u64 = 20_000;
 const RETRY_MOST_US: u64 = 1_000_000;
 
-/// What a worker does next.
+/// The next action of a worker.
 pub enum Next {
     /// Runs this range.
     Range(Lease),
@@ -45,7 +45,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// What goes between the worker and its thread.
+/// State shared between the worker and its thread.
 #[derive(Default)]
 struct Exchange {
     /// The number of a lease, and results of its runs.
@@ -122,14 +122,14 @@ impl Session {
         }
     }
 
-    /// Ends once no results are under way to the store.
+    /// Ends once no results are on their way to the store.
     pub fn committed(&self) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
         Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
     }
 
-    /// Hands results of a lease over; nothing may be under way. They are dropped if the lease was
-    /// lost, even if the worker holds the same runs by another one: it runs those again from their
-    /// beginning.
+    /// Hands over results of a lease. No others may be on their way. Results of a lost lease are
+    /// dropped, even if the worker holds the same runs by another lease: it repeats those runs from
+    /// their beginning.
     pub fn commit(&self, lease: u64, results: RangeResults) {
         let mut state = self.shared.lock();
         debug_assert!(!state.is_committing());

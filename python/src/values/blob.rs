@@ -20,15 +20,15 @@ use crate::values::reader::Head;
 
 /// A longer blob is cut when it is sent.
 pub const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
-/// A buffer is nearly all of a blob if what is beside it is at most this part: so much is copied,
-/// or kept with an array.
+/// A buffer is nearly all of a blob if the rest is at most this part: so much is copied, or stored
+/// with an array.
 const BESIDE_PART: usize = 5;
 
 /// A blob as it is sent.
 pub enum Blob {
     /// All of it.
     Whole(Vec<u8>),
-    /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't
+    /// All of it, or the bytes before the only buffer, and that buffer. It is stored, as it can't
     /// change.
     Kept(Vec<u8>, DroppedAttached<PyBackedBytes>),
 }
@@ -163,9 +163,9 @@ struct DetachedCopy {
     bytes: Vec<u8>,
     /// So many of them are the head.
     head: usize,
-    /// Where the buffers are in the copy. That of the main one is empty.
+    /// Ranges of the buffers in the copy. The range of the main buffer is empty.
     parts: Vec<Range<usize>>,
-    /// Where the main one is in the blob.
+    /// Range of the main buffer in the blob.
     main: Range<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading the head, byte by byte. Nothing is believed before it is there.
+//! Reader of the head, byte by byte. It trusts no length before the bytes are there.
 
 use std::ops::Range;
 
