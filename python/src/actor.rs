@@ -107,7 +107,7 @@ impl ActorRef {
         !self.born.is_past() && self.inner.is_alive()
     }
 
-    /// How many messages it has accepted and not finished.
+    /// Number of messages that were accepted and are not finished.
     #[getter]
     fn outstanding(&self) -> usize {
         if self.born.is_past() { 0 } else { self.inner.outstanding() }
@@ -136,8 +136,8 @@ impl ActorRef {
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
-    /// Sends if there is room now; False if the sender would have to wait, or the mailbox has let
-    /// the message go.
+    /// Sends if the mailbox has capacity now. False if the sender would have to wait, or the
+    /// mailbox has dropped the message.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
@@ -148,9 +148,9 @@ impl ActorRef {
         }
     }
 
-    /// Sends a message; awaiting waits for room in a full mailbox, and gives True, or False if a
-    /// mailbox that drops new messages has let it go. Cancelled while it waits, it has sent
-    /// nothing.
+    /// Sends a message. Awaiting waits for capacity in a full mailbox, and gives True, or False if
+    /// a mailbox that drops new messages has dropped it. A send that is cancelled while it waits
+    /// has sent nothing.
     ///
     /// Raises:
     ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would

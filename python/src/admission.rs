@@ -60,7 +60,7 @@ impl Admission {
         }
     }
 
-    /// It runs no more, or waits no more. Gives the one that runs in its place. A second time does
+    /// Ends a running or waiting entry. Returns the entry that runs instead. A second call does
     /// nothing.
     fn leave(&self, one: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         let mut state = self.state.lock();

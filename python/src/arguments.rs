@@ -52,10 +52,10 @@ impl<'a> FromPyObject<'a, '_> for Reason {
     }
 }
 
-/// How long to wait; none is for ever.
+/// A timeout. None means no limit.
 pub struct Timeout(pub Duration);
 
-/// How long to wait, where the configuration decides if the call says nothing, or `...`.
+/// A timeout whose default is that of the configuration, for a call without one or with `...`.
 pub enum TimeoutArgument {
     Usual,
     Call(Timeout),
@@ -95,7 +95,7 @@ impl FromPyObject<'_, '_> for Timeout {
     }
 }
 
-/// How long until a timer fires.
+/// The delay of a timer.
 pub struct Delay(pub Duration);
 
 impl FromPyObject<'_, '_> for Delay {

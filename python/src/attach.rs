@@ -32,7 +32,7 @@ enum AttachState {
     Detached,
 }
 
-/// Calls `what` with the interpreter. It waits for a fork that is under way.
+/// Calls `what` with the interpreter, after any fork in progress.
 #[inline]
 pub fn attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     let pass = AttachPermit::if_needed();
@@ -100,8 +100,8 @@ pub fn of_this_thread(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
     notes.and_then(|notes| notes.cast_into().ok())
 }
 
-/// Has the main thread call something between two steps of its program. It is not called when the
-/// program is at its end.
+/// Schedules a call on the main thread between two steps of its program. At the end of the program
+/// the call is dropped.
 pub fn call_soon(what: fn(Python<'_>)) {
     extern "C" fn call(what: *mut c_void) -> c_int {
         // SAFETY: it is the function that `call_soon` has cast, and nobody else passes this one on.
@@ -136,8 +136,8 @@ impl Drop for AttachGuard {
     }
 }
 
-/// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the
-/// gate is a new one.
+/// Before a fork: no thread attaches to the interpreter until [`after_fork_in_parent`]. The gate of
+/// the child is a new one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // A thread inside the gate waits for the interpreter.
@@ -183,7 +183,7 @@ struct ForkBarrier {
 struct State {
     /// Threads that are coming in.
     inside: usize,
-    /// Forks under way: two threads may be at it, one of them waiting for the interpreter.
+    /// Number of forks in progress. Two threads may fork, one of them waiting for the interpreter.
     forks: usize,
 }
 

@@ -24,12 +24,12 @@ struct State {
     version: u64,
 }
 
-/// How an instance is reached.
+/// The connection to an instance.
 struct InstanceRoute {
     port: PyRef<PyAny>,
     /// Over a link.
     route: Option<PyRef<Route>>,
-    /// It gets calls only where no other is left.
+    /// A standby instance gets calls only if no other is left.
     standby: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either
-//! direction.
+//! The bridge between the engine's threads and one asyncio event loop: one wake-up per burst, in
+//! either direction.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -33,7 +33,7 @@ pub struct LoopHandle {
     /// The loop itself, while it is open.
     event_loop: Mutex<Option<PyRef<PyAny>>>,
     call_soon: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
-    /// How the loop watches a descriptor, and stops to.
+    /// The loop's functions that add and remove a reader of a descriptor.
     watching: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
 }
 
@@ -155,7 +155,7 @@ fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     of_this_thread(py)?.get_item(intern!(py, "__asyncio_running_event_loop__")).ok()?
 }
 
-/// Something outside of the engine that has work for a loop.
+/// A source of work for a loop, outside of the engine.
 pub trait LoopSource: Send + Sync {
     /// Does what has come in. On the loop's thread.
     fn run(&self, py: Python<'_>);
@@ -184,7 +184,7 @@ impl LoopHandle {
         soon.is_some_and(|soon| in_no_context(py, (&*soon, what)).is_ok())
     }
 
-    /// Has the loop call something whenever a descriptor is readable. On the loop's thread.
+    /// Registers a callback of the loop for a readable descriptor. On the loop's thread.
     ///
     /// # Errors
     /// The exception of the loop if it can't watch the descriptor, or an error if the loop is
@@ -195,7 +195,7 @@ impl LoopHandle {
         in_no_context(py, (&*add, descriptor, call)).map(drop)
     }
 
-    /// Has it call that no more. On the loop's thread.
+    /// Removes the callback of a descriptor. On the loop's thread.
     pub fn unwatch(&self, py: Python<'_>, descriptor: i32) {
         let remove = self.watching.lock().as_ref().map(|(_, remove)| remove.clone_ref(py));
         if let Some(Err(error)) = remove.map(|remove| remove.call1(py, (descriptor,))) {
@@ -272,8 +272,8 @@ impl LoopHandle {
     }
 }
 
-/// Has a loop plan something with no variables of a context. It copies those of whoever plans,
-/// which may be an actor that is at work: all that the loop is woken for would run as its.
+/// Schedules a callback of a loop in an empty context. The loop would otherwise copy the context of
+/// the caller, which may be a running actor: all woken work would run as that actor's.
 fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
     static CONTEXT: Once<Py<PyType>> = Once::new();
     CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)

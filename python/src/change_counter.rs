@@ -10,7 +10,7 @@ use tidewire_engine::raw::Mutex;
 
 use crate::pause::TimerFuture;
 
-/// How often something has changed, and who waits for more of it. It does not say what has.
+/// A count of changes, and the waiters for the next one. It does not say which change happened.
 #[derive(Default)]
 pub struct ChangeCounter {
     state: Mutex<State>,

@@ -166,7 +166,7 @@ impl CommandSlotsCore {
         self.machine.drain()
     }
 
-    /// How many commands it has.
+    /// Number of commands of the worker.
     fn held(&self) -> usize {
         self.machine.held()
     }

@@ -57,8 +57,8 @@ pub struct Coroutine {
 #[derive(Default)]
 pub struct Tasks {
     active: AtomicUsize,
-    /// Those that take the next message by themselves: they are about to begin, or at a handler
-    /// that has not waited yet.
+    /// Number of tasks that will take the next message themselves: they are about to begin, or
+    /// their handler has not waited yet.
     taking: AtomicUsize,
     /// The last handler was over at its first step.
     quick: AtomicBool,
@@ -100,7 +100,7 @@ impl Tasks {
         self.active.load(Ordering::Relaxed) <= concurrency
     }
 
-    /// One has ended.
+    /// A task has ended.
     pub fn over(&self, was_taking: bool) {
         self.active.fetch_sub(1, Ordering::Relaxed);
         if was_taking {

@@ -33,8 +33,8 @@ pub enum First {
     Hook(Handler),
 }
 
-/// The coroutine that a task of a coroutine actor runs. Made by the engine, and given to a task by
-/// `tidewire._drive` only.
+/// The coroutine that a task of a coroutine actor runs. The engine makes it, and only
+/// `tidewire._drive` gives it to a task.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
@@ -96,7 +96,7 @@ impl CoroutineLoop {
         self.go_on(py, Some(error))?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    /// Gives up the handler that is under way.
+    /// Abandons the running handler.
     fn close(&self) {
         self.end();
     }
@@ -190,7 +190,7 @@ impl CoroutineLoop {
         }
     }
 
-    /// One step of the handler that is under way. Some: it waits for this.
+    /// One step of the running handler. Some: it waits for this.
     fn step(
         &self,
         py: Python<'_>,
@@ -448,7 +448,7 @@ impl CoroutineLoop {
         drop(before);
     }
 
-    /// How long the present call took, if it is timed: with all that it waited for.
+    /// Time of the present call with all its waits, if it is timed.
     fn took(&self) -> Option<Duration> {
         self.state.lock().began.take().map(|began| began.elapsed())
     }

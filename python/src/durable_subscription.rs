@@ -30,12 +30,12 @@ impl DurableSubscriptionCore {
         Self { machine, since: Instant::now() }
     }
 
-    /// How many deliveries to fetch now; 0: none.
+    /// Number of deliveries to fetch now.
     fn credit(&mut self) -> u32 {
         self.machine.credit(self.now_us())
     }
 
-    /// A fetch has ended. Gives those to give back at once.
+    /// A fetch has ended. Returns the deliveries to give back at once.
     #[expect(clippy::needless_pass_by_value, reason = "Python gives a list")]
     fn fetched(&mut self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
         self.machine.fetched(&deliveries, self.now_us())
@@ -89,7 +89,7 @@ impl DurableSubscriptionCore {
         self.machine.is_over()
     }
 
-    /// How many deliveries are queued and how many have begun.
+    /// Numbers of queued and of begun deliveries.
     fn counts(&self) -> (usize, u32) {
         self.machine.counts()
     }

@@ -41,7 +41,7 @@ pub fn on_dispatcher() -> bool {
     ON_DISPATCHER.get()
 }
 
-/// In the child of a fork: whichever thread it was, it is the only one now, and nobody's.
+/// In the child of a fork: its only thread belongs to no dispatcher.
 pub fn leave_dispatcher() {
     ON_DISPATCHER.set(false);
 }
@@ -67,8 +67,8 @@ impl Engine {
     }
 }
 
-/// To let go of an engine is to end it, which waits for its handlers: they need the interpreter,
-/// which this thread has.
+/// Dropping an engine ends it and waits for its handlers. These need the interpreter, which this
+/// thread has.
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take_mine() {
@@ -252,7 +252,7 @@ impl Engine {
         Ok((published.accepted, published.refused))
     }
 
-    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
+    /// Delivers a publication of another node to one actor. Returns true if it was accepted.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -492,9 +492,9 @@ fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
     Extra { subject, headers: headers.map(|headers| headers.0.into()), ..Extra::default() }
 }
 
-/// A few microseconds in which the thread that has just sent something can go idle and let go of
-/// the interpreter by itself. Taking it from that thread costs both of them a switch through the
-/// kernel, which is ten times as long.
+/// A pause of a few microseconds, in which the thread that has just sent something can go idle and
+/// release the interpreter. Taking the interpreter from that thread costs both threads a switch
+/// through the kernel, which takes ten times as long.
 fn courtesy() {
     for _ in 0..COURTESY_LOOKS {
         for _ in 0..8 {
@@ -504,8 +504,8 @@ fn courtesy() {
     }
 }
 
-/// Lets `tidewire._ledger` know which interpreter thread this is, so that it can show where a stuck
-/// handler is.
+/// Reports the interpreter thread to `tidewire._ledger`, which can then show where a stuck handler
+/// is.
 fn note_thread(py: Python<'_>, event: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let noted = PyModule::import(py, "tidewire._ledger").and_then(|ledger| ledger.getattr(event)?.call1((name,)));

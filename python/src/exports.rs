@@ -18,7 +18,7 @@ type Identity = (usize, usize);
 pub struct Exports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.
     table: Mutex<Machine<Identity, PyRef<PyAny>>>,
-    /// Called when there is more or less of it.
+    /// Called when the table grows or shrinks.
     tell: Py<PyAny>,
 }
 
@@ -45,14 +45,14 @@ impl Exports {
         self.table.lock().len()
     }
 
-    /// Gives an object once more to a node that has it; None: it does not have it.
+    /// Exports an object again to a node that has it. None: the node does not have it.
     fn again(&self, py: Python<'_>, holder: &str, identity: Identity, now_s: f64) -> Option<Py<PyAny>> {
         let mut table = self.table.lock();
         let key = table.again(holder, &identity, us(now_s))?;
         table.returned(&key, None).map(|export| export.clone_ref(py).into_py())
     }
 
-    /// Gives an object to a node that does not have it.
+    /// Exports an object to a node that does not have it.
     #[allow(clippy::too_many_arguments)]
     fn add(
         &self,
@@ -113,7 +113,8 @@ impl Exports {
         self.leave(py, left)
     }
 
-    /// Lets something go that only one call had given; with `unclaimed`, if nobody has claimed it.
+    /// Releases an object that only one call had exported. With `unclaimed`, only if no node has
+    /// claimed it.
     fn remove(&self, py: Python<'_>, key: &str, unclaimed: bool) -> PyResult<()> {
         let left = {
             let mut table = self.table.lock();
@@ -141,7 +142,7 @@ impl Exports {
         Ok(next_us.map(seconds))
     }
 
-    /// Lets all go.
+    /// Releases all objects.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let left = self.table.lock().clear();
         self.leave(py, left)

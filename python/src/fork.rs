@@ -20,7 +20,7 @@ pub fn after_fork() {
     crate::link::after_fork();
 }
 
-/// In which process something was made, counted in forks.
+/// The process in which an object was made, as a count of forks.
 #[derive(Clone, Copy)]
 pub struct ForkGeneration(u32);
 
@@ -40,8 +40,8 @@ impl ForkGeneration {
         if self.is_past() { Err(past(py)) } else { Ok(()) }
     }
 
-    /// Passes on what a handler came back with, unless it is a child that the handler forked: that
-    /// one ends here, because the threads which would go on are the parent's.
+    /// Returns the handler's result in the process of the engine. A child that the handler has
+    /// forked ends here, because the threads that would go on are the parent's.
     #[inline]
     pub fn back<T>(self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
         if self.is_past() {
@@ -69,8 +69,8 @@ fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     std::process::abort()
 }
 
-/// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody
-/// releases there, or end what the parent still uses.
+/// An object that the child of a fork never drops: the drop would wait for locks that no thread
+/// releases there, or end something that the parent still uses.
 pub struct PerProcessOwned<T> {
     /// Some until it is dropped.
     value: Option<T>,

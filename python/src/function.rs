@@ -14,14 +14,14 @@ use crate::once::Once;
 use crate::py_ref::PyRef;
 use crate::steps::is_coroutine;
 
-/// A callable, and whether it takes a context besides the message.
+/// A callable, and a flag if it takes a context besides the message.
 pub struct Handler {
     pub call: PyRef<PyAny>,
     pub takes_context: bool,
 }
 
 impl Handler {
-    /// Looks at a callable's parameters, and whether it is of the kind that its actor can run.
+    /// Checks the parameters of a callable, and its kind against the actor's.
     pub fn inspect(callable: &Bound<'_, PyAny>, field: &str, on_loop: bool) -> PyResult<Self> {
         static INSPECT: Once<Py<PyAny>> = Once::new();
         let py = callable.py();
@@ -179,8 +179,8 @@ impl Function {
         match result {
             Ok(value) => {
                 context.bind(py).get().returned(value);
-                // A handler that kept the context may reply later; for the others the place for the
-                // reply goes here.
+                // A handler that has stored the context may reply later. Otherwise the reply slot
+                // is dropped here.
                 drop(context);
                 turn.handled(meta);
                 true
@@ -342,8 +342,7 @@ fn fail(
     if final_ { turn.given_up(Some(message), meta, fault) } else { turn.failed(Some(message), meta, fault) }
 }
 
-/// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of
-/// the error.
+/// Reports an error to `tidewire._log`, which writes less if an asker gets the error.
 pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
     crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")

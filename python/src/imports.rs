@@ -55,7 +55,7 @@ impl Imports {
         added.map(drop).map_err(|full| error(py, "LimitExceeded", &full.to_string(), &[]))
     }
 
-    /// Nobody here has it any more: whether it was held.
+    /// Releases a key that no object here holds any more. Returns true if it was held.
     fn let_go(&self, key: &str, identity: usize) -> bool {
         let before = self.table.lock().let_go(key, identity);
         before.is_some()

@@ -45,7 +45,7 @@ impl AgentInbox {
         self.machine.open()
     }
 
-    /// How many messages are begun and not over.
+    /// Number of messages that have begun and are not over.
     fn count(&self) -> usize {
         self.machine.count()
     }

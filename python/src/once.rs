@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::type_object::{PyTypeCheck, PyTypeInfo};
 use pyo3::types::{PyDate, PyDateTime, PyDelta, PyList, PyMapping, PyString, PyTime, PyTzInfo};
 
-/// Has PyO3 fill those of its own cells that are used here, while this module is loaded. Those for
-/// the parts of dates and times are filled where `tidewire.values` is loaded.
+/// Fills those cells of PyO3 that are used here, while this module is loaded. The cells for the
+/// parts of dates and times are filled where `tidewire.values` is loaded.
 pub fn fill_foreign(py: Python<'_>) -> PyResult<()> {
     drop([PyDate::type_object(py), PyDateTime::type_object(py), PyTime::type_object(py), PyDelta::type_object(py)]);
     drop([PyTzInfo::type_object(py), PyMapping::type_object(py)]);

@@ -16,8 +16,8 @@ static LEFT: PerProcess<Mutex<Vec<Box<dyn Send>>>> = PerProcess::new();
 /// True if the list may have entries.
 static SOME_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Something that is dropped at once on a thread that has the interpreter, and else soon by one
-/// that gets it.
+/// An object that is dropped at once on a thread with the interpreter. Otherwise the next thread
+/// that attaches to the interpreter drops it.
 pub struct DroppedAttached<T: Send + 'static>(Option<T>);
 
 /// A reference to a Python object.

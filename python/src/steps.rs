@@ -1,4 +1,4 @@
-//! Handlers that go on step by step, as `await` does.
+//! Step-by-step execution of handlers, as `await` does it.
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::{PyIterator, PyType};
 use crate::link::InboundCallRun;
 use crate::once::{Once, intern};
 
-/// A handler that goes on step by step.
+/// A handler that runs step by step.
 pub enum Steps {
     Awaited(Py<PyIterator>),
     Call(Py<InboundCallRun>),
@@ -22,7 +22,7 @@ pub enum Step {
 }
 
 impl Steps {
-    /// Those of something that can be awaited.
+    /// The steps of an awaitable.
     pub fn of(awaitable: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self::Awaited(steps_of(awaitable)?.unbind()))
     }

@@ -14,7 +14,7 @@ pub struct Timer {
 
 #[pymethods]
 impl Timer {
-    /// Prevents the next delivery. True if, and only if, it did.
+    /// Prevents the next delivery. Returns true if it did.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.born.check(py)?;
         Ok(self.inner.cancel())

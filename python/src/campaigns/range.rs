@@ -20,7 +20,7 @@ const ROWS_MAX: usize = 1_000_000;
 /// So much of the message and of the traceback of a failed run is stored.
 const MESSAGE_CHARACTERS: usize = 2_000;
 const TRACEBACK_CHARACTERS: usize = 8_000;
-/// How much the newest measurement counts in the moving average of the time of a run.
+/// Weight of the newest measurement in the moving average of a run's time.
 const NEWEST: f64 = 0.3;
 
 /// Monotonic time of the host, the same in all its processes.
@@ -47,7 +47,7 @@ pub struct RangeLoop<'a, 'py> {
     /// None before a pilot.
     pub encoder: Option<Encoder>,
     pub stages: Stages,
-    /// How long a run takes; 0 before the first.
+    /// Average time of a run; 0 before the first.
     pub run_us: f64,
 }
 

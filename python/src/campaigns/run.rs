@@ -59,7 +59,7 @@ impl Run {
         Ok(Self { params: Some(params), attempt, index, ..Self::of_campaign(key, None) })
     }
 
-    /// Which run of its campaign this is, from 0.
+    /// Index of the run in its campaign, from 0.
     #[getter]
     fn index(&self) -> u64 {
         self.index
@@ -71,7 +71,7 @@ impl Run {
         of_run(self.key, self.index)
     }
 
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, from 1.
     #[getter]
     fn attempt(&self) -> u32 {
         self.attempt

@@ -70,7 +70,7 @@ struct HeldLease {
     renew_at: Instant,
 }
 
-/// How long a session waits.
+/// Waiting times of a session.
 #[derive(Clone, Copy)]
 pub struct SessionTimeouts {
     /// For a store that is away.
@@ -143,7 +143,7 @@ impl Session {
         self.shared.lost.load(Ordering::Relaxed) == lease
     }
 
-    /// Tells the worker to end after the run that it is in.
+    /// Ends the worker after its present run.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.changed.notify_all();
@@ -155,7 +155,7 @@ impl Session {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// Gives back what is held and leaves, once everything is committed. Waits for the thread.
+    /// Gives back held leases and leaves, once everything is committed. Waits for the thread.
     pub fn leave(&self) -> Result<(), StoreError> {
         self.shared.lock().leave = true;
         self.shared.changed.notify_all();
@@ -213,7 +213,7 @@ struct StoreThread {
     worker: WorkerId,
     patience: SessionTimeouts,
     shared: Arc<Shared>,
-    /// How long the last claim and the last commit took.
+    /// Time of the last claim and the last commit.
     overhead_us: (u64, u64),
 }
 

@@ -19,7 +19,7 @@ const SINCE_US: usize = 1;
 const WORKER: usize = 2;
 const ENDED: usize = 3;
 
-/// The page, or memory of this process where nobody looks.
+/// The page, or memory of this process if no supervisor reads it.
 pub struct StatusPage(NonNull<AtomicU64>);
 
 // SAFETY: all it refers to are atomic numbers that stay where they are as long as the process

@@ -19,12 +19,12 @@ use crate::link::reply_slot::PendingReply;
 use crate::once::{Once, intern};
 use crate::py_ref::PyRef;
 
-/// A call that may be made.
+/// A call that has not begun.
 pub struct DeferredCall {
     calling: PyRef<NativeMethod>,
     args: PyRef<PyTuple>,
     kwargs: Option<PyRef<PyDict>>,
-    /// How it is made if everything is as usual.
+    /// The fast path, if it applies.
     usual: Option<FastPath>,
     errand: Once<PyRef<PyAny>>,
 }
@@ -137,7 +137,7 @@ pub struct CallFuture {
 enum State {
     Waiting,
     Sent(Sent),
-    /// Something is not as usual.
+    /// The slow path.
     Planned(Box<CallbackFuture>),
     Over,
 }

@@ -25,7 +25,7 @@ impl CallbackFuture {
         Self { plan: plan.into(), operation: None, over: false }
     }
 
-    /// One that was sent, and has failed: the plan says what follows.
+    /// An operation that was sent and has failed: the plan decides how to go on.
     pub fn failed(plan: Py<PyAny>, error: PyErr) -> Self {
         Self { plan: plan.into(), operation: Some(Box::pin(std::future::ready(Err(error)))), over: false }
     }

@@ -53,11 +53,11 @@ pub struct NativeMethod {
     usual: Mutex<Option<FastPath>>,
 }
 
-/// Which arguments a method takes, as far as it is known: the names of those that may be given by
-/// position, how many of them must be given, and whether others must be given by name.
+/// Arguments of a method, as far as they are known: names of the positional ones, the number of
+/// required ones, and true if others must be given by name.
 type Takes = (Vec<String>, usize, bool);
 
-/// How the usual call is made: as long as the instances are those of this version.
+/// The fast path of a call, valid while the instances have this version.
 pub struct FastPath {
     pub group: PyRef<PyAny>,
     pub balancer: PyRef<Balancer>,
@@ -91,7 +91,7 @@ impl NativeMethod {
         Self { priority, result, takes, usual: Mutex::new(None) }
     }
 
-    /// From now on, as long as the instances are those of `version`, calls are made as usual.
+    /// Enables the fast path while the instances have `version`.
     #[allow(clippy::too_many_arguments)]
     fn _goes(
         &self,
@@ -157,7 +157,7 @@ impl NativeMethod {
 }
 
 impl NativeMethod {
-    /// How a call with these arguments is made at present, if it is a usual one.
+    /// The fast path of a call with these arguments, if it applies now.
     fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<FastPath>> {
         let usual = match &*self.usual.lock() {
             Some(usual) => usual.clone_ref(args.py()),
@@ -235,7 +235,7 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
-/// A call that begins when somebody waits for it, as a `tidewire.services.retrying_call.LinkCall`.
+/// A call that begins when it is awaited, as a `tidewire.services.retrying_call.LinkCall`.
 fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
     let sketch = Arc::new(sketch);

@@ -59,7 +59,7 @@ impl Directory {
         Ok(news)
     }
 
-    /// Forgets an entry for which there is no use now: the next list tells of it again.
+    /// Forgets an entry that is of no use now. The next list reports it again.
     fn forget(&self, pattern: String) {
         self.0.lock().forget(&pattern);
     }

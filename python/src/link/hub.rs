@@ -31,10 +31,9 @@ use crate::py_ref::PyRef;
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
 /// as much again of what nodes do.
 const LOG_LINES: usize = 2_048;
-/// How often it is said, while there is more to be logged than can be, how many lines were left
-/// out.
+/// Interval of reports of omitted lines, while there is more to log than can be logged.
 const LOG_SUM: Duration = Duration::from_secs(1);
-/// How long the thread that logs stays with nothing to log.
+/// Idle time after which the logging thread ends.
 const LOG_IDLE: Duration = Duration::from_millis(500);
 
 /// A hub in this process: listens, and routes between the nodes that join.
@@ -145,7 +144,7 @@ impl Hub {
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
-    /// Tells all nodes that no new calls are taken.
+    /// Notifies all nodes that the hub accepts no new calls.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.goodbye());
@@ -165,13 +164,14 @@ impl Hub {
         self.inner.mine().map_or(0, HubHandle::open_calls)
     }
 
-    /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
+    /// Registers a change counter that counts joining and leaving nodes.
     fn tell(&self, news: &PyChangeCounter) {
         let news = Arc::clone(&news.0);
         self.inner.on_nodes(move || news.tell());
     }
 
-    /// Something to await: True once no call is passed on any more, False after so many seconds.
+    /// Something to await: True once the hub forwards no call any more, False after so many
+    /// seconds.
     fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -248,7 +248,7 @@ pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
 pub struct Logger(Arc<Lines>);
 
 struct Lines {
-    /// To the thread, as long as there is one.
+    /// Queue to the logging thread, while there is one.
     sender: Mutex<Option<SyncSender<LogLine>>>,
     /// Lines lost for lack of capacity since the last report of them.
     left_out: AtomicU64,
@@ -264,12 +264,13 @@ impl Logger {
         Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: PyRef::from(log) }))
     }
 
-    /// Something is wrong.
+    /// Logs a problem.
     pub fn warn(&self, line: &str) {
         self.say(true, line.to_owned());
     }
 
-    /// With too many lines before it, it is counted, and how many were is a line of its own.
+    /// Logs a line. If too many lines are queued, it is omitted, and a later line reports the
+    /// number.
     pub fn say(&self, is_wrong: bool, line: String) {
         let mut sender = self.0.sender.lock();
         let send = sender.get_or_insert_with(|| {

@@ -246,7 +246,7 @@ impl Link {
         Ok(())
     }
 
-    /// Has this function make objects of the references in what comes over this link.
+    /// Sets the function that makes objects of the references in values from this link.
     fn take_with(&self, py: Python<'_>, take: Py<PyAny>) {
         self.taking.take_with(py, take);
     }
@@ -387,7 +387,8 @@ impl Link {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
-    /// Which of its connections this is: what was known of others by another one may have changed.
+    /// Number of the present connection. Facts about other nodes from an earlier connection may
+    /// have changed.
     #[getter]
     fn epoch(&self) -> u32 {
         self.inner.mine().map_or(0, tidewire_link::Link::epoch)
@@ -416,15 +417,14 @@ impl Link {
         self.inner.mine().map_or(0, tidewire_link::Link::laid)
     }
 
-    /// Takes no new calls, and tells the hub.
+    /// Accepts no new calls, and notifies the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.goodbye());
         }
     }
 
-    /// Something to await: True once the hub has read all that was sent, False after so many
-    /// seconds.
+    /// Something to await: True once the hub has read all sent frames, False after so many seconds.
     fn drained(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

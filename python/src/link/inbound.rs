@@ -379,8 +379,8 @@ impl RemoteCall {
         Ok(true)
     }
 
-    /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does
-    /// then. If the caller goes it is not sent.
+    /// Sends an item when the link has capacity for it, and then waits as [`credit`](Self::credit)
+    /// does. If the caller goes, the item is not sent.
     fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
         let (call, exchange) = (PyRef::from(slf.clone()), Arc::clone(&slf.get().exchange));
         let mut is_sent = false;

@@ -29,7 +29,7 @@ pub struct InboundCallState {
     pub waker: Mutex<Option<Waker>>,
     pub on_cancel: Mutex<Option<OnCancel>>,
     pub this: Mutex<Weak<InboundCallState>>,
-    /// The call, as long as nobody has read what it came with.
+    /// The call, while its payload is unread.
     pub unopened: Mutex<Weak<Mutex<Option<PerProcessOwned<Call>>>>>,
 }
 
@@ -101,7 +101,7 @@ impl InboundCallState {
         }
     }
 
-    /// Ready when an item may be sent, or nobody takes any: True. False: the stream was cut.
+    /// True when an item may be sent, or nobody reads any. False: the stream was cut.
     pub fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
         let ready = self.credit.load(Ordering::Acquire) > 0 || self.is_unread();
         if !ready && !self.cut.load(Ordering::Acquire) {

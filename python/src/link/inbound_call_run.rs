@@ -48,8 +48,8 @@ struct State {
 /// The start of a call.
 pub enum CallStart {
     With(Py<PyTuple>),
-    /// A thread is to read the arguments. It has this place among the calls that run at once, if
-    /// the crew has none of its own, and this watch of its deadline.
+    /// A worker thread reads the arguments. It has this concurrency permit, unless the worker
+    /// threads have their own, and this watch of its deadline.
     OnThread(Option<ConcurrencyPermit>, Option<Watch>),
 }
 
@@ -328,7 +328,7 @@ impl InboundCallRun {
         task.call_method0(py, intern!(py, "cancel")).map(drop)
     }
 
-    /// Runs a plain function. An actor of the crew calls this.
+    /// Runs a plain function. A worker actor calls this.
     fn run(this: &Bound<'_, Self>) -> PyResult<()> {
         let until_over = this.get().state.lock().until_over.take();
         let ran = this.get().run_plain(this);
@@ -336,7 +336,7 @@ impl InboundCallRun {
         ran
     }
 
-    /// One step, inside of the context of the handler; a plain function is over after it.
+    /// One step, inside of the context of the handler. A plain function is over after it.
     fn __call__(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let (py, handling) = (this.py(), this.get());
         let (steps, args, thrown) = {

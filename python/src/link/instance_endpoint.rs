@@ -24,11 +24,11 @@ use crate::steps::Steps;
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
 
-/// The handler of the actor that runs the calls of one instance, whichever road they come on: so
-/// one limit holds for all.
+/// The handler of the actor that runs the calls of one instance, from all connections: one limit
+/// holds for all calls.
 ///
-/// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look,
-/// and hands those of plain functions to the crew; the porter gets the others.
+/// It admits calls of other nodes, begins coroutines whose arguments need no further check, and
+/// hands plain functions to the worker threads. The Python endpoint gets the other calls.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct InstanceEndpoint {
     /// Runs a call of this process: `tidewire.services.instance.ServiceInstance.receive`.
@@ -48,8 +48,8 @@ struct RemoteAccess {
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
     streams: Py<ActorRef>,
-    /// The places of calls are those of `values`, also of calls that the crew runs; else the crew
-    /// has its own.
+    /// True if calls on worker threads use the concurrency permits of `values`. Otherwise the
+    /// worker threads have their own.
     lends: bool,
 }
 
@@ -120,7 +120,7 @@ impl Method {
         if self.fits(&args) {
             return Ok(Some(args));
         }
-        // An error of its own is found again by who tells it.
+        // The code that reports an error of the method's own finds it again.
         let signature = of.bound.bind(py).getattr(intern!(py, "signature"))?;
         let converted = signature.call_method1(intern!(py, "convert"), ("", args, PyDict::new(py)))?;
         let (args, _): (Bound<'py, PyTuple>, Bound<'py, PyAny>) = converted.extract()?;
@@ -206,14 +206,14 @@ impl InstanceEndpoint {
         Ok(())
     }
 
-    /// Lets a call in.
+    /// Admits a call.
     fn __call__(&self, call: Bound<'_, RemoteCall>) -> PyResult<()> {
         self.admit(&call)
     }
 }
 
 impl InstanceEndpoint {
-    /// Lets a call in, or tells its caller that too many wait.
+    /// Admits a call, or notifies its caller that too many wait.
     pub fn admit(&self, call: &Bound<'_, RemoteCall>) -> PyResult<()> {
         let py = call.py();
         let remote = call.get();

@@ -42,7 +42,7 @@ struct Queue {
 enum InboundItem {
     Call(Call, Arc<InboundCallState>, LoopTarget),
     Message(Published, LoopTarget),
-    /// Something changed for a call that Python knows.
+    /// A change of a call that Python knows.
     Changed(Arc<InboundCallState>),
     /// The link is lost.
     Lost,
@@ -178,7 +178,7 @@ impl LoopInbox {
         self.came(InboundItem::Readable(reader));
     }
 
-    /// The hub refuses a subscription, and nobody awaits that.
+    /// The hub refuses a subscription, and nobody awaits its answer.
     pub fn refused(&self, number: u64, place: Arc<reply_slot::ReplySlot>) {
         self.came(InboundItem::Refused(number, place));
     }
@@ -265,7 +265,7 @@ impl LoopInbox {
 }
 
 impl LoopTarget {
-    /// Something goes to the event loop: messages that come after it follow it there.
+    /// A message goes to the event loop. Later messages follow it there.
     fn goes_behind(&self) {
         self.inflow.iter().for_each(|inflow| inflow.goes_behind());
     }

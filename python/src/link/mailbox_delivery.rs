@@ -17,8 +17,8 @@ use crate::message::Message;
 
 const BYTES_MAX: usize = limits::SUBSCRIPTION_BYTES.default as usize;
 
-/// Gives messages to an actor whose senders wait while its mailbox is full, on whichever thread
-/// reads them: without the interpreter and without the event loop. The value of a message is read
+/// Delivers messages to an actor whose senders wait while its mailbox is full. The reading thread
+/// delivers without the interpreter and without the event loop. The value of a message is read
 /// where it is handled.
 ///
 /// Messages that find the mailbox full wait here, in order, up to `subscription_bytes`.
@@ -57,7 +57,7 @@ impl MailboxDelivery {
         self.offer(message, false)
     }
 
-    /// Does the same for what has come by the event loop.
+    /// Takes a message that came by the event loop.
     ///
     /// # Errors
     /// The message, if the actor has stopped.
@@ -65,12 +65,12 @@ impl MailboxDelivery {
         self.offer(message, true)
     }
 
-    /// Something for this actor goes by the event loop.
+    /// Counts a message for this actor that goes by the event loop.
     pub fn goes_behind(&self) {
         self.state.lock().behind += 1;
     }
 
-    /// It has been handed over.
+    /// Counts such a message as handed over.
     pub fn has_passed(&self) {
         self.state.lock().behind -= 1;
     }
@@ -102,7 +102,7 @@ impl MailboxDelivery {
         Ok(())
     }
 
-    /// Has moved one, unless the mailbox was full.
+    /// Ends the move of one message. `left` is the message that found the mailbox full.
     fn moved(self: &Arc<Self>, left: Option<Published>) {
         let mut state = self.state.lock();
         left.into_iter().for_each(|message| state.put_back(message));

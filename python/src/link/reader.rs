@@ -18,7 +18,7 @@ pub struct SocketReader {
 }
 
 impl SocketReader {
-    /// Has the loop of this thread read, if it can watch sockets and nobody waits elsewhere.
+    /// Reads on the loop of this thread, if the loop can watch sockets and no other thread waits.
     pub fn begin(py: Python<'_>, line: &Arc<LoopHandle>, reader: Reader) -> PyResult<()> {
         if !reader.begin() {
             return Ok(());

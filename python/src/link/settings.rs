@@ -31,7 +31,7 @@ pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greet
     }
 }
 
-/// How a hub works.
+/// The options of a hub.
 pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
     HubOptions {
         links: size(settings, &limits::HUB_LINKS),

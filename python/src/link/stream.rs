@@ -40,14 +40,14 @@ struct State {
     taken: u32,
     /// No more items are read: the end is waited for.
     unread: bool,
-    /// Those who wait, by their numbers.
+    /// Wakers of the waiters, by their numbers.
     waiting: Vec<(u64, Waker)>,
     numbers: u64,
 }
 
 enum End {
     Over,
-    /// It was answered with one value.
+    /// The call was answered with one value.
     NoStream,
     Failed(Failure),
 }
@@ -83,7 +83,7 @@ impl ItemBuffer {
 }
 
 impl State {
-    /// Notes who waits; 0 is nobody yet.
+    /// Registers a waiter. Number 0 is a new one.
     fn waits(&mut self, number: &mut u64, waker: &Waker) {
         if *number == 0 {
             self.numbers += 1;

@@ -27,7 +27,7 @@ pub(super) enum State {
     /// The error as an object, so that the garbage collector sees it: its traceback often leads
     /// back here.
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
-    /// With what `cancel` was given: cancel scopes know their own by it.
+    /// Cancelled with this argument of `cancel`, by which cancel scopes know their own.
     Cancelled(Option<Py<PyAny>>),
     /// Being looked at on some thread.
     Busy,
@@ -267,7 +267,8 @@ impl Pending {
     }
 }
 
-/// To drop an operation is to give it up, which a forked child must not do to those of its parent.
+/// Drops an operation, unless it belongs to the parent of this process. The drop cancels the
+/// operation.
 pub(super) fn end(operation: Operation, born: ForkGeneration) {
     if born.is_past() {
         let _kept = ManuallyDrop::new(operation);

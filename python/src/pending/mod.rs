@@ -55,7 +55,7 @@ impl Pending {
         Ok(pending)
     }
 
-    /// One whose operation begins when somebody waits for it, as `plan` says.
+    /// An operation that begins when it is awaited, as `plan` says.
     pub fn later(py: Python<'_>, what: &'static str, operation: Operation, plan: Arc<DeferredCall>) -> PyResult<Self> {
         let mut later = Self::owed(py, what, None, operation)?;
         later.plan = Some(plan);
@@ -99,7 +99,7 @@ impl Pending {
         Ok(made)
     }
 
-    /// Takes the operation out of one that nobody has looked at yet.
+    /// Takes the operation out of an object that has not been polled yet.
     pub fn take(&self) -> Option<Operation> {
         let mut state = self.state.lock();
         if !matches!(&*state, State::Running { waker: None, .. }) {
@@ -227,7 +227,7 @@ impl Pending {
         Err(PyErr::from_value(value.unwrap_or(error)))
     }
 
-    /// Gives it up, as a coroutine does.
+    /// Cancels the operation, as for a coroutine.
     fn close(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None).map(drop)
     }

@@ -375,7 +375,7 @@ impl StreamHome {
         })
     }
 
-    /// Gives the name of each capability that the home lacks, and why.
+    /// The name of each capability that the storage backend lacks, and the reason.
     fn capabilities(&self) -> Pending {
         let lacks = |capability: Capability| {
             Some((capability.name(), self.home.capabilities().why_not(capability)?.to_owned()))

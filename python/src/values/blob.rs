@@ -126,7 +126,7 @@ pub fn with_parts<'py, R>(
     read(Head::Kept(&start.as_bytes()[layout.head]), parts)
 }
 
-/// Does the same with a blob in memory that does not change.
+/// Calls `read` with the head and the buffers of a blob in memory that does not change.
 pub fn with_parts_of<'py, R>(
     py: Python<'py>,
     all: &[u8],
@@ -137,7 +137,7 @@ pub fn with_parts_of<'py, R>(
     read(Head::Kept(&all[layout.head]), parts)
 }
 
-/// Does the same with memory that is used up by it.
+/// Calls `read` with the head and the buffers of a blob in memory that it consumes.
 pub fn with_own_parts<'py, R>(
     py: Python<'py>,
     mut all: Vec<u8>,
@@ -161,7 +161,7 @@ pub fn with_own_parts<'py, R>(
 /// A copy of what is beside the buffer that is nearly all of a blob.
 struct DetachedCopy {
     bytes: Vec<u8>,
-    /// So many of them are the head.
+    /// Length of the head in `bytes`.
     head: usize,
     /// Ranges of the buffers in the copy. The range of the main buffer is empty.
     parts: Vec<Range<usize>>,
@@ -209,14 +209,14 @@ fn slice<'py>(view: &Bound<'py, PyAny>, range: Range<usize>) -> PyResult<Bound<'
     view.get_item(PySlice::new(view.py(), range.start as isize, range.end as isize, 1))
 }
 
-/// Where the parts of a blob are.
+/// Ranges of the parts of a blob.
 struct Layout {
     head: Range<usize>,
     parts: Vec<Range<usize>>,
 }
 
 impl Layout {
-    /// Where the head of a blob ends if its header is right; never beyond the end of the blob.
+    /// End of the head of a blob with a valid header; never beyond the end of the blob.
     fn head_end(start: &[u8], length: usize) -> usize {
         if start.len() < HEADER_BYTES || start[0] != MARK {
             return length;
@@ -296,7 +296,7 @@ enum BlobMemory<'a, 'py> {
     },
 }
 
-/// Where one buffer is.
+/// The memory of one buffer.
 enum Part<'a, 'py> {
     Fixed(&'a [u8]),
     View(Bound<'py, PyAny>),

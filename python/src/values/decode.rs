@@ -107,7 +107,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         }
     }
 
-    /// Where the bytes of a bin value are.
+    /// Range of the bytes of a bin value.
     pub fn binary(&mut self, marker: u8) -> PyResult<Range<usize>> {
         let length = match marker {
             0xc4 => self.reader.length::<1>(),
