@@ -203,9 +203,9 @@ impl ActorRef {
     ///
     /// Raises:
     ///     AskTimeout: if no reply came in time.
-    ///     AskCycle: if actors would wait for each other in a ring.
+    ///     AskCycle: if actors would wait for each other in a cycle.
     ///     ActorStopped: if the actor takes no more messages, or stopped before it replied.
-    ///     NoReply: if the handler ended, and gave the place for the reply to nobody.
+    ///     NoReply: if the handler ended and nothing else holds its reply slot.
     ///     MailboxFull: if the mailbox is full.
     ///     BaseException: whatever the handler raised.
     #[pyo3(

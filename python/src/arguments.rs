@@ -200,7 +200,7 @@ impl<'a> FromPyObject<'a, '_> for Pattern<'a> {
     }
 }
 
-/// Several patterns. One string is not taken for the list of its letters.
+/// Several patterns. A single string is refused: it would pass as a list of its letters.
 pub struct Patterns(pub Vec<String>);
 
 impl FromPyObject<'_, '_> for Patterns {

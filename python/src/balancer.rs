@@ -94,8 +94,8 @@ impl Balancer {
         port
     }
 
-    /// Notes that a call has ended: how many seconds it took, or None where that says nothing of
-    /// the instance, and whether it failed.
+    /// Records the end of a call: its seconds, or None if they say nothing of the instance, and
+    /// true if it failed.
     #[pyo3(signature = (instance, took_s, failed = false))]
     fn ended(&self, instance: &str, took_s: Option<f64>, failed: bool) {
         let how = match took_s.map(|took_s| (took_s * 1e6) as u64) {

@@ -177,8 +177,8 @@ impl LoopHandle {
         self.event_loop.lock().as_ref().map(|running| running.bind(py).clone())
     }
 
-    /// Calls something soon, if this is the thread of the loop and the loop is open. Answers
-    /// whether it will be called.
+    /// Schedules a call, if this is the thread of the loop and the loop is open. Returns true if it
+    /// will be called.
     pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
         let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
         soon.is_some_and(|soon| in_no_context(py, (&*soon, what)).is_ok())
@@ -279,7 +279,7 @@ fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<B
     CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)
 }
 
-/// The loop's end of the line. Made once per loop, by `tidewire._loop`.
+/// The end of the bridge on the event loop. `tidewire._loop` makes one per loop.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Bridge {
     pub line: Arc<LoopHandle>,

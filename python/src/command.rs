@@ -88,12 +88,12 @@ impl CommandLife {
         }
     }
 
-    /// Somebody wants it to end. Gives whether that changes anything.
+    /// Asks for the end of the command. Returns true if that changes anything.
     fn cancel(&mut self) -> bool {
         self.machine.cancel()
     }
 
-    /// Somebody wants it to begin anew, with a new token. Gives whether it does.
+    /// Asks for a new start of the command with a new token. Returns true if it starts.
     fn renew(&mut self) -> bool {
         self.machine.renew()
     }
@@ -119,7 +119,7 @@ impl CommandSlotsCore {
         Self { machine: CommandSlots::new(count, queues, lease_us), since: Instant::now() }
     }
 
-    /// The fetches to begin now: of which queue, how many tokens, and whether to wait for them.
+    /// The fetches to begin now: the queue, the number of tokens, and true to wait for them.
     fn fetches(&mut self) -> Vec<(usize, u32, bool)> {
         self.machine.fetches().into_iter().map(|fetch| (fetch.queue, fetch.count, fetch.waits)).collect()
     }

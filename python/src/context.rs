@@ -144,8 +144,8 @@ impl Context {
         Ok(node)
     }
 
-    /// Replies before the handler returns; what it returns is not used then. Answers whether
-    /// somebody waited.
+    /// Replies before the handler returns, whose return value is then not used. Returns true if an
+    /// asker waited.
     fn reply(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<bool> {
         let (reply, asked) = {
             let mut state = self.state.lock();

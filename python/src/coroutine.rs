@@ -108,8 +108,8 @@ impl Tasks {
         }
     }
 
-    /// The handler of one waits for something. Answers whether messages are left that it would have
-    /// taken.
+    /// The handler of a task waits for something. Returns true if messages are left that the task
+    /// would have taken.
     pub fn waits(&self) -> bool {
         self.taking.fetch_sub(1, Ordering::Relaxed);
         self.quick.store(false, Ordering::Relaxed);

@@ -286,7 +286,7 @@ impl CoroutineLoop {
         }
     }
 
-    /// The present call has raised. Answers whether the task may go on.
+    /// The present call has raised. Returns true if the task may go on.
     fn failed(&self, py: Python<'_>, error: PyErr) -> bool {
         self.state.lock().failed = true;
         let (context, meta, counts, message) = self.take_present();

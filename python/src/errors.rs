@@ -11,7 +11,7 @@ use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, Subscrib
 
 use crate::attach::attach;
 use crate::once::Once;
-/// An exception that a handler raised, on its way through the engine.
+/// An exception that a handler raised, as an error of the engine.
 pub struct Raised(pub PyErr);
 
 impl fmt::Display for Raised {

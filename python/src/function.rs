@@ -114,7 +114,7 @@ impl Function {
         Py::new(py, Context::new(me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
     }
 
-    /// Handles one message; answers whether to go on.
+    /// Handles one message. Returns true to go on.
     pub fn handle(
         &mut self,
         py: Python<'_>,
@@ -323,7 +323,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     Err(errors::error(py, "InvalidArgument", &text, &[]))
 }
 
-/// Reports a failed message; answers whether to go on.
+/// Reports a failed message. Returns true to go on.
 fn fail(
     py: Python<'_>,
     me: &PyRef<ActorRef>,

@@ -73,8 +73,8 @@ impl AgentInbox {
         self.machine.done(sequence);
     }
 
-    /// An attempt has failed. Gives whether it is to be given up, and done then, and how many
-    /// attempts there were.
+    /// An attempt has failed. Returns true if the message is given up, and then over, and the
+    /// number of attempts.
     fn failed(&mut self, sequence: u64, was_written: bool, retries: u32) -> (bool, u32) {
         match self.machine.failed(sequence, was_written, retries) {
             Failed::Again(attempts) => (false, attempts),

@@ -55,8 +55,8 @@ impl Gateway {
     }
 }
 
-/// The name of its node, limits by their names, origins, hosts, a folder of files, and whether
-/// other machines may reach it in clear text.
+/// The name of its node, limits by their names, origins, hosts, a folder of files, and true if
+/// other hosts may reach it in clear text.
 pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, Option<PathBuf>, bool);
 
 #[pymethods]

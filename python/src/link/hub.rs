@@ -72,10 +72,10 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// One that is to be `bridged` has a node with a number of its own. `tokens` are (token, user,
-    /// (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then
-    /// numbers by the names of their limits; `settings` the table `links`. `log` is called with one
-    /// line at a time, and whether something is wrong.
+    /// A hub that is to be `bridged` has a node with a number of its own. `tokens` are (token,
+    /// user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names,
+    /// then numbers by the names of their limits. `settings` is the table `links`. `log` is called
+    /// with one line at a time, and true for a problem.
     #[new]
     #[pyo3(signature = (name, tokens, settings, log, bridged = false))]
     fn new(
@@ -114,9 +114,9 @@ impl Hub {
         Listening::new(py, listening)
     }
 
-    /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their
-    /// names, origins, hosts, and whether other machines may reach it in clear text. `log` as for
-    /// the hub.
+    /// Lets clients call over HTTP. `settings` are the name of the gateway's node, limits by their
+    /// names, origins, hosts, a folder of files, and true if other hosts may reach it in clear
+    /// text. `log` is as for the hub.
     fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
         self.inner.born.check(py)?;
         Gateway::listen(py, &self.inner, url, settings, log)
@@ -259,7 +259,7 @@ struct Lines {
 type LogLine = (bool, String);
 
 impl Logger {
-    /// `log` is called with a line, and whether something is wrong.
+    /// `log` is called with a line, and true for a problem.
     pub fn new(log: Py<PyAny>) -> Self {
         Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: PyRef::from(log) }))
     }

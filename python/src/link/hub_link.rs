@@ -191,7 +191,7 @@ fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Inst
 #[pymethods]
 impl Link {
     /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`.
-    /// `log` is called with one line at a time, and whether something is wrong.
+    /// `log` is called with one line at a time, and true for a problem.
     #[staticmethod]
     #[pyo3(signature = (url, name, token, settings, log, tls = None))]
     fn join(

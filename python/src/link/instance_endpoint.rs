@@ -173,9 +173,9 @@ impl InstanceEndpoint {
         Self { receive, instance, tally, calls, opened: Once::new() }
     }
 
-    /// Lets other nodes call `methods`, by name, each with whether those who come over HTTP may
-    /// call it, too. `values` and `streams` are the actors that take the calls. With `lends`, a
-    /// call that the crew runs has a place of `values`.
+    /// Lets other nodes call `methods`, by name, each with true if clients over HTTP may call it,
+    /// too. `values` and `streams` are the actors that take the calls. With `lends`, calls on
+    /// worker threads use the concurrency permits of `values`.
     fn open(
         &self,
         py: Python<'_>,

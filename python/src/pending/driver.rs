@@ -47,7 +47,7 @@ impl State {
 }
 
 impl Pending {
-    /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
+    /// Polls the operation, and calls its callbacks if it is ready. On the loop's thread.
     pub fn look(this: &Py<Self>, py: Python<'_>) {
         let callbacks = match this.get().poll(this, py) {
             Ok(Some(callbacks)) => callbacks,

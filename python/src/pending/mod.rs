@@ -262,8 +262,8 @@ impl Pending {
 
     #[getter(_asyncio_future_blocking)]
     fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
-        // asyncio reads this before it takes something for a future, as in `ensure_future`, and
-        // futures are under way.
+        // asyncio reads this before it takes an object for a future, as in `ensure_future`. Futures
+        // are in progress.
         let seen = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
         if !seen {
             Self::become_future(this)?;

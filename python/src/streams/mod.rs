@@ -340,7 +340,7 @@ impl StreamHome {
         Ok(pending("history", self.home.history(bucket, subject(py, key)?), |py, all| each(py, all, entry)))
     }
 
-    /// Gives the entries, what to go on after, and whether there is more already.
+    /// Returns the entries, the position to go on after, and true if there is more already.
     fn watch(
         &self,
         py: Python<'_>,

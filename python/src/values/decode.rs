@@ -175,7 +175,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         Ok(map)
     }
 
-    /// Looks whether a key may join those that are there.
+    /// Checks that a key may join the present ones.
     fn apart(&self, hashes: &mut Hashes, key: &Bound<'py, PyAny>) -> PyResult<()> {
         match hashes.add(key) {
             Ok(true) => Ok(()),

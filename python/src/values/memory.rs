@@ -182,7 +182,7 @@ unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
         if is_long {
             get(to, step.len());
         }
-        // SAFETY: the caller says that there is room; an object that was just made does not overlap
+        // SAFETY: the caller promises the capacity. An object that was just made does not overlap
         // with a slice.
         unsafe {
             ptr::copy_nonoverlapping(step.as_ptr(), to, step.len());
