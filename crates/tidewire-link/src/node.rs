@@ -67,14 +67,14 @@ struct CloseOnDrop(Weak<Shared>);
 /// Says for how many milliseconds an event loop has been blocked.
 type Pulse = Box<dyn Fn() -> u32 + Send + Sync>;
 
-/// What is called when a node has gone.
+/// Callback for a node that has left.
 type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
     way: Mutex<Option<Arc<Connection>>>,
-    /// Who may give the reading of the socket to an event loop.
+    /// Callback that offers the reading of the socket to an event loop.
     readers: Mutex<Option<ReaderCallback>>,
     /// Where that loop is.
     home: LoopThread,
@@ -103,7 +103,7 @@ struct Shared {
     to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
     place: Option<InProcessHub>,
-    /// What is published waits for a thread of the node's own.
+    /// Queue of published messages for a delivery thread of the node.
     spreading: Option<FanoutQueue>,
     /// Messages that came, and could not be read, or found no room.
     dropped: AtomicU64,
@@ -134,14 +134,14 @@ struct State {
 }
 
 impl State {
-    /// Whether a link that is lost is to be joined again.
+    /// True if a lost link is to be joined again.
     fn comes_back(&self) -> bool {
         !self.ended && !self.leaves
     }
 }
 
 impl Link {
-    /// What the hub said, or None while the link is lost.
+    /// Answer of the hub to the join, or None while the link is lost.
     pub fn joined(&self) -> Option<Joined> {
         self.shared.state.lock().joined.clone()
     }
@@ -176,8 +176,8 @@ impl Link {
         *self.shared.left.lock() = Some(Box::new(call));
     }
 
-    /// Whether exchanges other than those of subscriptions are open: then a frame may wait for
-    /// company.
+    /// True while exchanges other than those of subscriptions are open: then a frame may wait for
+    /// others to share its write.
     pub fn is_busy(&self) -> bool {
         let state = self.shared.state.lock();
         let (mine, theirs) = state.session.open_exchanges();
@@ -254,7 +254,7 @@ impl Link {
         self.shared.flush();
     }
 
-    /// Whether a payload of this length may be compressed when it is sent, which takes its time.
+    /// True if a payload of this length may be compressed when it is sent, which takes time.
     pub fn compresses(&self, payload: usize) -> bool {
         self.shared.compresses(payload)
     }

@@ -1,10 +1,10 @@
-//! Memory that the processes of one machine share: where a node lays long payloads, and where
-//! others read them.
+//! Memory that the processes of one host share: a node places long payloads there, and others read
+//! them.
 //!
-//! It is a file without a name, which ends with the last process that has it open, however that
-//! ends. Nobody maps it: it is written and read by system calls, so that nothing that another
-//! process does to it can harm this one. Who may open it is what the system says of the files of
-//! that process: processes of the same user, in the same container.
+//! The memory is a file without a name, which ends with the last process that has it open, however
+//! that process ends. No process maps the file: all access is by system calls, so that no other
+//! process can harm this one through the file. The system decides who may open the file, as for all
+//! files of the process: processes of the same user, in the same container.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ use crate::yield_core::{PART_BYTES, yield_core};
 
 /// The name of such a file, for those who list the open files of a process.
 const NAME: &str = "tidewire";
-/// What the system calls it.
+/// Name of the file in the system.
 const SHOWN: &str = "/memfd:tidewire (deleted)";
 /// Payloads begin and end with pages. The first page has the secret.
 const PAGE: u64 = 4_096;
@@ -37,7 +37,7 @@ const MARK_BYTES: usize = 16;
 /// Most slices of one write.
 const SLICES: usize = 64;
 
-/// That of this process, by its size: its nodes have one for all of them, as each costs a
+/// Shared memory of this process by size. All nodes of the process share it, as each file costs a
 /// descriptor.
 static OF_PROCESS: PerProcess<Mutex<BTreeMap<usize, Weak<SharedArena>>>> = PerProcess::new();
 
@@ -63,7 +63,7 @@ struct Free {
 pub struct SharedAllocation {
     block: Block,
     bytes: usize,
-    /// What was read back, for a receiver that wants it in chunks.
+    /// Payload that was read back, for a receiver that wants it in chunks.
     back: OnceLock<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl SharedArena {
     /// there are some.
     ///
     /// # Errors
-    /// Whatever the system says if it has no such files, or no descriptor is left.
+    /// The error of the system if it has no such files, or no descriptor is left.
     pub fn of_process(bytes: usize) -> io::Result<Arc<Self>> {
         let mut known = OF_PROCESS.get().lock();
         if let Some(memory) = known.get(&bytes).and_then(Weak::upgrade) {
@@ -102,7 +102,7 @@ impl SharedArena {
         Ok(Self { file, secret, laid: AtomicU64::new(0), free: Mutex::new(free) })
     }
 
-    /// What others need to see whether they share it.
+    /// Description of the memory by which other processes find out if they share it.
     pub fn said(&self) -> String {
         format!("{} {} {}", std::process::id(), self.file.as_raw_fd(), shown(&self.secret))
     }
@@ -123,7 +123,7 @@ impl SharedArena {
         let mut free = self.free.lock();
         if free.is_all() && free.used_us.take_if(|used_us| now_us.saturating_sub(*used_us) > KEPT_US).is_some() {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // What can't be given back is used again.
+            // Pages that can't be given back are used again.
             let _ = rustix::fs::fallocate(&self.file, punch, PAGE, free.bytes);
         }
     }
@@ -234,7 +234,7 @@ fn read_from(file: &File, place: &MemoryLocation, bytes: usize, room: &mut Vec<u
         }
     }
     room.truncate(end);
-    // Whoever keeps it may have given the call up, and laid something else there meanwhile.
+    // The owner may have given up the call, and placed another payload there meanwhile.
     has_mark(file, place)
 }
 

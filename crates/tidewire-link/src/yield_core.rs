@@ -11,10 +11,10 @@ use crate::clock::now_us;
 
 /// How much is copied in one go.
 pub const PART_BYTES: usize = 65_536;
-/// Whoever gets the core back later than this has met others who use all that they are given.
+/// A yield that takes longer than this has met threads that use their whole time slice.
 const LATE_US: u64 = 500;
-/// Between every two parts they would be given as much. For so long nobody makes way, and the
-/// system shares the core out.
+/// Pause of yields after a late return, as those threads would take a slice between every two
+/// parts. Meanwhile the system shares the core out.
 const REST_US: u64 = 100_000;
 
 static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };
@@ -28,7 +28,7 @@ pub fn yield_core() {
     }
 }
 
-/// What is known of those who are given the core.
+/// Record of late returns from yields.
 struct CoreContention {
     kept_until_us: AtomicU64,
 }

@@ -17,7 +17,7 @@ pub struct Call {
     pub(super) key: CallKey,
     /// Its head and payload.
     pub message: Message,
-    /// Who called.
+    /// The calling node.
     pub from: Arc<Named>,
     /// Until when the caller waits.
     pub deadline: Option<Instant>,
@@ -25,7 +25,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What is called, and with which fields.
+    /// Head of the call: its target and its fields.
     pub fn head(&self) -> CallHead<'_> {
         // It was checked when it came in.
         CallHead::parse(self.message.head()).unwrap_or_default()
@@ -36,12 +36,13 @@ impl Call {
         self.key
     }
 
-    /// Whether somebody still waits for the answer.
+    /// True while the caller waits for the answer.
     pub fn is_open(&self) -> bool {
         self.link.with(self.key, |session| session.is_open(self.key.id)).unwrap_or(false)
     }
 
-    /// Whether other exchanges are open on the link, so that a frame may wait for company.
+    /// True while other exchanges are open on the link: then a frame may wait for others to share
+    /// its write.
     pub fn has_company(&self) -> bool {
         self.link.state.lock().session.open_exchanges().1 > 1
     }
@@ -121,7 +122,7 @@ impl Call {
         Flusher { link: Arc::downgrade(&self.link), batch: self.link.greeting.batch }
     }
 
-    /// Whether an answer of this length may be compressed when it is sent, which takes its time.
+    /// True if an answer of this length may be compressed when it is sent, which takes time.
     pub fn compresses(&self, payload: usize) -> bool {
         self.link.compresses(payload)
     }

@@ -10,11 +10,11 @@ use super::receive::ReceiveBatch;
 use crate::frame_reader::{FrameReader, READ_BYTES, ReadProgress};
 use crate::raw_stream::RawStream;
 
-/// What is made at one go of what is compressed, before others have their turn: a chunk may still
-/// make more than that.
+/// Bytes that are inflated in one step, before other work has its turn. One chunk may still inflate
+/// to more.
 const INFLATED_BYTES: usize = 1 << 20;
 
-/// What is read at one go.
+/// One read step of the socket by a waiting thread or loop.
 struct DirectRead<'a> {
     hearing: ReceiveBatch<'a>,
     bytes: usize,

@@ -17,7 +17,7 @@ use crate::frame_reader::FrameReader;
 use crate::hub::LocalFrameSink;
 use crate::read_owner::Reader;
 
-/// Who hears what is published under one head, and whose it is.
+/// Handlers and origin of the last publish head, cached for the next message with the same head.
 pub(super) struct SubscriberCache {
     head: Vec<u8>,
     handlers: Vec<Arc<dyn Handler>>,
@@ -217,7 +217,7 @@ impl Shared {
         let before = self.way.lock().take();
         let Some(Transport::Local(end)) = before.as_deref().map(|way| &way.kind) else { return };
         let mut begun = false;
-        // What the hub said over the link before must not be taken for what it says over the next
+        // Messages of the hub over the previous connection must not count as messages over the next
         // one.
         end.leave(|| begun = self.begin_again());
         if !begun {

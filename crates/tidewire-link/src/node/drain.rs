@@ -38,7 +38,7 @@ impl Shared {
         let (has_arrived, asks) = {
             let mut state = self.state.lock();
             if state.joined.is_none() {
-                // What waits for a link that is lost waits for nobody: all exchanges have ended.
+                // Queued frames of a lost link have no waiter: all exchanges have ended.
                 return true;
             }
             let waited = state.session.out.bytes();

@@ -95,7 +95,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) ->
         // Until it sleeps, whatever is due sooner has it look once more.
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
-        // Whoever waited elsewhere may have gone: the loop is asked again now and then.
+        // A waiter off the loop may have gone: the loop is asked again now and then.
         let next = if shared.home.is_known() && way.turn.is_to_offer() { due.min(look) } else { due };
         let reads = way.turn.is_of_links() && !shared.is_paused();
         shared.sleeps_until_us.store(next, Ordering::Release);
@@ -281,7 +281,7 @@ impl Shared {
         let Ok(session) = Session::join(&greeting, now_us()) else { return false };
         state.session = session;
         state.epoch = state.epoch.wrapping_add(1);
-        // What there was to lay and to read went with the connection.
+        // Payloads to place in shared memory, and to read there, were lost with the connection.
         self.lays.store(false, Ordering::Release);
         self.placed.lock().clear();
         state.comes_back()

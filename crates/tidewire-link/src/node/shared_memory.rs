@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is something to lay in shared memory, or to read there.
+    /// True if payloads wait to be placed in shared memory, or to be read there.
     pub(super) fn has_placed(&self) -> bool {
         self.lays.load(Ordering::Acquire) || !self.is_paused() && !self.placed.lock().is_empty()
     }
@@ -69,7 +69,7 @@ impl Shared {
         let (Some(PendingSharedPayload { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
         let shared = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
         self.laid.fetch_add(u64::from(shared.is_some()), Ordering::Relaxed);
-        // What it was made of is let go now, if it lies there.
+        // The original payload is released now, if it lies in shared memory.
         drop(payload);
         self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, shared));
     }

@@ -41,7 +41,7 @@ impl Connection {
         self.turn.read(|reading| shared.read_plain(plain, reading))
     }
 
-    /// Whose turn it is to read, if it is not always that of the thread of the links.
+    /// Read ownership of the socket; none if the thread of the links always reads.
     fn turn(&self) -> Option<Arc<ReadOwner>> {
         match &self.kind {
             Transport::Plain(_) => Some(Arc::clone(&self.turn)),
@@ -60,7 +60,8 @@ impl Link {
         self.offer_to(call);
     }
 
-    /// Whoever has read until now is not home any more, and may stand still.
+    /// Offers the reading to `call`. The previous reader may be blocked by now, so it gives the
+    /// reading back first.
     pub(super) fn offer_to(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
         *self.shared.readers.lock() = Some(Box::new(call));
         let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn());
