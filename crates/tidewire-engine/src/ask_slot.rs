@@ -42,7 +42,7 @@ pub enum AskEnd {
 
 /// The side of an ask that the engine sees.
 pub trait AskHandle: Send + Sync {
-    /// Whether anybody still waits.
+    /// State of the ask: live while somebody waits.
     fn standing(&self) -> AskState;
     /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the
     /// engine.
@@ -63,11 +63,11 @@ const HANDLED: u8 = 1;
 /// The place for the reply is gone, unused.
 const UNANSWERED: u8 = 2;
 
-/// The place where an ask ends, and later perhaps another one.
+/// Reply slot of an ask, reused by later asks.
 ///
-/// Between two asks it rests, with its deadline still among those of the engine: to put one down
-/// and to take it back would cost more than all else here. Who looks at the deadlines asks it for
-/// the true one ([`Fire::due`]). Only a slot that nobody else can reach is used again
+/// Between two asks the slot is idle, with its deadline still registered in the engine: to insert a
+/// deadline and to cancel it would cost more than all else here. The timers ask the slot for its
+/// current deadline ([`Fire::due`]). Only a slot that nobody else can reach is used again
 /// ([`is_free`](AskSlot::is_free)), so that no late reply ends the wrong ask.
 pub(crate) struct AskSlot<T> {
     /// The engine of the actor; none of a reply without an actor.
@@ -93,7 +93,7 @@ struct State<T> {
     in_wheel: bool,
 }
 
-/// What whoever waits finds in a slot.
+/// State of a slot as its waiter sees it.
 pub(crate) enum SlotView<T> {
     /// The ask has ended. `stays` says that the slot is not in the timing wheel.
     Ended { value: Result<T, AskError>, stays: bool },
@@ -124,7 +124,7 @@ impl<T> AskSlot<T> {
         self.after.store(clock::nanos(after), Ordering::Relaxed);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.without.store(0, Ordering::Relaxed);
-        // Who sees that it is open sees all of the above.
+        // A thread that sees the open stage also sees all writes above.
         self.stage.store(OPEN, Ordering::Release);
     }
 
@@ -148,12 +148,12 @@ impl<T> AskSlot<T> {
         self.watched.store(true, Ordering::Release);
     }
 
-    /// Whether only the caller and the deadlines of the engine have this slot, whose ask is over
-    /// and `stays`.
+    /// True if only the caller and the deadlines of the engine have this slot. Its ask must be over
+    /// and its deadline must still be registered (`stays`).
     pub fn is_free(slot: &Arc<Self>) -> bool {
-        // The deadlines say that they let go of it before they do: those who see that they have not
-        // were one of the two. Whoever else had it has let go for the last time before this goes
-        // on.
+        // The deadlines announce their release of the slot before they do so. Without that
+        // announcement, they hold one of the two references. Every other holder has released the
+        // slot for the last time before this goes on.
         Arc::strong_count(slot) == 2 && {
             fence(Ordering::Acquire);
             slot.watched.load(Ordering::Relaxed)
@@ -182,7 +182,7 @@ impl<T> AskSlot<T> {
         let waker = {
             let mut state = self.state.lock();
             if self.stage.load(Ordering::Acquire) != OPEN || !meant() {
-                // What comes too late is dropped after the lock.
+                // A late reply is dropped after the lock is released.
                 drop(state);
                 return false;
             }
@@ -202,7 +202,7 @@ impl<T> AskSlot<T> {
             Some(value) => {
                 let stays = !state.in_wheel;
                 drop(state);
-                // What is left of the wakers is dropped after the lock.
+                // The remaining wakers are dropped after the lock is released.
                 drop(waker);
                 SlotView::Ended { value, stays }
             }
@@ -256,8 +256,7 @@ impl<T> AskSlot<T> {
 
 impl<T: Send + 'static> AskHandle for AskSlot<T> {
     fn standing(&self) -> AskState {
-        // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has
-        // to be read.
+        // A watched deadline ends the ask when it comes. Without a watch, the clock has to be read.
         if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
     }
 

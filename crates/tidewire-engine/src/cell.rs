@@ -43,7 +43,7 @@ pub(crate) const ATTEND_REST: u8 = 4;
 /// Envelopes that an idle mailbox keeps room for.
 pub(crate) const KEEP: usize = 8;
 
-/// Whether a message was taken.
+/// Outcome of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It waits in the mailbox.
@@ -75,7 +75,7 @@ pub struct ActorCell<M> {
     pub(crate) inbox: ShortMutex<Inbox<M>>,
 }
 
-/// What most actors never need.
+/// Rarely used state of an actor, allocated on first use.
 pub(crate) struct ColdState<M> {
     pub parent: Option<Arc<dyn AnyCell>>,
     pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
@@ -87,9 +87,9 @@ pub(crate) struct ColdState<M> {
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
     pub returns: bool,
     pub report: Option<Report>,
-    /// What is to be reported once its state is dropped.
+    /// Report to deliver once the state of the actor is dropped.
     pub ends_with: Option<Report>,
-    /// Nobody waits for that any more.
+    /// Nobody waits for the state to be dropped any more.
     pub hurries: bool,
     /// Its children are being stopped: it takes no more.
     pub refuses_children: bool,
@@ -249,7 +249,7 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Whether a send to this actor waits for room.
+    /// True if senders to this actor wait for capacity.
     pub fn senders_wait(&self) -> bool {
         self.inbox.lock().senders_wait()
     }
@@ -260,7 +260,7 @@ impl<M: Send + 'static> ActorCell<M> {
         self.work.lock().outside(self, look)
     }
 
-    /// Whether a binding times the message that its handler is given now: as often as turns are
+    /// True if a binding times the message of the current handler call: as often as turns are
     /// timed.
     pub fn is_timed(&self) -> bool {
         is_sampled(self.handled.load(Ordering::Relaxed))
@@ -276,7 +276,7 @@ impl<M: Send + 'static> ActorCell<M> {
         EngineHandle { core: Arc::clone(&self.core) }
     }
 
-    /// What tells it from the actors of other engines too.
+    /// Key of the actor, unique across engines.
     pub fn key(&self) -> current::ActorKey {
         current::ActorKey { engine: self.core.number, id: self.id }
     }
@@ -293,7 +293,7 @@ impl<M: Send + 'static> ActorCell<M> {
         (inbox.waiting() + in_hand) as usize + usize::from(inbox.run != Run::Idle)
     }
 
-    /// Whether it still takes messages.
+    /// True while the actor accepts messages.
     pub fn is_open(&self) -> bool {
         self.inbox.lock().intake == AcceptState::Open
     }
@@ -524,7 +524,7 @@ impl<M: Send + 'static> Runnable for ActorCell<M> {
     }
 
     fn discard(self: Arc<Self>) {
-        // Whoever has put it in line runs it no more, or is about to let go of it.
+        // The thread that queued the actor runs it no more, or is about to release it.
         let mut work = self.work.lock();
         if self.inbox.lock().intake == AcceptState::Closed {
             work.bury_hand_of_abandoned(&self);

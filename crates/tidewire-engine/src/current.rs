@@ -32,7 +32,7 @@ pub(crate) fn handling(core: &Core) -> Option<ActorId> {
     actor_of(core).filter(|_| is_handling())
 }
 
-/// Whether this thread is inside the handler of the present actor.
+/// True while this thread is inside the handler of the present actor.
 pub(crate) fn is_handling() -> bool {
     CURRENT.get().1
 }

@@ -24,13 +24,13 @@ pub struct DeadLetter {
     pub number: u64,
     /// The actor it was meant for.
     pub actor: ActorId,
-    /// That actor's name.
+    /// Name of the actor.
     pub name: Option<Arc<str>>,
     /// Why it was given up.
     pub reason: DeadReason,
     /// The error of the handler, where there was one.
     pub error: Option<Arc<str>>,
-    /// What the alternate form (`{:#}`) of the error says beyond that: in Python, the traceback.
+    /// Text that the alternate form (`{:#}`) of the error adds: in Python, the traceback.
     pub detail: Option<Arc<str>>,
     /// When.
     pub at: SystemTime,
@@ -116,7 +116,7 @@ impl DeadLetters {
         self.state.lock().letters.len()
     }
 
-    /// Whether none is kept.
+    /// True if no dead letter is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -15,8 +15,8 @@ use crate::signal::{Signal, StopReason};
 
 /// Hands messages to user code. One per actor; the engine calls it on one thread at a time.
 pub trait Driver<M>: Send {
-    /// Whether `started` must run before the first message. Actors without it cost nothing until
-    /// they are told something.
+    /// True if `started` must run before the first message. Actors without a start hook cost
+    /// nothing until their first message.
     fn wants_start(&self) -> bool {
         false
     }
@@ -58,7 +58,7 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Whether [`restart`](Driver::restart) can make new state.
+    /// True if [`restart`](Driver::restart) can make new state.
     fn can_restart(&self) -> bool {
         false
     }
@@ -378,7 +378,7 @@ impl<H> Behaviours<H> {
     }
 }
 
-/// What the engine says about an actor that ended by itself.
+/// Stop reason of an actor that ended by itself.
 pub(crate) fn reason_of(result: Result<(), String>) -> StopReason {
     match result {
         Ok(()) => StopReason::Finished,

@@ -35,8 +35,8 @@ pub struct Engine {
     handle: EngineHandle,
 }
 
-/// What can be asked of an engine from inside an actor too. It keeps the engine's memory, not its
-/// threads, alive.
+/// Handle to an engine for use inside and outside of actors. The handle keeps the memory of the
+/// engine alive, not its threads.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(crate) core: Arc<Core>,
@@ -49,7 +49,7 @@ struct Inner {
     haste: Mutex<ShutdownDeadline>,
 }
 
-/// What a shutdown under way is held to: whoever wants it sooner hastens it.
+/// Deadline of a shutdown under way: a later caller may only bring it forward.
 #[derive(Default)]
 struct ShutdownDeadline {
     deadline: Option<Instant>,
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Starts a paused engine. What was told before is handled now.
+    /// Starts a paused engine. Messages that were sent before are handled now.
     ///
     /// # Errors
     /// If it has been started already.
@@ -244,7 +244,7 @@ impl Inner {
         }
         *shut = Some(report.clone());
         drop(shut);
-        // Whoever is let go of may shut the engine down itself.
+        // A released actor may shut the engine down itself.
         self.pools.iter().for_each(|pool| pool.discard());
         report
     }

@@ -50,8 +50,8 @@ impl<M> Envelope<M> {
         Self::With(Box::new(Meta { change: Some(change), ..Meta::default() }))
     }
 
-    /// Whether a stop without drain gives it back: asks end with an error instead, and changes
-    /// concern nobody else.
+    /// True if a stop without drain returns the envelope. Asks end with an error instead, and
+    /// behaviour changes concern nobody else.
     pub(crate) fn is_returnable(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -60,7 +60,7 @@ impl<M> Envelope<M> {
     }
 }
 
-/// What asks, redeliveries and changes of behaviour carry beside the message.
+/// Metadata of asks, redeliveries and behaviour changes, beside the message.
 pub struct Meta<M> {
     pub(crate) message: Option<M>,
     /// Where the end of an ask is to be reported.
@@ -85,7 +85,7 @@ pub enum Change {
     Become {
         /// The handler, of the type that the actor's driver takes.
         handler: Box<dyn Any + Send>,
-        /// Whether the present handler is kept below.
+        /// True to keep the present handler below the new one.
         stack: bool,
     },
     /// Go back to the handler below.

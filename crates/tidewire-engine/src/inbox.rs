@@ -24,7 +24,7 @@ pub(crate) enum Run {
     Awaiting,
 }
 
-/// Whether messages are taken.
+/// Intake state of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptState {
     Open,
@@ -36,7 +36,7 @@ pub(crate) enum AcceptState {
     Closed,
 }
 
-/// What became of a push.
+/// Outcome of a push.
 pub(crate) enum PushOutcome<M> {
     /// Accepted; `wake` says that the actor must be put on a run queue.
     Accepted { wake: bool },
@@ -179,8 +179,8 @@ impl<M> Inbox<M> {
         let due = (1..4).rev().find(|lane| waits[*lane] && self.passed[lane - 1] >= burst);
         let chosen = due.or_else(|| waits.iter().position(|waits| *waits))?;
         for (lane, passed) in (1..).zip(&mut self.passed) {
-            // What goes first because it was due passes nobody over: else a lane could be due twice
-            // before another one has its turn.
+            // A due lane that goes first passes no other lane over: else a lane could be due twice
+            // before another lane has its turn.
             *passed = match waits[lane] && lane != chosen {
                 true => *passed + u8::from(due.is_none()),
                 false => 0,
@@ -204,7 +204,7 @@ impl<M> Inbox<M> {
         Some(Duration::from_nanos(nanos().get() - since.get()))
     }
 
-    /// Whether a lane other than the normal one, or a notice, waits.
+    /// True if a notice waits, or a message in a lane other than the normal one.
     pub fn urgent(&self) -> bool {
         self.has_notice()
             || self.others_wait() != [false; 3]
@@ -261,7 +261,7 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Whether senders wait for room, rather than being refused.
+    /// True if senders wait for capacity instead of being refused.
     pub fn senders_wait(&self) -> bool {
         self.overflow == Overflow::Wait
     }

@@ -103,8 +103,8 @@ impl<M: Send + 'static> Probe<M> {
         Context::new(&self.me.cell)
     }
 
-    /// The oldest message that it was told and that was not looked at. What is asked is answered
-    /// here, too: by the `Reply` in the message.
+    /// Takes the oldest message that the test has not looked at. The test answers an ask with the
+    /// `Reply` in its message.
     pub fn told(&self) -> Option<M> {
         while self.served.run_ready() > 0 {}
         self.kept.lock().pop_front()

@@ -64,7 +64,7 @@ impl<T> Reply<T> {
         self.slot.take().is_some_and(|slot| slot.complete(Err(AskError::Failed(fault))))
     }
 
-    /// Whether the asker has gone or its deadline has passed.
+    /// True if the asker has gone or its deadline has passed.
     pub fn is_cancelled(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.look() != AskState::Live)
     }
@@ -89,7 +89,7 @@ pub struct Pending<T> {
     polled: bool,
 }
 
-/// Who waits in its handler, and for whom.
+/// Wait edge: an actor that waits in its handler for another actor.
 struct Edge {
     asker: ActorId,
     asked: ActorId,

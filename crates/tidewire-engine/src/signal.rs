@@ -54,7 +54,7 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What the engine tells an actor, in a lane above all messages.
+/// Notice of the engine to an actor, in a lane above all messages.
 pub(crate) enum Notice {
     /// Run the start hook.
     Start,

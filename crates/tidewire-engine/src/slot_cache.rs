@@ -67,8 +67,8 @@ pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<AskSlot<T
 /// Keeps a slot whose ask is over, and that [nobody else has](AskSlot::is_free).
 pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
     let spare = CachedSlot { slot: Some(slot), key };
-    // What has to go is dropped after the list is given back. At the end of a thread, that is what
-    // was to be kept.
+    // The evicted slot is dropped after the list is given back. At the end of a thread, the new
+    // slot itself is dropped.
     let _gone = SPARES.try_with(|spares| {
         let Ok(mut spares) = spares.try_borrow_mut() else { return Some(spare) };
         let old = (spares.len() >= KEEP).then(|| spares.pop_front()).flatten();

@@ -8,7 +8,7 @@ use tidewire_core::histogram::Histogram;
 use crate::actor::ActorId;
 use crate::error::DeadReason;
 
-/// Whether the time of this turn, or of this message of a handler that awaits, is taken.
+/// True if this turn is timed, or this message of a handler that awaits.
 pub fn is_sampled(number: impl Into<u64>) -> bool {
     let number = number.into();
     number < 64 || number.is_multiple_of(64)

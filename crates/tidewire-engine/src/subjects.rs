@@ -14,7 +14,7 @@ use crate::envelope::Envelope;
 use crate::error::{DeadReason, SubscribeError};
 use crate::options::Priority;
 
-/// What became of a publish.
+/// Outcome of a publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Deliveries accepted.

@@ -11,8 +11,8 @@ pub(crate) use tidewire_sync::Mutex;
 /// Spins of a waiting thread before each yield.
 pub(crate) const SPINS: u32 = 32;
 
-/// Whether it is not worth trying yet. Reading is cheaper than trying: it leaves the cache line
-/// where it is.
+/// True if the lock looks taken, so that an attempt is not worth it yet. A read is cheaper than an
+/// attempt: the cache line stays where it is.
 #[inline]
 pub(crate) fn looks_taken(locked: &AtomicBool) -> bool {
     locked.load(Ordering::Relaxed)

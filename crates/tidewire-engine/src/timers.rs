@@ -19,7 +19,7 @@ use crate::guard::{guarded, wake_all};
 use crate::options::Priority;
 use crate::short_mutex::ShortMutex;
 
-/// What happens at a deadline. Called on the timer thread, outside of its lock.
+/// Action at a deadline. Called on the timer thread, outside of its lock.
 pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
@@ -30,21 +30,21 @@ pub trait Fire: Send + Sync {
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
 
-    /// Whether the time is still the one for which it was put down. Asked under locks of the
-    /// engine, of what is watched.
+    /// State of the deadline since its insertion. For watched deadlines, the call runs under locks
+    /// of the engine.
     #[doc(hidden)]
     fn due(&self) -> Due {
         Due::AsSaid
     }
 
-    /// Whether anybody waits for it.
+    /// True while somebody waits for the deadline.
     #[doc(hidden)]
     fn waits(&self) -> bool {
         true
     }
 }
 
-/// What has become of a deadline since it was put down.
+/// State of a deadline since its insertion.
 pub enum Due {
     /// It is as it was.
     AsSaid,
@@ -177,7 +177,7 @@ impl Timers {
         let Ok(thread) = hired else { return };
         let ended = state.ended;
         if !ended {
-            // What was inserted before this line knew of no thread to wake.
+            // Insertions before this line knew of no thread to wake.
             thread.thread().unpark();
             state.thread = Some(thread);
             return;
@@ -251,7 +251,7 @@ impl Timers {
 /// Most timers that fire before newer ones are looked at.
 const BURST: usize = 1024;
 
-/// What an insertion has to do about the timer thread.
+/// Duty of an insertion towards the timer thread.
 enum Sleeper {
     /// It is awake, or wakes early enough.
     Sleeps,
@@ -397,7 +397,7 @@ impl Timer {
 }
 
 trait Alarm: Any + Send + Sync {
-    /// Whether it has an outcome, so that nothing happens to it any more.
+    /// True if the timer has an outcome, so that nothing happens to it any more.
     fn is_over(&self) -> bool;
     fn cancel(&self) -> bool;
     fn outcome(&self) -> Option<TimerOutcome>;

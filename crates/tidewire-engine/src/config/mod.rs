@@ -115,7 +115,7 @@ impl EngineConfig {
         at
     }
 
-    /// What is allowed, but rarely meant: more than ten threads per core.
+    /// Warnings about allowed, but rarely intended settings: more than ten threads per core.
     pub fn warnings(&self, cores: usize) -> Vec<String> {
         let own = self.dispatchers.values().filter(|dispatcher| dispatcher.share.is_none());
         let threads: usize =

@@ -19,7 +19,7 @@ pub struct Problem {
     pub key: String,
     /// The value as it would be written. Empty for unknown keys: what was meant may be a secret.
     pub value: String,
-    /// What is wrong, what is allowed, and where it came from.
+    /// The fault, the allowed values, and the source of the setting.
     pub message: String,
 }
 

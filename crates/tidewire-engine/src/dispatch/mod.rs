@@ -68,8 +68,8 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a thread that ends an engine which was never started may run the actors of this
-    /// dispatcher itself.
+    /// True if a thread that ends a never started engine may run the actors of this dispatcher
+    /// itself.
     pub fn take_over(&self) -> bool {
         match &self.place {
             DispatcherKind::Threads(_) => true,
@@ -77,7 +77,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a thread may look at an empty mailbox a little longer before its actor goes idle.
+    /// True if a thread may look at an empty mailbox a little longer before its actor goes idle.
     #[inline]
     pub fn lingers(&self) -> bool {
         matches!(&self.place, DispatcherKind::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())

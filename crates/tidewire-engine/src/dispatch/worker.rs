@@ -16,7 +16,7 @@ use super::pool::{Pool, TaskStealer};
 use super::{DispatcherKind, Task};
 use crate::guard::guarded;
 
-/// What the others see of one thread.
+/// State of one worker thread that other threads see.
 pub(crate) struct WorkerState {
     pub number: usize,
     pub stealer: TaskStealer,
@@ -137,7 +137,7 @@ pub(crate) fn push_where_it_runs(task: Task) -> Option<Task> {
     })
 }
 
-/// Whether another actor waits for this thread.
+/// True if another actor waits for this thread.
 pub(crate) fn others_wait() -> bool {
     SEAT.with_borrow(|seat| seat.as_ref().is_none_or(|seat| !seat.line.is_empty() || seat.pool.injected()))
 }
