@@ -11,7 +11,7 @@ use crate::SIZE;
 
 const PAYLOAD: [u8; SIZE] = [7; SIZE];
 
-/// Whoever keeps messages.
+/// Store of messages that syncs each append.
 pub trait Log {
     /// Messages of [`SIZE`] bytes, which are on disk when this returns.
     fn append(&mut self, group: usize);

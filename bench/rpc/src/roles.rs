@@ -56,7 +56,7 @@ pub enum Role {
     Caller,
 }
 
-/// What the service does, the same for everybody.
+/// Behaviour of the service, the same for all contenders.
 #[derive(Default)]
 pub struct Service {
     count: AtomicU64,

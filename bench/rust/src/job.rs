@@ -1,4 +1,4 @@
-//! What to run: a workload, a contender and their sizes.
+//! Job of one run: a workload, a contender and their sizes.
 
 /// The workloads, named as in `bench/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

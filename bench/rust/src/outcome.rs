@@ -1,4 +1,4 @@
-//! What a run found, and its line of JSON.
+//! Outcome of a run, and its line of JSON.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the actors of every contender do with a message, so that only the delivery differs.
+//! Message handlers that the actors of all contenders share, so that only the delivery differs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ pub fn run_kanal(job: &Job) -> Option<Outcome> {
     run::<Kanal>(job)
 }
 
-/// What the three have in common.
+/// Common interface of the three channels.
 trait Pipe {
     type Sender: Clone + Send + 'static;
     type Receiver: Send + 'static;
