@@ -1,4 +1,5 @@
-//! The peers: logs of messages with numbers, each group of which is on disk before it is acked.
+//! Peers of the log benchmark: logs of numbered messages that sync each group to disk before they
+//! acknowledge it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! The command line, and what the roles have in common.
+//! Command line of a peer, and the code that all roles share.
 
 use std::io::{Read, stdin};
 use std::sync::atomic::{AtomicU64, Ordering};

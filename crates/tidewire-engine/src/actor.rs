@@ -1,4 +1,4 @@
-//! Actors as their authors write them, and references to them.
+//! Actors: the traits that their authors implement, and references to actors.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

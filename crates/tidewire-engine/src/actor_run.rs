@@ -1,5 +1,5 @@
-//! The turns of an actor, its failures and restarts, and its end. Locked by the thread that runs
-//! the actor.
+//! Turns of an actor, its failures and restarts, and its end. The thread that runs the actor holds
+//! the lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

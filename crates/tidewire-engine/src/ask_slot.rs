@@ -1,5 +1,5 @@
-//! The slot of one reply: its first end counts, and whoever waits for it is woken.
-//! `tests/loom_slot.rs` runs this file in all interleavings.
+//! Reply slot of one ask: the first result ends the ask and wakes its waiter. `tests/loom_slot.rs`
+//! runs this file in all interleavings.
 
 use std::sync::Weak;
 use std::task::Waker;

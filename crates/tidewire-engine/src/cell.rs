@@ -1,4 +1,4 @@
-//! An actor as the engine sees it: mailbox, driver, relations, end.
+//! Actor cell: mailbox, driver, relations and end of one actor, as the engine sees them.
 //!
 //! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`.
 //! No user code runs under `inbox` or `aside`; messages and wakers are dropped after them.

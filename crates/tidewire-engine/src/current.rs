@@ -1,5 +1,5 @@
-//! Which actor the present thread runs, so that an ask knows who waits and a stop knows that it
-//! stops itself.
+//! Current actor of a thread: an ask reads it to find its asker, and a stop to find that it would
+//! stop itself.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Dead letters: messages that were given up, kept with their reason.
+//! Dead letters: messages that were given up, stored with their reason.
 
 use std::any::Any;
 use std::collections::BTreeMap;

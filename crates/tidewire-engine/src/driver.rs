@@ -1,4 +1,4 @@
-//! The driver trait: between a mailbox and the code that handles its messages.
+//! Driver trait: the layer between a mailbox and the code that handles its messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

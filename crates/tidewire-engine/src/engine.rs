@@ -1,4 +1,4 @@
-//! The engine: made, started, asked for actors, shut down.
+//! Engine: its creation, its start, its handle and its shutdown.
 
 use std::fmt;
 use std::sync::Arc;

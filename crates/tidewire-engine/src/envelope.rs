@@ -1,4 +1,4 @@
-//! One message on its way, with what belongs to it.
+//! Envelope: one message in a mailbox, with its metadata.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Guards of the engine's own threads: a panic of what they call, wake or drop goes no further. Its
-//! hook has reported it.
+//! Panic guards of the engine's own threads: they catch panics of code that the threads call, wake
+//! or drop. The panic hook has reported such a panic.
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};

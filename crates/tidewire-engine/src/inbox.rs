@@ -1,7 +1,7 @@
-//! The part of a mailbox that senders and the actor share, as plain data under one short lock.
+//! Shared part of a mailbox for senders and the actor: plain data under one short lock.
 //!
-//! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the
-//! lock.
+//! No code in this module calls user code: values to drop are handed out, and dropped after the
+//! lock is released.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

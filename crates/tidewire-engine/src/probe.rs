@@ -1,4 +1,4 @@
-//! A probe: an actor for tests, which keeps what it is told, and lends a handler its context.
+//! Probe: an actor for tests, which stores its messages and provides a context for handlers.
 
 use std::collections::VecDeque;
 use std::fmt;

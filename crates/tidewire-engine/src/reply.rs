@@ -1,4 +1,4 @@
-//! The reply slot of an ask, and the wait for it.
+//! Reply handle of an ask, and the future that waits for the reply.
 
 use std::future::Future;
 use std::pin::Pin;

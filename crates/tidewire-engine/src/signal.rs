@@ -1,4 +1,4 @@
-//! Signals: what an actor is told about others, and what the engine tells actors.
+//! Signals of an actor about other actors, and notices of the engine to an actor.
 
 use std::fmt;
 use std::sync::Arc;

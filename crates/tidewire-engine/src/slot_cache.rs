@@ -1,7 +1,7 @@
-//! Slots of asks that are over, which a thread keeps for its next asks.
+//! Reply slots of ended asks, which a thread caches for its next asks.
 //!
-//! A slot that is kept stays among the deadlines of its engine, which lets go of it when they are
-//! next looked at while it rests.
+//! A cached slot keeps its deadline registered in its engine. The engine releases an idle slot the
+//! next time that it looks at the deadlines.
 
 use std::any::Any;
 use std::cell::RefCell;

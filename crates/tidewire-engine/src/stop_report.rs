@@ -1,4 +1,4 @@
-//! The end of an actor, and waiting for it.
+//! Stop of an actor: its report, and the wait for its end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,15 +17,15 @@ use crate::reply::Unpark;
 use crate::signal::StopReason;
 use crate::timers::{Fire, TimerKey};
 
-/// Count of all messages that an actor or an engine accepted: `accepted = handled + returned +
+/// Counts of all messages that an actor or an engine accepted: `accepted = handled + returned +
 /// dead_lettered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Taken by the mailbox.
+    /// Accepted by the mailbox.
     pub accepted: u64,
     /// Handled without failure.
     pub handled: u64,
-    /// Given back to the caller of `stop`.
+    /// Returned to the caller of `stop`.
     pub returned: u64,
     /// Given up with a reason.
     pub dead_lettered: u64,

@@ -1,5 +1,5 @@
-//! Atomics, locks and threads of those parts whose models are the code itself: there loom's are in
-//! their place (`tests/loom_*.rs`).
+//! Atomics, locks and threads of the parts that loom models run directly: the models replace them
+//! by those of loom (`tests/loom_*.rs`).
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::Arc;

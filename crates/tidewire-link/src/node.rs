@@ -1,4 +1,4 @@
-//! The link of a node: its handle, and what belongs to it.
+//! Link of a node: its handle and its shared state.
 
 mod backpressure;
 mod call;

@@ -1,8 +1,8 @@
-//! Letting others have the core between two parts of a long copy.
+//! Yield of the core between two parts of a long copy.
 //!
-//! The thread of the links copies long payloads while event loops of this machine wait for short
-//! ones, and there may be fewer cores than threads: the system lets who is at work go on for some
-//! milliseconds, while a part takes some microseconds.
+//! The thread of the links copies long payloads while event loops of the same host wait for short
+//! ones, and there may be fewer cores than threads. The system lets a running thread go on for some
+//! milliseconds, while one part takes some microseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

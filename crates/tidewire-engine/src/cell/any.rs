@@ -1,4 +1,4 @@
-//! An actor whatever its messages are: what parents, watchers and the engine need of it.
+//! Actor cell without its message type, for parents, watchers and the engine.
 
 use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;

@@ -1,4 +1,4 @@
-//! Errors of a configuration: the field, the value and the mend.
+//! Errors of a configuration: the field, the value and the fix.
 
 use std::error::Error;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! A dispatcher without threads of its own: an event loop elsewhere is woken, and runs what is
-//! ready.
+//! Dispatcher without threads of its own: it wakes an external event loop, which runs the ready
+//! actors.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

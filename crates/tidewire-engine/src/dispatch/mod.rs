@@ -1,4 +1,4 @@
-//! Dispatchers: who runs the actors that are ready.
+//! Dispatchers: thread pools and event loops that run ready actors.
 
 mod external;
 mod parker;

@@ -1,4 +1,4 @@
-//! A pool of threads with work stealing, started one by one as they are needed.
+//! Thread pool with work stealing; its threads start one by one on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};

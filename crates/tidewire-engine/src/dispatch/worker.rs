@@ -1,4 +1,4 @@
-//! A worker thread of a dispatcher: finds an actor, runs its turn, looks again, spins a little,
+//! Worker thread of a dispatcher: it finds an actor, runs its turn, looks again, spins a little and
 //! sleeps.
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! Backpressure of streams: who writes items faster than the link takes their bytes waits until
-//! more of them were written.
+//! Backpressure of streams: a sender of items that is faster than its link waits until more bytes
+//! are written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A call that came in, and how it is answered.
+//! Inbound call of a node, and the methods that answer it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The way of a link to its hub, while it lasts.
+//! Current connection of a node's link to its hub.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reading a socket that nothing lies on: long payloads go straight to where they are put together.
+//! Direct read of a socket without layers: long payloads go straight to their receive buffers.
 
 use std::io;
 use std::sync::Arc;

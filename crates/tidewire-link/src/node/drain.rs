@@ -1,4 +1,4 @@
-//! Waits until all that a node has said has arrived at its hub.
+//! Drain of a node's link: the wait until the hub has received all frames of the node.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! The thread of a gateway's own: it fans published messages out, so that a hub's own thread does
-//! nothing for their subscribers, and it writes what its requests send, in one go for all that are
-//! ready at a time.
+//! Fan-out thread of a gateway: it delivers published messages, so that the thread of the hub does
+//! no work for their subscribers. It also writes the frames of its requests, in one write for all
+//! that are ready at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Joins a hub for the first time.
+//! First join of a node to its hub.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

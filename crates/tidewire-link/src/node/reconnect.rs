@@ -1,4 +1,4 @@
-//! Looks after a link over a socket: reads it, watches the time, and joins again when it is lost.
+//! Main loop of a link over a socket: it reads, watches deadlines, and joins again after a loss.
 
 use std::io;
 use std::sync::Arc;

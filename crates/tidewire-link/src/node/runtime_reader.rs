@@ -1,4 +1,4 @@
-//! A link whose socket is read by the async runtime that waits for its answers.
+//! Link whose socket is read by the async runtime that waits for its answers.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
-//! Long payloads that lie in the memory which the processes of a machine share.
+//! Long payloads of a node in the memory that the processes of a host share.
 //!
-//! The thread of the links lays them there and reads them, so that an event loop goes on with what
-//! else there is; between two of them that thread looks at the socket.
+//! The thread of the links places and reads these payloads, so that an event loop goes on with
+//! other work. Between two of them, that thread looks at the socket.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The turns of a link of a node.
+//! Socket reader of a node's link: it moves between the thread of the links and an event loop.
 
 use std::sync::{Arc, Weak};
 

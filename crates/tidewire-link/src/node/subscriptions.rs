@@ -1,4 +1,4 @@
-//! Subscriptions, which outlast a lost link.
+//! Subscriptions of a node, which outlast a lost link.
 
 use std::sync::{Arc, Weak};
 
