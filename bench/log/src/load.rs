@@ -21,7 +21,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Of whoever does not take the rate.
+    /// Result of a log that does not sustain the rate.
     pub fn behind() -> Self {
         Self(vec![Duration::MAX])
     }

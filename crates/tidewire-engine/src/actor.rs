@@ -117,8 +117,8 @@ pub trait Actor: Send + Sized + 'static {
     /// Runs after the last message.
     fn stopped(&mut self) {}
 
-    /// A copy of a message, kept while it is handled, for redelivery and for dead letters. None
-    /// keeps nothing, and costs nothing.
+    /// Copy of a message, stored while it is handled, for redelivery and for dead letters. None
+    /// stores nothing, and costs nothing.
     fn copy(message: &Self::Message) -> Option<Self::Message> {
         let _ = message;
         None
@@ -264,7 +264,7 @@ impl<M: Send + 'static> ActorRef<M> {
         self.cell.push(Envelope::Plain(message), priority).map_err(refused)
     }
 
-    /// Sends a message, and waits for room if the mailbox is full and its policy is to wait.
+    /// Sends a message, and waits for capacity if the mailbox is full and its policy is to wait.
     ///
     /// # Errors
     /// If the policy is to fail, or the actor takes no more messages.

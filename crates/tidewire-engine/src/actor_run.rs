@@ -295,8 +295,8 @@ impl<M: Send + 'static> ActorRun<M> {
         cell.wake_senders(woken);
     }
 
-    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the
-    /// children, then the actor. Answers whether this turn is over.
+    /// Ends a closed mailbox without waiting messages: running handlers first, then the children,
+    /// then the actor. Returns true if this turn is over.
     fn finish(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
         if cell.inbox.lock().intake == AcceptState::Closed {
             self.bury_hand_of_abandoned(cell);

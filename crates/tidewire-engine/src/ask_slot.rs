@@ -117,8 +117,8 @@ impl<T> AskSlot<T> {
         }
     }
 
-    /// Begins an ask whose asker waits at most for `after`, until `deadline`. Only for whoever
-    /// alone has the slot.
+    /// Begins an ask whose asker waits at most for `after`, until `deadline`. The caller must be
+    /// the only owner of the slot.
     pub fn begin(&self, actor: ActorId, after: Duration, deadline: u64) {
         self.actor.store(actor.get(), Ordering::Relaxed);
         self.after.store(clock::nanos(after), Ordering::Relaxed);

@@ -36,11 +36,11 @@ use dead_letter::OwedDeadLetters;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
-/// Senders wait for room.
+/// Senders wait for capacity.
 pub(crate) const ATTEND_WAITERS: u8 = 2;
 /// Somebody waits until there is nothing to do.
 pub(crate) const ATTEND_REST: u8 = 4;
-/// Envelopes that an idle mailbox keeps room for.
+/// Capacity in envelopes that an idle mailbox keeps.
 pub(crate) const KEEP: usize = 8;
 
 /// Outcome of a send.
@@ -216,8 +216,8 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there
-    /// is room.
+    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken once there
+    /// is capacity.
     ///
     /// # Errors
     /// As for [`push`](ActorCell::push); `Full` means that `waker` was registered, if the policy is

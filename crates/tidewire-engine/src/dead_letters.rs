@@ -13,7 +13,7 @@ use crate::cell::AnyCell;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
 
-/// The place of a kept message: empty once it has been requeued.
+/// Slot of a stored message: empty once the message has been requeued.
 pub type StoredMessage = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// A message that was given up.
@@ -69,13 +69,13 @@ struct State {
     counts: BTreeMap<DeadReason, u64>,
 }
 
-/// Why a dead letter could not be told again.
+/// Reason of a failed requeue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequeueError {
     /// No letter has this number (any more).
     Unknown,
-    /// Its message was not kept, because its type has no copy.
+    /// The message was not stored, because its type has no copy.
     NotKept,
     /// Its actor refused it; the letter stays.
     Refused(Refusal),
@@ -98,7 +98,7 @@ impl DeadLetters {
         Self { state: Mutex::default(), capacity, added: OnceLock::new() }
     }
 
-    /// Copies of the letters kept, oldest first. The messages themselves are shared, not copied.
+    /// Copies of the stored letters, oldest first. The messages themselves are shared, not copied.
     pub fn list(&self) -> Vec<DeadLetter> {
         self.state.lock().letters.iter().cloned().collect()
     }
@@ -111,7 +111,7 @@ impl DeadLetters {
         state.letters.range(from..).cloned().collect()
     }
 
-    /// How many are kept.
+    /// Number of stored letters.
     pub fn len(&self) -> usize {
         self.state.lock().letters.len()
     }
@@ -121,12 +121,12 @@ impl DeadLetters {
         self.len() == 0
     }
 
-    /// How many there have been for each reason, kept or not.
+    /// Number of all letters so far by reason, stored or not.
     pub fn counts(&self) -> BTreeMap<DeadReason, u64> {
         self.state.lock().counts.clone()
     }
 
-    /// How many were let go because the store was full.
+    /// Number of letters that were evicted because the store was full.
     pub fn let_go(&self) -> u64 {
         self.state.lock().let_go
     }
@@ -137,10 +137,10 @@ impl DeadLetters {
         self.added.set(Box::new(call)).is_ok()
     }
 
-    /// Tells a letter's message to its actor again, and removes the letter.
+    /// Sends the message of a letter to its actor again, and removes the letter.
     ///
     /// # Errors
-    /// If there is no such letter, its message was not kept, or the actor refuses it. The letter
+    /// If there is no such letter, its message was not stored, or the actor refuses it. The letter
     /// then stays as it is.
     pub fn requeue(&self, number: u64) -> Result<(), RequeueError> {
         let letter = self.find(number).ok_or(RequeueError::Unknown)?;

@@ -20,7 +20,7 @@ use crate::timers::{Due, Fire};
 const SHARDS: u32 = 8;
 /// Most deadlines that move to the wheel under one hold of a shard's lock.
 const MOVES: usize = 128;
-/// An empty shard keeps room for so many.
+/// Capacity in entries that an empty shard keeps.
 const KEEP: usize = 1024;
 const NIL: u32 = u32::MAX;
 
@@ -70,7 +70,7 @@ impl Deadlines {
         Self { shards: std::array::from_fn(|_| ShortMutex::new(Shard::new())) }
     }
 
-    /// Puts a deadline down. The caller then looks whether whoever watches has to wake earlier.
+    /// Inserts a deadline. The caller then checks if the timer thread has to wake earlier.
     #[inline]
     pub fn insert(&self, at: u64, fire: Arc<dyn Fire>) -> DeadlineKey {
         let shard = crate::threads::number() % SHARDS;

@@ -43,8 +43,8 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Everything accepted has been handed out and no more will come. Answers whether nothing is
-    /// under way any more.
+    /// All accepted messages have been handed out and no more will come. Returns true if no handler
+    /// runs any more.
     fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
         let _ = turn;
         true
@@ -151,8 +151,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         self.cell.with_aside(|aside| aside.timings.handling.record(took.as_nanos() as u64));
     }
 
-    /// Reports that a handler failed. `kept` is the message or a copy of it, where there is one.
-    /// Answers whether the driver may go on with the next message.
+    /// Reports that a handler failed. `kept` is the message or a copy of it, if there is one.
+    /// Returns true if the driver may go on with the next message.
     pub fn failed(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
@@ -196,15 +196,15 @@ impl<M: Send + 'static> Activation<'_, M> {
         resume
     }
 
-    /// Ends the turn: what is under way calls [`ActorCell::resume`](crate::raw::ActorCell::resume)
-    /// when it is over.
+    /// Ends the turn: the running handler calls
+    /// [`ActorCell::resume`](crate::raw::ActorCell::resume) at its end.
     pub fn awaiting(&mut self) {
         self.end = End::Awaiting;
     }
 
-    /// Ends the turn: what is under way takes the messages that wait, and calls
-    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) when it is
-    /// over. With none waiting the actor is idle.
+    /// Ends the turn: the running handler takes the waiting messages, and calls
+    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) at its end.
+    /// Without waiting messages the actor is idle.
     pub fn leave(&mut self) {
         let nothing = self.hand.is_empty() && {
             let inbox = self.cell.inbox.lock();

@@ -117,10 +117,10 @@ impl Engine {
         self.inner.shutdown(true, now + timeout)
     }
 
-    /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they
-    /// still send each other, on a thread of its own, for callers that must not block. It goes on
-    /// if the future is dropped. Without `drain` nothing begins any more: what waits in mailboxes
-    /// is dead-lettered, also if a shutdown is under way that would have handled it.
+    /// Stops all actors as [`shutdown`](Engine::shutdown) does, on a thread of its own, for callers
+    /// that must not block. The stop does not wait first for messages between actors, and goes on
+    /// if the future is dropped. Without `drain` no handling begins any more: messages in mailboxes
+    /// become dead letters, even if a shutdown under way would have handled them.
     pub fn begin_shutdown(
         &self,
         drain: bool,
@@ -180,8 +180,8 @@ impl fmt::Debug for Engine {
 }
 
 impl Inner {
-    /// Has a shutdown that is under way end by `deadline`, and leave what has not begun if it need
-    /// not drain any more.
+    /// Has a shutdown under way end by `deadline`. If it need not drain any more, waiting messages
+    /// are not handled.
     fn hasten(&self, drain: bool, deadline: Instant) {
         let waiting = {
             let mut haste = self.haste.lock();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::actor::ActorId;
 use crate::reply::AskHandle;
 
-/// A message and what travels with it.
+/// A message and its metadata.
 ///
-/// Most messages are plain, and take no more room in a mailbox than they must: moving the mailbox's
-/// memory from the sender's core to the actor's is the largest part of the price of a message.
+/// Most messages are plain, and take as little space in a mailbox as possible. The largest part of
+/// the cost of a message is the move of the mailbox's memory from the sender's core to the actor's.
 pub enum Envelope<M> {
     /// Only the message.
     Plain(M),

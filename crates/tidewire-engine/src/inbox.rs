@@ -44,7 +44,7 @@ pub(crate) enum PushOutcome<M> {
     Evicted { wake: bool, old: Envelope<M> },
     /// Let go by policy.
     Dropped(Envelope<M>),
-    /// No room.
+    /// The mailbox is full.
     Full(Envelope<M>),
     /// Takes no more messages.
     Stopped(Envelope<M>),
@@ -63,7 +63,7 @@ pub(crate) struct Inbox<M> {
     notices: Option<BoxedQueue<Notice>>,
     waiters: Option<BoxedQueue<Waker>>,
     pub dropped: u64,
-    /// Accepted, and let go for a newer one.
+    /// Accepted messages that were dropped for a newer one.
     pub evicted: u64,
     capacity: u32,
     /// How many the actor had taken and not begun when it was last looked at: never less than the
@@ -266,7 +266,7 @@ impl<M> Inbox<M> {
         self.overflow == Overflow::Wait
     }
 
-    /// Adds somebody who waits for room.
+    /// Adds a sender that waits for capacity.
     pub fn wait(&mut self, waker: Waker) {
         let waiters = self.waiters.get_or_insert_default();
         if !waiters.iter().any(|known| known.will_wake(&waker)) {

@@ -10,14 +10,14 @@ use crate::error::SpawnError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// `tell` refuses, `send` waits for room.
+    /// `tell` refuses, `send` waits for capacity.
     #[default]
     Wait,
     /// Both refuse.
     Fail,
-    /// The new message is let go.
+    /// The new message is dropped.
     DropNew,
-    /// The oldest waiting message of the lowest waiting lane is let go.
+    /// The oldest waiting message of the lowest waiting lane is dropped.
     DropOld,
 }
 
@@ -63,7 +63,7 @@ pub enum OnFailure {
     /// Go on with the state as it is.
     #[default]
     Resume,
-    /// Make new state and go on; the mailbox is kept.
+    /// Make new state and go on; the mailbox stays.
     Restart,
     /// Stop the actor; what waits becomes dead letters.
     Stop,

@@ -133,7 +133,7 @@ impl<T: Send + 'static> Pending<T> {
     /// other actors.
     ///
     /// # Errors
-    /// Every way an ask can end without a reply: see [`AskError`].
+    /// Every end of an ask without a reply: see [`AskError`].
     pub fn wait(mut self) -> Result<T, AskError> {
         let slot = self.slot.as_ref().expect(OVER);
         if let Some(value) = slot.take() {

@@ -13,9 +13,9 @@ use crate::ask_slot::AskSlot;
 use crate::core::Core;
 use crate::deadlines::DeadlineKey;
 
-/// Most that one thread keeps. The one that was kept longest goes first.
+/// Most slots that one thread caches. The oldest goes first.
 const KEEP: usize = 64;
-/// So many of those that were kept last are looked at.
+/// Number of the newest cached slots that a lookup checks.
 const LOOKS: usize = 4;
 
 thread_local! {

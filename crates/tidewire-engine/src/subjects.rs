@@ -19,7 +19,7 @@ use crate::options::Priority;
 pub struct Published {
     /// Deliveries accepted.
     pub accepted: usize,
-    /// Deliveries that a full mailbox refused or let go; they are dead letters.
+    /// Deliveries that a full mailbox refused or dropped; they are dead letters.
     pub refused: usize,
 }
 

@@ -24,8 +24,7 @@ pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
 
-    /// An actor is abandoned: whoever waits for it is told. Called on any thread, outside of all
-    /// locks.
+    /// Notifies a waiter that the actor is abandoned. Called on any thread, outside of all locks.
     fn abandoned(&self, _actor: ActorId) {}
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
@@ -500,8 +499,8 @@ impl<M: Send + 'static> Fire for Node<M> {
             let what = std::mem::replace(&mut state.what, What::Over);
             (what, state.cell.clone(), state.priority, state.every)
         };
-        // Copying runs code of the user's, which may wait for whoever cancels the timer: nobody may
-        // spin for it.
+        // A copy runs code of the user, which may wait for a thread that cancels the timer: no
+        // thread may spin for it.
         let message = match what {
             What::Once(message) => message,
             What::Every(message, copy) => {

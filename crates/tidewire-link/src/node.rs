@@ -85,13 +85,13 @@ struct Shared {
     /// Payloads from this length on are compressed; `usize::MAX`: none.
     compressed_from: AtomicUsize,
     greeting: Greeting,
-    /// Where long payloads lie for others of this machine, if the hub is on it.
+    /// Shared memory for long payloads, if the hub is on this host.
     memory: Option<Arc<SharedArena>>,
     /// How many payloads of this link have lain there.
     laid: AtomicU64,
-    /// Writers of streams wait until there is room for their next items.
+    /// Senders of stream items wait for capacity.
     holds_back: AtomicBool,
-    /// Some are to be laid there.
+    /// Payloads wait to be placed in shared memory.
     lays: AtomicBool,
     /// Payloads that lie in the memory of others, and wait for the thread of the links to read
     /// them.
@@ -105,7 +105,7 @@ struct Shared {
     place: Option<InProcessHub>,
     /// Queue of published messages for a delivery thread of the node.
     spreading: Option<FanoutQueue>,
-    /// Messages that came, and could not be read, or found no room.
+    /// Messages that were dropped: unreadable, or without capacity for them.
     dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
@@ -184,10 +184,10 @@ impl Link {
         mine + theirs > state.by_id.len() + 1
     }
 
-    /// Calls. The frame waits for [`flush`](Self::flush).
+    /// Sends a call. The frame waits for [`flush`](Self::flush).
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; nobody is told then.
+    /// [`Refused`] if the call can't be sent; the waiter is not notified then.
     pub fn call(
         &self,
         head: &CallHead<'_>,
@@ -274,7 +274,7 @@ impl Link {
         self.shared.close();
     }
 
-    /// The name of the node with this number, as the hub told it.
+    /// Name of the node with this number, as the hub announced it.
     pub fn name_of(&self, node: u32) -> Option<String> {
         self.shared.state.lock().session.name_of(node).map(|named| named.name.clone())
     }
@@ -285,7 +285,7 @@ impl Link {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Payloads that were laid in shared memory for other processes of this machine.
+    /// Number of payloads that were placed in shared memory for other processes of this host.
     pub fn laid(&self) -> u64 {
         self.shared.laid.load(Ordering::Relaxed)
     }

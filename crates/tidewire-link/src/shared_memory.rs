@@ -31,7 +31,7 @@ const NAME: &str = "tidewire";
 const SHOWN: &str = "/memfd:tidewire (deleted)";
 /// Payloads begin and end with pages. The first page has the secret.
 const PAGE: u64 = 4_096;
-/// How long memory is kept that is not in use.
+/// How long unused memory stays allocated.
 const KEPT_US: u64 = 1_000_000;
 const MARK_BYTES: usize = 16;
 /// Most slices of one write.
@@ -55,7 +55,7 @@ struct Free {
     /// Where they begin, and how long they are. No two of them touch.
     parts: BTreeMap<u64, u64>,
     bytes: u64,
-    /// When something was laid here last, unless the memory was given back since.
+    /// Time of the last placed payload, unless the memory was given back since.
     used_us: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl SharedArena {
         format!("{} {} {}", std::process::id(), self.file.as_raw_fd(), shown(&self.secret))
     }
 
-    /// Lays a payload here. None: there is no room.
+    /// Places a payload in the memory. None: there is no capacity.
     pub fn lay(self: &Arc<Self>, payload: &dyn PayloadParts) -> Option<(MemoryLocation, SharedAllocation)> {
         let bytes = (MARK_BYTES + payload.bytes()) as u64;
         let at = self.free.lock().take(bytes.next_multiple_of(PAGE))?;
@@ -128,7 +128,7 @@ impl SharedArena {
         }
     }
 
-    /// One that nobody can guess, and that lay nowhere before.
+    /// A mark that nobody can guess, and that has not been used before.
     fn next_mark(&self) -> [u8; MARK_BYTES] {
         let number = self.laid.fetch_add(1, Ordering::Relaxed);
         let mut mark = self.secret;
@@ -213,8 +213,8 @@ impl Drop for Block {
     }
 }
 
-/// Reads a payload in its place to the end of `room`, which has room for it. False: it is not there
-/// any more, or this process can't read it; `room` may have something else at its end then.
+/// Reads a payload in its place to the end of `room`, which has capacity for it. False: the payload
+/// is gone, or this process can't read it; `room` may then have other bytes at its end.
 pub fn read(place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> bool {
     opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, room)).unwrap_or(false)
 }
@@ -272,7 +272,7 @@ fn write_all(file: &File, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Re
     Ok(())
 }
 
-/// For a hub: sees whether a node is on this machine, and of this user.
+/// Check of a hub: is a node on this host, and of this user.
 #[derive(Debug)]
 pub struct SameHostProbe;
 

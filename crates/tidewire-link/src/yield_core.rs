@@ -19,7 +19,7 @@ const REST_US: u64 = 100_000;
 
 static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };
 
-/// Lets others of this machine have the core, if those who had it lately soon gave it back.
+/// Yields the core to other threads of this host, if recent yields came back soon.
 pub fn yield_core() {
     let gave_us = now_us();
     if CORE.is_given(gave_us) {

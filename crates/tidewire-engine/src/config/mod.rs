@@ -19,7 +19,7 @@ pub struct EngineConfig {
     pub mailbox_capacity: usize,
     /// Dispatchers by name. `default` always exists.
     pub dispatchers: BTreeMap<String, DispatcherConfig>,
-    /// Dead letters that are kept; one more lets the oldest go.
+    /// Capacity of the dead letter store; one more letter evicts the oldest.
     pub dead_letters: usize,
     /// How long an idle thread looks again before it sleeps.
     pub spin_us: u64,

@@ -68,7 +68,7 @@ impl Problem {
 /// The one of `known` that is most like `given`, if it is like it at all.
 pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = start_of(&given.to_lowercase(), 64);
-    // A unit that was left out is a long way in letters, and still the likeliest mistake.
+    // A missing unit is many letters away from the input, and still the likeliest mistake.
     let without_unit =
         known.iter().copied().find(|known| known.strip_prefix(&given).is_some_and(|rest| rest.starts_with('_')));
     if without_unit.is_some() {

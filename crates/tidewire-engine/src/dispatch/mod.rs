@@ -28,11 +28,11 @@ pub(crate) trait Run: Send + Sync {
     fn discard(self: Arc<Self>);
 }
 
-/// A ready actor, on its way through run queues.
+/// A ready actor in a run queue.
 pub(crate) type Task = Arc<dyn Run>;
 
-/// Puts a ready actor in line, by a reference that whoever runs it takes over: none is counted on
-/// the way if that is this thread.
+/// Queues a ready actor. The thread that runs the actor takes over the reference: no count changes
+/// if that thread is this one.
 #[inline]
 pub(crate) fn schedule(task: Task) {
     if let Some(task) = worker::push_where_it_runs(task) {

@@ -389,8 +389,8 @@ impl Pool {
     }
 
     fn may_rouse_again(&self) -> bool {
-        // Two threads may count at once: it is a hint, and whoever watches looks at the pace of the
-        // others as well.
+        // Two threads may count at once. The count is a hint: the watching thread checks the pace
+        // of the others as well.
         let left = self.pause_left.load(Ordering::Relaxed);
         self.pause_left.store(if left == 0 { self.pause.load(Ordering::Relaxed) } else { left - 1 }, Ordering::Relaxed);
         left == 0

@@ -56,7 +56,7 @@ impl WorkerState {
         self.turns() % 2 == 1
     }
 
-    /// In a turn or on the way to the next one.
+    /// True during a turn and between two turns.
     pub fn is_at_work(&self) -> bool {
         !self.resting.load(Ordering::Relaxed)
     }

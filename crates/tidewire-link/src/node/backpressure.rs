@@ -29,7 +29,7 @@ impl Call {
 }
 
 impl Shared {
-    /// Lets those write on for whose items there is room now.
+    /// Notifies the exchanges whose next items have capacity now.
     pub(super) fn let_write(&self) {
         if !self.holds_back.load(Ordering::Acquire) {
             return;

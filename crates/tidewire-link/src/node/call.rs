@@ -47,10 +47,10 @@ impl Call {
         self.link.state.lock().session.open_exchanges().1 > 1
     }
 
-    /// Answers. The frame waits for [`Flusher::flush`].
+    /// Sends the answer. The frame waits for [`Flusher::flush`].
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; the caller is told so, unless it is gone.
+    /// [`Refused`] if the answer can't be sent; the caller is notified, unless it is gone.
     pub fn reply(mut self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;

@@ -65,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more goes this way.
+    /// Closes the connection to further frames.
     pub fn close(&self) {
         self.turn.end();
         if let Transport::Plain(plain) = &self.kind {

@@ -21,8 +21,8 @@ struct DirectRead<'a> {
 }
 
 impl Shared {
-    /// Reads until there is nothing more, or so much has come that others have their turn; and
-    /// hands on what came.
+    /// Reads until the socket is empty or the limit for one turn is reached, and dispatches the
+    /// received frames.
     pub(super) fn read_plain(
         self: &Arc<Self>,
         plain: &RawStream,

@@ -33,10 +33,10 @@ impl Shared {
         self.take_in(hearing.end())
     }
 
-    /// Hands on what came.
+    /// Dispatches received events.
     ///
     /// # Errors
-    /// The [`Fault`] that it ended with; the hub is told.
+    /// The [`Fault`] that ended the link; the hub is notified.
     pub(super) fn take_in(self: &Arc<Self>, heard: ReceivedEvents) -> Result<(), Fault> {
         if heard.due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
@@ -229,7 +229,7 @@ impl Shared {
         self.go_by(Arc::new(Connection::new(Transport::Local(end), 0, epoch)));
         self.flush();
         if self.state.lock().ended {
-            // It was ended meanwhile, when there was no way yet.
+            // The link was ended meanwhile, before it had a connection.
             let way = self.way.lock().take();
             drop(way);
         }

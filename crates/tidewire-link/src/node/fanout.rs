@@ -19,12 +19,12 @@ use crate::clock::now_us;
 
 /// Prefix of subjects on which nodes can't publish.
 const OF_PROTOCOL: &str = "$hub.";
-/// How long messages are handed on at one go: then others have their turn on the thread.
+/// Longest delivery turn: then other tasks have their turn on the thread.
 const TURN_US: u64 = 500;
-/// So much that is to be sent waits for the thread at most; more is written by whoever sends it.
+/// Most bytes that wait for the thread; a sender writes further bytes itself.
 const GATHERED_BYTES: usize = 64 * 1024;
 
-/// Messages that wait to be handed on, and frames that wait to be written.
+/// Queue of messages to deliver and frames to write.
 pub(super) struct FanoutQueue {
     /// The lock is held for one addition or removal.
     queue: Mutex<FairQueue<Message>>,

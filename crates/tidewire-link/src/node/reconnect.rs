@@ -45,7 +45,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
             let was_joined = shared.state.lock().joined.is_some();
             shared.lost();
             if let Some(first) = first {
-                // It never joined: whoever wanted to is told, and decides.
+                // The link never joined: the caller of the join gets the reason, and decides.
                 let _ = first.send(Err(reason));
                 return;
             }
@@ -263,7 +263,7 @@ impl Shared {
         *self.way.lock() = Some(way);
     }
 
-    /// Goes a way until it ends, and says why it did.
+    /// Runs one connection until it ends, and returns the reason.
     async fn go(self: &Arc<Self>, way: Arc<Connection>) -> Fault {
         self.go_by(Arc::clone(&way));
         self.flush();

@@ -69,8 +69,7 @@ impl Link {
     }
 }
 
-/// Reads until somebody waits elsewhere, those who handle what comes are behind, or the connection
-/// ends.
+/// Reads until a waiter is off the loop, the handlers are behind, or the connection ends.
 ///
 /// # Cancel safety
 /// Nothing is lost: the thread of the links goes on with what is in the socket.

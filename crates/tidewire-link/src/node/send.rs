@@ -27,8 +27,8 @@ impl Shared {
         if packs { payload.packed() } else { payload }
     }
 
-    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can
-    /// pass that on.
+    /// As [`packed`](Self::packed), but a long payload is to be placed in shared memory if the hub
+    /// can pass its location on.
     pub(super) fn readied<'a>(
         &self,
         payload: OutgoingPayload<'a>,

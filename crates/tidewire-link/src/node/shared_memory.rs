@@ -26,15 +26,14 @@ impl Shared {
         self.work_on_placed();
     }
 
-    /// A payload is to be laid in shared memory.
+    /// Marks that a payload is to be placed in shared memory.
     pub(super) fn lays(&self) {
         if !self.lays.swap(true, Ordering::AcqRel) {
             self.work_on_placed();
         }
     }
 
-    /// Has the thread of the links look whether it is to lay something in shared memory, or to read
-    /// something there.
+    /// Has the thread of the links check for payloads to place in shared memory, or to read there.
     pub(super) fn work_on_placed(&self) {
         match &self.place {
             // Nobody looks after a link inside of one process.
@@ -62,7 +61,7 @@ impl Shared {
         let (epoch, next) = {
             let mut state = self.state.lock();
             let next = state.session.out.next_to_lay();
-            // Under the lock: whoever adds one after this says so.
+            // Under the lock: a sender that adds a payload after this sets the flag again.
             self.lays.store(state.session.out.has_to_lay(), Ordering::Release);
             (state.epoch, next)
         };

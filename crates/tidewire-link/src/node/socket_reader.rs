@@ -9,7 +9,7 @@ use super::{Link, Shared};
 use crate::frame_reader::ReadProgress;
 use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
 
-/// The socket of a link, for whoever has its reading.
+/// Socket of a link, for the current reader.
 struct Socket {
     link: Weak<Shared>,
     way: Arc<Connection>,
@@ -34,8 +34,8 @@ impl SharedSocket for Socket {
 }
 
 impl Connection {
-    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this
-    /// side.
+    /// Reads what is there, or a part of it, and dispatches it. `Closed`: the connection has ended
+    /// on this side.
     pub fn read(&self, shared: &Arc<Shared>) -> Result<ReadProgress, Fault> {
         let Transport::Plain(plain) = &self.kind else { return Ok(ReadProgress::All) };
         self.turn.read(|reading| shared.read_plain(plain, reading))
@@ -84,7 +84,7 @@ impl Link {
 }
 
 impl Shared {
-    /// Offers the reading to an event loop, unless it has it, or somebody has waited elsewhere
+    /// Offers the reading to an event loop, unless the loop has it, or a waiter was off the loop
     /// since the last time.
     pub(super) fn offer(&self) {
         let Some(way) = self.way.lock().clone() else { return };
