@@ -316,8 +316,7 @@ impl<M: Send + 'static> ActorRef<M> {
         &self.cell.core.config
     }
 
-    /// How many messages it has accepted and not finished: those that wait, and one if it is at
-    /// work.
+    /// Number of accepted messages that are not finished: the waiting ones and the one in progress.
     pub fn outstanding(&self) -> usize {
         self.cell.outstanding()
     }

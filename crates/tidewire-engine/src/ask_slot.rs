@@ -75,9 +75,9 @@ pub(crate) struct AskSlot<T> {
     actor: AtomicU64,
     deadline: AtomicU64,
     after: AtomicU64,
-    /// Leaves `OPEN` once for each ask, under the lock; may be looked at without.
+    /// Leaves `OPEN` once for each ask, under the lock; reads need no lock.
     stage: AtomicU8,
-    /// Which of `HANDLED` and `UNANSWERED` has happened.
+    /// Records which of `HANDLED` and `UNANSWERED` has happened.
     without: AtomicU8,
     /// Somebody ends the ask at its deadline.
     watched: AtomicBool,
@@ -87,9 +87,9 @@ pub(crate) struct AskSlot<T> {
 struct State<T> {
     value: Option<Result<T, AskError>>,
     waker: Option<Waker>,
-    /// The deadline for which it lies among those of the engine.
+    /// Registered deadline of the slot.
     watched_until: u64,
-    /// It has moved on to the timing wheel, which fires at that time.
+    /// The deadline has moved on to the timing wheel, which fires at that time.
     in_wheel: bool,
 }
 
@@ -97,7 +97,7 @@ struct State<T> {
 pub(crate) enum SlotView<T> {
     /// The ask has ended. `stays` says that the slot is not in the timing wheel.
     Ended { value: Result<T, AskError>, stays: bool },
-    /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its
+    /// The ask goes on, and its end wakes the waker. `watched` says that the timers end it at its
     /// deadline.
     Waits { watched: bool },
 }
@@ -165,7 +165,8 @@ impl<T> AskSlot<T> {
         self.state.lock().value.take()
     }
 
-    /// The first end counts; answers whether this was it and somebody waits.
+    /// Ends the ask; only the first end counts. Returns true if this was the first and somebody
+    /// waits.
     pub fn complete(&self, value: Result<T, AskError>) -> bool {
         self.end(value, ENDED)
     }

@@ -339,8 +339,7 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Wakes those who wait until there is nothing to do. Called after it was seen to be so under
-    /// the inbox lock.
+    /// Wakes the waiters for the idle state. Called after a check under the inbox lock.
     #[inline]
     pub(crate) fn rests(&self) {
         if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
@@ -493,8 +492,8 @@ impl<M: Send + 'static> ActorCell<M> {
 }
 
 impl<M: Send + 'static> ActorCell<M> {
-    /// After a panic outside of its handlers, of something that was dropped: the actor goes on with
-    /// what is left.
+    /// Recovers from a panic outside of the handlers, in a drop: the actor goes on with its
+    /// remaining messages.
     #[cold]
     fn go_on(self: &Arc<Self>) {
         if self.inbox.lock().run == Run::Active {

@@ -103,8 +103,8 @@ impl DeadLetters {
         self.state.lock().letters.iter().cloned().collect()
     }
 
-    /// As [`list`](DeadLetters::list), but only those whose number is above this one: what has come
-    /// since.
+    /// As [`list`](DeadLetters::list), but only letters with a number above this one: the later
+    /// ones.
     pub fn list_after(&self, number: u64) -> Vec<DeadLetter> {
         let state = self.state.lock();
         let from = state.letters.partition_point(|letter| letter.number <= number);
@@ -131,8 +131,8 @@ impl DeadLetters {
         self.state.lock().let_go
     }
 
-    /// Calls this after each letter that comes, on whichever thread gave the message up: it must be
-    /// quick, and must not wait. Answers whether it will: an engine has one such call, the first.
+    /// Calls this after each new letter, on the thread that gave the message up: the call must be
+    /// quick and must not block. Returns false if the engine already has such a call.
     pub fn on_added(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
         self.added.set(Box::new(call)).is_ok()
     }

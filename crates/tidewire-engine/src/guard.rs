@@ -5,8 +5,8 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Calls something whose failure is nobody's here: a destructor, a waker, a callback. Answers
-/// whether it returned.
+/// Calls a destructor, a waker or a callback whose failure concerns no caller. Returns false if the
+/// call panicked.
 #[inline]
 pub(crate) fn guarded(call: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -85,9 +85,9 @@ pub(crate) struct Inbox<M> {
     mark: Option<(NonZeroU64, u64)>,
 }
 
-/// The first so many messages are all timed, unless one that is timed still waits.
+/// Number of first messages that are all timed, unless a timed one still waits.
 const SAMPLE_ALL: u64 = 64;
-/// Then one of so many.
+/// Sampling interval after that.
 const SAMPLE_EVERY: u64 = 1024;
 
 /// Nanoseconds since the first call, in one word.

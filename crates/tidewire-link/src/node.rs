@@ -76,30 +76,29 @@ struct Shared {
     way: Mutex<Option<Arc<Connection>>>,
     /// Callback that offers the reading of the socket to an event loop.
     readers: Mutex<Option<ReaderCallback>>,
-    /// Where that loop is.
+    /// Thread of that event loop.
     home: LoopThread,
-    /// Nothing is taken in until those who handle it have caught up.
+    /// The link receives nothing until its handlers have caught up.
     paused: AtomicBool,
-    /// When the thread of the links looks again by itself.
+    /// Next time at which the thread of the links looks by itself.
     sleeps_until_us: AtomicU64,
     /// Payloads from this length on are compressed; `usize::MAX`: none.
     compressed_from: AtomicUsize,
     greeting: Greeting,
     /// Shared memory for long payloads, if the hub is on this host.
     memory: Option<Arc<SharedArena>>,
-    /// How many payloads of this link have lain there.
+    /// Number of payloads of this link that were placed there.
     laid: AtomicU64,
     /// Senders of stream items wait for capacity.
     holds_back: AtomicBool,
     /// Payloads wait to be placed in shared memory.
     lays: AtomicBool,
-    /// Payloads that lie in the memory of others, and wait for the thread of the links to read
-    /// them.
+    /// Payloads in the memory of other processes, which the thread of the links has yet to read.
     placed: Mutex<SharedReads>,
     address: Option<Address>,
     ends: Notify,
     look: Notify,
-    /// The thread of the links is to write what waits when it looks.
+    /// The thread of the links is to flush the outbox at its next look.
     to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
     place: Option<InProcessHub>,

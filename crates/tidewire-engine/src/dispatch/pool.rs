@@ -188,9 +188,9 @@ impl Pool {
         !self.injector.is_empty()
     }
 
-    /// Marks the threads whose turn has not ended since `seen` was taken, and moves what waits
-    /// behind them to the common line. Answers whether anything waits that no moving thread will
-    /// take. Updates `seen`.
+    /// Marks the threads whose turn has not ended since `seen` was taken, and moves their queued
+    /// tasks to the common queue. Returns true if a task waits that no moving thread will take.
+    /// Updates `seen`.
     pub fn unblock_stalled(&self, seen: &mut Vec<(usize, u64)>) -> bool {
         let posts = self.posts.read();
         let mut stalled = false;
@@ -267,8 +267,8 @@ impl Pool {
         }
     }
 
-    /// A thread is about to block in a handler: somebody else must look after what waits, at once
-    /// and not only when the thread is found to be stuck.
+    /// Announces that a thread is about to block in a handler. Another thread takes over the
+    /// waiting tasks at once, not only when the thread is found to be stuck.
     pub fn block(self: &Arc<Self>, post: &WorkerState) {
         self.crew.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);

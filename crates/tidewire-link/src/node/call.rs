@@ -160,7 +160,7 @@ impl Drop for Call {
     }
 }
 
-/// Writes what waits for a link.
+/// Handle that flushes the outbox of a link.
 #[derive(Clone)]
 pub struct Flusher {
     pub(super) link: Weak<Shared>,
@@ -168,7 +168,7 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Names the link in this process, for as long as there is a flusher of it.
+    /// Address of the link in this process, unique while a flusher of the link exists.
     pub fn address(&self) -> usize {
         self.link.as_ptr() as usize
     }
@@ -178,28 +178,28 @@ impl Flusher {
         self.batch
     }
 
-    /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.
+    /// Stops receiving until [`listen_again`](Self::listen_again), as the handlers are behind.
     pub fn pause(&self) {
         if let Some(link) = self.link.upgrade() {
             link.pause();
         }
     }
 
-    /// Takes in what comes.
+    /// Resumes receiving.
     pub fn listen_again(&self) {
         if let Some(link) = self.link.upgrade() {
             link.listen_again();
         }
     }
 
-    /// Writes what waits, as much as the socket takes; the rest follows by itself.
+    /// Flushes the outbox, as far as the socket takes bytes; the rest follows by itself.
     pub fn flush(&self) {
         if let Some(link) = self.link.upgrade() {
             link.flush();
         }
     }
 
-    /// Has the thread of the links write what waits: for a thread that has no time for it, and
+    /// Has the thread of the links flush the outbox: for a thread that has no time for it, and
     /// mostly more to send soon.
     pub fn flush_soon(&self) {
         if let Some(link) = self.link.upgrade() {

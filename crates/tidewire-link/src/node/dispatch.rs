@@ -173,8 +173,8 @@ impl Shared {
         }
     }
 
-    /// Gives a message to those subscribed. Many of one head come one after the other: they go
-    /// where the last one went.
+    /// Delivers a message to its subscribers. Messages with the same head often follow each other:
+    /// they reuse the subscribers of the last one.
     pub(super) fn published(&self, message: Message, last: &mut Option<SubscriberCache>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
             *last = self.heard(message.head());
