@@ -83,6 +83,7 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	$(call say,generated files and the import table)
 	@$(BIN)/python tools/generate.py --check
 	@$(BIN)/python tools/check_imports.py
+	@$(BIN)/python tools/promises.py
 	$(call say,names and prose)
 	@$(BIN)/python tools/check_prose.py
 

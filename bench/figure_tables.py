@@ -97,7 +97,7 @@ def rpc_row(case: dict[str, Any]) -> str:
 
 
 def rpc_foot(report: dict[str, Any], cases: list[dict[str, Any]], language: str) -> str:
-    """Who took part, and what was measured on."""
+    """Contenders and machine of the measurement."""
     took_part = {one["contender"] for case in cases for one in case["results"]}
     beside = ", ".join(sorted(name for name in took_part if not name.startswith("tidewire")))
     known = PACKAGES if language == "python" else CRATES
@@ -193,8 +193,8 @@ def http(report: dict[str, Any]) -> str:
 
 
 def without_shared_memory(cases: list[dict[str, Any]]) -> str:
-    """What zenoh does where it may not use shared memory, which it has from itself between
-    processes of one machine.
+    """Figures of zenoh without the shared memory that it otherwise uses between processes of one
+    machine.
     """
     found = [
         f"{case['title']}, {one['form'].removesuffix('-sockets')}: {amount(one['median'], case, ours=False)}"
@@ -235,7 +235,7 @@ def agents_row(case: dict[str, Any]) -> str:
 
 
 def bar(case: dict[str, Any]) -> str:
-    """Whether what we require of ourselves was reached."""
+    """Words for a bar of our own: reached, or missed by a ratio."""
     if case.get("bar") is None:
         return ""
     reached = case["ratio_to_bar"] >= 1

@@ -4,9 +4,9 @@ bench`.
 
     python bench/figures.py [--reports out] [--check]
 
-Each table stands between two marks, `<!-- NAME:begin -->` and `<!-- NAME:end -->`. What no report
-was found for stays as it is. Nothing is rounded in Tidewire's favour: its rates and ratios are cut
-off, its times are rounded up, and its peers' the other way. A report of the smoke scale is refused.
+Each table stands between two marks, `<!-- NAME:begin -->` and `<!-- NAME:end -->`. A table without
+a report stays as it is. Nothing is rounded in Tidewire's favour: its rates and ratios are cut off,
+its times are rounded up, and its peers' the other way. A report of the smoke scale is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Table:
     """A part of the names of the workloads that it shows."""
 
     def fits(self, report: dict[str, Any]) -> bool:
-        """Whether the report has what the table shows: one of some workloads may leave it out."""
+        """True if the report has the workload of the table; some reports lack it."""
         return not self.wants or any(self.wants in case["id"] for case in report["cases"])
 
     @property
@@ -61,7 +61,7 @@ TABLES = (
 
 
 class Refused(Exception):
-    """What is wrong, and how to mend it."""
+    """Error with its cause and its fix."""
 
 
 def main() -> int:

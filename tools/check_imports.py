@@ -73,7 +73,9 @@ def check_binding(rules: dict[str, Any]) -> Iterator[str]:
 
 
 def check_lazy(rules: dict[str, Any]) -> Iterator[str]:
-    """What `import tidewire` loads although only its users should. Needs the built extension."""
+    """Modules that `import tidewire` loads although only their users should. Needs the built
+    extension.
+    """
     package = ROOT / rules["package"]
     if not list(package.glob("_tidewire*.so")):
         print("import table: the extension is not built, so what `import tidewire` loads was not checked")
@@ -100,8 +102,8 @@ def without_comments(code: str) -> str:
 
 
 def names(code: str, path: str) -> bool:
-    """Whether Rust code names a path. One that ends in ``::`` is a crate, and so must be the first
-    of its path.
+    """True if Rust code names a path. A path that ends in ``::`` is a crate, and must be the first
+    part.
     """
     before = r"(?<![\w:])" if path.endswith("::") else r"(?<!\w)"
     after = r"\b" if path[-1].isalnum() else ""

@@ -4,9 +4,9 @@
     python tools/generate.py           writes the files that are stale
     python tools/generate.py --check   prints what would change, and fails if anything would
 
-`spec/limits.toml`, `spec/errors.toml` and `spec/capabilities.toml` are the only places where
-limits, errors and what a home of streams can't do are written down. Needs nothing but Python 3.11
-(`tomllib`). What it writes is in the form that rustfmt and ruff leave as it is.
+`spec/limits.toml`, `spec/errors.toml` and `spec/capabilities.toml` are the only sources of limits,
+errors and the missing capabilities of storage backends of streams. The tool needs Python 3.11
+(`tomllib`) and nothing else. Its output is in the form that rustfmt and ruff leave as it is.
 """
 
 from __future__ import annotations

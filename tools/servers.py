@@ -86,7 +86,7 @@ class Server:
         raise NotImplementedError
 
     def command(self) -> list[str]:
-        """What runs in the foreground."""
+        """Command of the server, in the foreground."""
         raise NotImplementedError
 
     def prepare(self) -> None:

@@ -226,7 +226,9 @@ class Session:
         self.over.set()
 
     def _whole(self, seen: int, batches: int) -> bool:
-        """Whether all is stored: after a kill that is more than a number of marks."""
+        """True if all is stored. After a kill, batches may be missing from the count and the store
+        decides.
+        """
         if not self.killed:
             return seen >= batches
         return seen >= batches - self.farm.workers and self.farm.store.counts()[1] >= self.options.count

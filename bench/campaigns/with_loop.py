@@ -1,5 +1,5 @@
 """The runs alone, in a plain loop in each of several processes: nothing is leased, collected or
-stored. What can be reached at most.
+stored. The rate is the upper bound of all contenders.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a program without Tidewire would write for the workloads of agents: no Tidewire is loaded
-here.
+"""Peers of the workloads of agents, as a program without Tidewire would write them: no Tidewire is
+loaded here.
 
 python agent_peers.py --contender asyncio --workload g1 --count 100000
 """

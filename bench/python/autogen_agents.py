@@ -71,7 +71,7 @@ async def started() -> AsyncIterator[SingleThreadedAgentRuntime]:
 
 
 async def receivers(runtime: SingleThreadedAgentRuntime, tallies: list[Tally]) -> None:
-    """What is published reaches an agent of each type."""
+    """A published message reaches an agent of each type."""
     for number, tally in enumerate(tallies):
         kind, handle = f"receiver-{number}", tally.function()
         await Receiver.register(runtime, kind, lambda handle=handle: Receiver(handle))

@@ -1,4 +1,5 @@
-"""What Python programmers use today, under the workloads of the engine: no Tidewire is loaded here.
+"""Peers of the workloads of the engine, as Python programmers write them today: no Tidewire is
+loaded here.
 
 python peers.py --contender asyncio-queue --workload p1 --count 1000000
 """

@@ -30,7 +30,7 @@ CONNECT_ATTEMPTS, CONNECT_PAUSE_S = 600, 0.05
 
 
 class Service:
-    """What the service does, the same for everybody."""
+    """The echo service, the same for all contenders."""
 
     def __init__(self) -> None:
         self._count, self._at_ns = 0, 0

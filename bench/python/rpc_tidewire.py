@@ -99,7 +99,7 @@ async def connect(url: str, form: str) -> AsyncIterator[Link]:
         if form != "inside":
             yield Caller(node, form)
             return
-        # What is called from here on belongs to the call of a handler that waits.
+        # Later calls belong to the call of a handler that waits.
         begun, over = asyncio.get_running_loop().create_future(), asyncio.Event()
 
         async def hold() -> None:

@@ -20,7 +20,7 @@ Handler = Callable[["Message"], Awaitable[Any]]
 
 @dataclass(order=True)
 class Message:
-    """What travels: ordered by priority, then by age."""
+    """Message of the benchmark: ordered by priority, then by age."""
 
     priority: int
     number: int

@@ -2,7 +2,7 @@
 machine.
 
 It runs as ``tidewire bench engine`` does: contenders take turns, every run is a process of its own.
-What comes out is a table, ``bench-agents.json`` and a picture.
+The output is a table, ``bench-agents.json`` and a picture.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def report_of(session: Session, found: Sequence[Scaling], bench: Path | None) -> dict[str, Any]:
-    """What the session knows, the scaling of the pool, and the versions of those who took part."""
+    """The results of the session, the scaling of the pool, and the versions of the contenders."""
     at = commit(bench) if bench else ""
     taking_part = {**versions(None), **({"commit": at} if at else {}), **session.programs.versions}
     return {**session.report(None), "versions": taking_part, "scaling": [one.report() for one in found]}

@@ -31,7 +31,7 @@ def scaling_picture(found: Sequence[Scaling], foot: str) -> str:
 
 
 def legend(names: Sequence[str]) -> Iterator[str]:
-    """Who has which colour."""
+    """Colours of the contenders."""
     x = float(PANEL_LEFT)
     for name in names:
         yield f'<rect x="{x:.1f}" y="50" width="12" height="12" fill="{colour(name, names)}"/>'

@@ -22,8 +22,7 @@ def ours(workload: str, count: int, *forms: str, more: tuple[str, ...] = ()) -> 
 
 
 def peers(workload: str, count: int, fewer: int, *, fewest: int = 0, more: tuple[str, ...] = ()) -> list[Run]:
-    """What would be written with the standard library alone, and a broker as they are often
-    written.
+    """Runs of the peers: the standard library alone, and a broker as they are often written.
 
     Those that would take several times as long as the others get ``fewer``, the broker ``fewest``
     where that is given: it is rates that are compared.

@@ -28,7 +28,7 @@ class Scaling:
         return {workers: one.middle("rate") for workers, one in self.best.items()}
 
     def third_worker(self) -> float | None:
-        """What 3 workers do for each task that 2 do."""
+        """Ratio of the rate of 3 workers to that of 2."""
         rates = self.rates()
         return rates[3] / rates[2] if {2, 3} <= set(rates) else None
 
@@ -46,7 +46,7 @@ class Scaling:
 
 
 def is_scaling(result: CaseResult) -> bool:
-    """Whether a case belongs to the table of this file."""
+    """True if a case belongs to the table of this file."""
     return result.case.id.split("-")[0] in SCALED_TASKS
 
 
@@ -103,7 +103,7 @@ def verdict(found: Sequence[Scaling]) -> str:
 
 
 def bar_words(one: Scaling, third: float) -> str:
-    """Whether the bar is reached by the medians, and whether the runs tell the two apart."""
+    """Words for the bar: held, missed, or missed within the spread of the runs."""
     two, three = (one.best[workers].values["rate"] for workers in (2, 3))
     apart = max(three) < min(two)
     return "held" if third >= 1 else "missed" if apart else "missed within the spread"

@@ -46,7 +46,7 @@ def bars_picture(title: str, cases: Sequence[CaseResult], foot: str) -> str:
 
 
 def legend() -> Iterator[str]:
-    """What the colours say."""
+    """Meaning of the colours."""
     x = float(SIDE)
     for kind, words in WORDS:
         yield f'<rect x="{x:.1f}" y="46" width="12" height="12" fill="{COLOURS[kind]}"/>'

@@ -2,7 +2,7 @@
 is used for them today.
 
 Contenders take turns, and every campaign starts its workers anew; the clock runs from the first run
-handed out to the last row stored, with workers that are warm. What comes out is a table,
+handed out to the last row stored, with workers that are warm. The output is a table,
 ``bench-campaigns.json`` and pictures.
 """
 
@@ -85,7 +85,7 @@ class CampaignSession(Session):
 
 
 def report_of(session: Session, programs: CampaignPrograms, bench: Path | None) -> dict[str, Any]:
-    """What the session knows, with the versions of those who took part."""
+    """The results of the session, with the versions of the contenders."""
     own = {**versions(None), **({"commit": commit(bench)} if bench else {})}
     return {
         **session.report(None),

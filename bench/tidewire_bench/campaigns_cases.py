@@ -18,7 +18,7 @@ COLD_OF = ("tidewire", "multiprocessing.Pool", "Ray", "Dask")
 """Those whose driver starts the workers."""
 TITLES = {"tiny": "runs of 20.9 us (83 steps)", "ms": "runs of 1.05 ms (4,120 steps)"}
 STEP_US = 0.25
-# What is required of ours on two cores like those of the workloads page.
+# Rates that Tidewire must reach on two cores like those of the workloads page.
 BARS = {("tiny", 1): 45_000.0, ("tiny", 2): 88_000.0}
 
 
@@ -127,7 +127,7 @@ def case_of(workload: str, workers: int, sizes: CampaignSizes, peers: Sequence[P
 
 
 def killed_case(sizes: CampaignSizes, peers: Sequence[Peer]) -> Case:
-    """What is left of a campaign when one of two workers is killed."""
+    """Rest of a campaign after a kill of one of two workers."""
     runs = (
         a_run(
             peer,
@@ -159,7 +159,7 @@ def cold_case(peers: Sequence[Peer]) -> Case:
 
 
 def lengths(sizes: CampaignSizes, peers: Sequence[Peer]) -> Curve:
-    """What a run costs beyond the bare loop, over its length."""
+    """Cost of a run beyond the bare loop, over its length."""
     some = [peer for peer in peers if peer.name in LENGTHS_OF]
     points = tuple((steps, tuple(length_run(peer, steps, sizes) for peer in some)) for steps in sizes.steps)
     return Curve(

@@ -32,7 +32,7 @@ class CampaignPrograms(Programs):
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     def can(self, run: Run) -> bool:
-        """Whether its program, its packages and its servers are there."""
+        """True if the run's program, its packages and its servers are there."""
         return key_of(run) in self.contenders
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
@@ -49,7 +49,7 @@ def key_of(run: Run) -> tuple[str, str]:
 
 
 def said_by(command: Sequence[str], addresses: Mapping[str, str], timeout_s: float) -> list[str]:
-    """What a contender prints. It ends its own processes; if it hangs its session is killed.
+    """Lines that a contender prints. It ends its own processes; if it hangs its session is killed.
 
     Raises:
         RunFailed: if it fails or hangs.

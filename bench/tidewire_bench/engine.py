@@ -1,7 +1,7 @@
 """``tidewire bench engine``: the engine and its peers, in turns, on this machine.
 
 Contenders of one workload take turns, so that a slow minute of the machine hits all of them. Every
-run is a process of its own. What comes out is a table, ``bench-engine.json`` and two pictures.
+run is a process of its own. The output is a table, ``bench-engine.json`` and two pictures.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
 
 
 class Matching(tw.Service):
-    """What fails over."""
+    """Service with one active instance, for the failover."""
 
     @tw.method
     async def who(self) -> int:
@@ -70,7 +70,7 @@ async def rounds(url: str, count: int, calls: bool, seed: int) -> list[float]:
                         assert await calling.client(Matching).with_(timeout=60.0).who() == os.getpid()
                         break
                     except tw.LinkLost:
-                        # It was sent to the process before its end was known.
+                        # The call was sent to the process before its end was known.
                         continue
             else:
                 await served.active(60.0)

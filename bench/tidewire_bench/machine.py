@@ -62,7 +62,7 @@ def crates(lock: Path) -> dict[str, str]:
 
 
 def first_line(*command: str) -> str:
-    """What a program says of itself; nothing if it isn't there."""
+    """First line that a program prints about itself; empty if the program is absent."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

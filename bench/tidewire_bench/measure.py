@@ -150,8 +150,8 @@ def everybody(tallies: Sequence[Tally], start: float) -> Figures:
 
 
 def after(times: int, done: Callable[[], object]) -> Callable[[], None]:
-    """What calls ``done`` each time that it was itself called ``times`` times, from whichever
-    threads.
+    """Function that calls ``done`` on every call number that is a multiple of ``times``, from any
+    thread.
     """
     numbers = itertools.count(1)
 
@@ -208,9 +208,7 @@ def lanes(count: int) -> list[str]:
 
 
 class Burst:
-    """What became of a burst of messages: when the last was handled, and how long those of each
-    priority took.
-    """
+    """Outcome of a burst of messages: the time of the last one, and the waits of each priority."""
 
     def __init__(self, count: int, done: Callable[[], object]) -> None:
         self.at = 0.0
@@ -235,7 +233,7 @@ class Burst:
 
 
 def settle(word: int) -> int:
-    """What a worker does with a message of a burst: next to nothing."""
+    """Work of a worker on a message of a burst: next to nothing."""
     return word * 2 % 97
 
 

@@ -41,7 +41,7 @@ class Run:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from the other runs of its case."""
+        """Key of the run within its case."""
         return self.contender, self.form
 
 

@@ -243,7 +243,7 @@ class Native:
                 yield Run(name, "channel", "rust-mimalloc", "mimalloc", ("--contender", name, *arguments))
 
     def limits(self, *names: str, arguments: tuple[str, ...]) -> Iterator[Run]:
-        """What the machine itself does."""
+        """Limits of the machine itself."""
         for name in names:
             yield Run(name, "limit", "rust", "bare", ("--contender", name, *arguments))
 

@@ -32,7 +32,7 @@ class Programs:
     versions: dict[str, str] = field(default_factory=dict)
 
     def can(self, run: Run) -> bool:
-        """Whether a run can be made here."""
+        """True if the run's program is there."""
         return run.program in self.commands
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
@@ -131,7 +131,7 @@ def prepare_pekko(folder: Path, programs: Programs, say: Say, *, build: bool) ->
 
 
 def stale(jar: Path, folder: Path) -> bool:
-    """Whether a source is newer than what was built from it."""
+    """True if a source is newer than its build."""
     if not jar.is_file():
         return True
     sources = [folder / "pom.xml", *(folder / "src").rglob("*.java")]

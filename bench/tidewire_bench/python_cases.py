@@ -78,7 +78,7 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def python_costs(sizes: Sizes) -> Iterator[Case]:
-    """What Tidewire costs a Python process that does nothing."""
+    """Cost of Tidewire in an idle Python process."""
     quiet = python_ours("functions", arguments=("--workload", "p-cpu", "--idle", "1000"))
     yield Case("P-cpu", "idle CPU with 1,000 actors", "percent_of_core", "% of a core", False, tuple(quiet))
     memory = python_ours("functions", arguments=("--workload", "p-memory"))
@@ -95,7 +95,7 @@ def python_ours(*names: str, arguments: tuple[str, ...]) -> list[Run]:
 
 
 def python_peers(*names: str, arguments: tuple[str, ...]) -> list[Run]:
-    """What Python has today."""
+    """Peers that Python has today."""
     return python_runs("peer", "python-peers", names, arguments)
 
 
@@ -105,7 +105,7 @@ def python_queues(*names: str, arguments: tuple[str, ...]) -> list[Run]:
 
 
 def python_limits(*names: str, arguments: tuple[str, ...]) -> list[Run]:
-    """What Python itself can do."""
+    """Limits of Python itself."""
     return python_runs("limit", "python-peers", names, arguments)
 
 

@@ -28,7 +28,7 @@ class Series:
         return median(self.values[figure])
 
     def has(self, figure: str) -> bool:
-        """Whether it gave that figure at all."""
+        """True if the run gave a figure at all."""
         return figure in self.values
 
     def summary(self, case: Case) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 today, on this machine.
 
 A caller and an echo service are two processes, joined through a hub or broker that is a third.
-Contenders take turns, and every run starts all its processes anew. What comes out is a table,
+Contenders take turns, and every run starts all its processes anew. The output is a table,
 ``bench-rpc.json`` and pictures.
 """
 

@@ -246,8 +246,8 @@ def open_run(peer: Peer, rate: int, sizes: RpcSizes) -> Run:
 
 
 def joined_curve(sizes: RpcSizes, peers: Sequence[Peer]) -> Curve:
-    """What a call costs while more and more nodes are joined to the hub, each with a subscription
-    of its own, and idle.
+    """Cost of a call while more and more idle nodes are joined to the hub, each with a subscription
+    of its own.
     """
     some = curve_peers(peers)
     points = tuple((count, tuple(joined_run(peer, count, sizes) for peer in some)) for count in sizes.joined)
@@ -271,7 +271,7 @@ def curve_peers(peers: Sequence[Peer]) -> list[Peer]:
 
 
 def program_of(peer: Peer) -> Program:
-    """What starts slowly runs several rounds in fewer processes."""
+    """Program of a peer: a slow starter runs several rounds in fewer processes."""
     return "rpc-slow" if peer.place == SLOW else "rpc"
 
 

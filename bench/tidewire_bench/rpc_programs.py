@@ -32,7 +32,7 @@ class RpcPrograms(Programs):
     not_run: dict[str, str] = field(default_factory=dict)
 
     def can(self, run: Run) -> bool:
-        """Whether its roles are there."""
+        """True if the roles of the run are there."""
         return run.key in self.roles
 
     def figures(self, run: Run, timeout_s: float) -> list[dict[str, float]]:
@@ -87,12 +87,12 @@ def python_command(peer: Peer, bench: Path, environments: dict[str, Environment]
 
 
 def any_rust(peers: Sequence[Peer]) -> bool:
-    """Whether the Rust program is needed."""
+    """True if a peer needs the Rust program."""
     return any(peer.language == "rust" for peer in peers)
 
 
 def any_javascript(peers: Sequence[Peer]) -> bool:
-    """Whether the packages of JavaScript are needed."""
+    """True if a peer needs the packages of JavaScript."""
     return any(peer.language == "javascript" for peer in peers)
 
 

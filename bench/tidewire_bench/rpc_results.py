@@ -66,7 +66,7 @@ class RpcSession(Session):
         return result
 
     def full_report(self) -> dict[str, Any]:
-        """What the session knows, with the versions of those who took part."""
+        """The results of the session, with the versions of the contenders."""
         assert isinstance(self.programs, RpcPrograms)
         bench = bench_folder()
         own = {**versions(None), **({"commit": commit(bench)} if bench else {})}

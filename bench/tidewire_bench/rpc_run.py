@@ -117,7 +117,7 @@ def server(name: str, command: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def first_line(name: str, process: subprocess.Popen[str], said: IO[str]) -> dict[str, Any]:
-    """What a server says when others can come."""
+    """Ready line of a server: others can connect after it."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], START_TIMEOUT_S)
     line = process.stdout.readline() if ready else ""

@@ -1,9 +1,9 @@
 """``tidewire bench streams``: durable streams from Python beside SQLite, JetStream, Redis and a
 bare file, with acks as each gives them.
 
-Contenders take turns, and every run is a process of its own in a new folder. What comes out is a
-table and ``bench-streams.json``. Messages have 256 bytes. Acks of folders and hubs, of SQLite,
-Redis and the bare file come after a sync; those of nats-server come before it, as it is installed.
+Contenders take turns, and every run is a process of its own in a new folder. The output is a table
+and ``bench-streams.json``. Messages have 256 bytes. Acks of folders and hubs, of SQLite, Redis and
+the bare file come after a sync; those of nats-server come before it, as it is installed.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Place = Literal["folder", "hub", "nats", "redis"]
 
 @dataclass(frozen=True)
 class Contender:
-    """Who takes part: a role of a program, and where its messages are kept."""
+    """Contender: a role of a program, and the storage of its messages."""
 
     name: str
     program: Program
@@ -22,7 +22,7 @@ class Contender:
 
     @property
     def ours(self) -> bool:
-        """Whether it is Tidewire."""
+        """True if the contender is Tidewire."""
         return self.role == "tidewire"
 
 

@@ -26,11 +26,11 @@ class Unavailable(Exception):
 
 
 class StreamPrograms:
-    """What runs the contenders.
+    """Programs of the contenders.
 
     Args:
         bench: The folder ``bench`` of a checkout.
-        build: Whether peers may be installed.
+        build: True if peers may be installed.
     """
 
     def __init__(self, bench: Path, *, build: bool) -> None:
@@ -65,7 +65,7 @@ class StreamPrograms:
                 self._stop("hub")
 
     def versions(self) -> dict[str, str]:
-        """Who took part."""
+        """Versions of the contenders."""
         return dict(self._peers.versions) if self._peers else {}
 
     def close(self) -> None:
@@ -151,7 +151,7 @@ class StreamPrograms:
         server, _ = self._servers.pop(name)
         if name == "hub":
             server.terminate()
-        # Those of tools/servers.py end with their standard input.
+        # Servers of tools/servers.py end with their standard input.
         server.communicate(timeout=60)
 
 

@@ -144,7 +144,7 @@ def _tile(index: int, row: int, line: dict[str, str], place: Place) -> Tile:
 
 
 def _rolled(yields: dict[int, float], chance: float, quantity: int) -> dict[int, float]:
-    """What one more roll makes of the quantities that an attempt yields."""
+    """Distribution of an attempt's yield after one more roll."""
     rolled: dict[int, float] = {}
     for gain, share in yields.items():
         for more, with_chance in ((0, 1.0 - chance), (quantity, chance)):

@@ -65,7 +65,7 @@ def kill_one(store: str, at: int) -> None:
 
 
 def same(first: tw.Report, second: tw.Report, campaign: tw.Campaign) -> bool:
-    """Whether both have all races, the same digest, and rows that have it."""
+    """True if both campaigns have all races and the same digest, which the rows confirm."""
     whole = all(report.state == "done" and report.done == report.runs for report in (first, second))
     return whole and first.digest == second.digest == campaign.verify()
 

@@ -50,7 +50,7 @@ def render(campaign: tw.Campaign, alone: tw.Report, disturbed: tw.Report) -> str
 
 
 def line(how: str, report: tw.Report) -> str:
-    """What one campaign took."""
+    """Text with the duration and rate of one campaign."""
     return f"{how}: {report.done:,} races in {report.seconds:.2f} s, {report.rate:,.0f} races/s."
 
 

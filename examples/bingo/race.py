@@ -1,7 +1,7 @@
 """A race of teams over a bingo board, as discrete events: one run of a campaign, a plain function
 of its seed.
 
-Players are there in their weekly sessions. Who is there goes where the team's strategy sends them,
+Players are there in their weekly sessions. The team's strategy sends the present players to places,
 alone or as a party. A party's next event is its next attempt that yields something, whose number is
 drawn at once, or the end of a session; events wait in a queue by time.
 """
@@ -42,7 +42,7 @@ class Standing:
 
 
 class Run(Protocol):
-    """What a race needs of its run."""
+    """Part of a campaign run that a race needs."""
 
     @property
     def random(self) -> Random: ...
@@ -120,12 +120,12 @@ class Team:
         return min(now, limit)
 
     def _outcome(self, party: Party) -> bool:
-        """What the attempts of a party have brought; whether there is something else to do now."""
+        """Adds the yield of a party's attempts. True if the party has another task now."""
         self.attempts += party.attempts
         random = self._random
         none, finished = 1.0 - party.chance, False
         for tile in self._open[party.place.index][:]:
-            # That something came is known: the first tiles have a larger chance, until one of them
+            # Some tile came for certain: the first tiles have a larger chance, until one of them
             # has it.
             if random() * (1.0 - none) < tile.chance:
                 finished |= self._gain(tile, party.attempts if tile.chance == 1.0 else 1)

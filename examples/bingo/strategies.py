@@ -1,5 +1,5 @@
-"""How a team chooses: which of the open tiles it works on first. Each strategy is a function of the
-board and what is done.
+"""Strategies of a team: the choice among the open tiles. Each strategy is a function of the board
+and the finished tiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Strategy = Callable[[Board, Sequence[bool], Sequence[int]], list[Tile]]
 
 
 def greedy(board: Board, done: Sequence[bool], row_points: Sequence[int]) -> list[Tile]:
-    """Whatever gives most points for an hour."""
+    """Tiles with the most points for an hour first."""
     tiles = [tile for row in board.rows[: len(row_points)] for tile in row if not done[tile.index]]
     return sorted(tiles, key=lambda tile: -tile.value)
 

@@ -1,5 +1,5 @@
-"""The team of the clerk: durable agents that settle claims together. What each of them knows is its
-state.
+"""The team of the clerk: durable agents that settle claims together. The knowledge of each agent is
+its state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Open:
 
 @dataclass
 class Claim:
-    """What a customer wants."""
+    """Request of a customer."""
 
     number: int
     customer: str
@@ -68,7 +68,7 @@ class Verdict:
 
 @dataclass
 class Answer:
-    """What the customer is told."""
+    """Answer to a customer."""
 
     claim: int
     text: str
@@ -91,7 +91,7 @@ def told(file: int, record: Claim, earlier: int, cents: int, left: int) -> str:
 
 @dataclass
 class Queue:
-    """What the counter knows."""
+    """State of the counter."""
 
     wanted: int = 0
     asked: int = 0
@@ -120,8 +120,7 @@ class Counter(tw.Agent):
         await self.ask_next()
         if len(self.state.answers) == self.pause_at:
             self.say("middle")
-            # It goes no further: it is killed here, with its state changed and nothing of it
-            # written.
+            # The program is killed here, with its state changed and nothing of it written.
             await asyncio.Event().wait()
         if len(self.state.answers) == self.state.wanted:
             self.say("done")
@@ -139,7 +138,7 @@ class Counter(tw.Agent):
 
 @dataclass
 class Files:
-    """What the clerk knows."""
+    """State of the clerk."""
 
     newest: int = 0
     open: dict[int, Case] = field(default_factory=dict)
@@ -186,7 +185,7 @@ class Archivist(tw.Agent):
 
 @dataclass
 class Purse:
-    """What the assessor knows."""
+    """State of the assessor."""
 
     left: int = BUDGET
 

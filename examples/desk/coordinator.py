@@ -17,10 +17,10 @@ PARTS = ("routes", "delays", "weather", "history", "taxiing")
 
 @dataclass
 class Answer:
-    """What the specialists said, and what is missing.
+    """Answers of the specialists, and the missing ones.
 
     Attributes:
-        parts: What each capability answered, and after how many seconds.
+        parts: Answer of each capability, and its seconds.
         missing: Why the others did not.
     """
 

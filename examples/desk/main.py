@@ -27,7 +27,7 @@ from specialists import Carrier, Delays, History, Question, Routes, Taxiing, Wea
 def main() -> int:
     """Ask the desk; return 0 if its answer agrees with a plain computation."""
     options = parse()
-    # What is slow and what dies is part of the story, and told at its end.
+    # Slow and dying workers are part of the story, and its end reports them.
     logging.getLogger("tidewire").setLevel(logging.CRITICAL)
     try:
         data.folder()

@@ -1,4 +1,4 @@
-"""What the worker processes compute: plain functions of plain values."""
+"""Computations of the worker processes: plain functions of plain values."""
 
 from __future__ import annotations
 

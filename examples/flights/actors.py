@@ -62,7 +62,7 @@ class Router:
     """Gives each flight to the actors that it concerns, which it spawns as it meets them.
 
     Args:
-        joiner: Who asks for the weather of late departures, unless another process does.
+        joiner: Actor that asks for the weather of late departures, unless another process does.
     """
 
     def __init__(self, joiner: tw.ActorRef | None) -> None:
@@ -227,7 +227,7 @@ class Specialists:
 
     @property
     def ledger(self) -> tw.Ledger:
-        """What became of the messages of the auditor, which ends before the others."""
+        """Stop report of the auditor, which ends before the others."""
         assert self.audited is not None
         return self.audited
 

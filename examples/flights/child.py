@@ -1,5 +1,5 @@
-"""What the coordinator starts: ``child.py hub``, or ``child.py specialists URL``. It ends when its
-input closes.
+"""Child process of the coordinator: ``child.py hub``, or ``child.py specialists URL``. It ends when
+its input closes.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Children:
 
     async def __aexit__(self, *_: object) -> None:
         for child in reversed(self.started):
-            # What is to be said about one that did not end well has been said by now.
+            # The failure of a child has been reported by now.
             with contextlib.suppress(ChildLost):
                 if child.process.returncode is None:
                     await child.end()

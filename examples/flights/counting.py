@@ -20,7 +20,7 @@ COUNTED = "flights.counted"
 
 @dataclass
 class Counted:
-    """What the specialists hand over when everything is counted."""
+    """Totals that the specialists hand over at the end."""
 
     totals: dict[str, dict[Any, int]]
     restarts: int

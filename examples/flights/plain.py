@@ -1,4 +1,4 @@
-"""The same totals in one loop: no actors, no threads. What the actors find must equal this."""
+"""The same totals in one loop: no actors, no threads. The totals of the actors must equal these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both computations must agree on: counts and minutes, as whole numbers."""
+"""Totals of both computations: counts and minutes, as whole numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def names() -> list[str]:
 
 
 def is_late(flight: Flight) -> bool:
-    """Whether a departure is late enough for an alert."""
+    """True if a departure is late enough for an alert."""
     return flight.dep_delay is not None and flight.dep_delay >= LATE_MINUTES
 
 

@@ -37,7 +37,7 @@ one that was cancelled.
 
 @dataclass
 class Chart:
-    """What does not change: where the airports are, who flies, and from when to when."""
+    """Constant data: the places of the airports, the carriers, and the period."""
 
     airports: list[Airport]
     carriers: dict[str, str]
@@ -47,7 +47,7 @@ class Chart:
 
 @dataclass
 class Progress:
-    """What has happened by a minute of a run."""
+    """Progress of a run by one minute."""
 
     minute: float
     rate: float
@@ -71,8 +71,8 @@ class Alert:
 
 @dataclass
 class Outcome:
-    """What the actors found in the end, and in how many totals a plain loop over the same flights
-    found something else.
+    """Totals of the actors at the end, and how many of them differ from a plain loop over the same
+    flights.
     """
 
     flights: dict[str, int]

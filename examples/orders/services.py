@@ -18,7 +18,7 @@ PART = 100
 
 @dataclass(frozen=True)
 class Order:
-    """What a customer has ordered."""
+    """Order of a customer."""
 
     number: int
     customer: str
@@ -28,7 +28,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Bill:
-    """What an order costs."""
+    """Bill of an order."""
 
     order: int
     customer: str
@@ -37,15 +37,15 @@ class Bill:
 
 @dataclass(frozen=True)
 class Match:
-    """That a bill was matched, and by whom: the fence grows with each holder of the lease."""
+    """Match of a bill, with its matcher: the fence grows with each holder of the lease."""
 
     order: int
     fence: int
 
 
 class Billing(tw.Service):
-    """Bills orders. Who serves it competes for them; one that is killed leaves what it had to the
-    others.
+    """Bills orders. Its instances compete for the orders; the others take over those of a killed
+    instance.
     """
 
     def __init__(self, prices: tw.Bucket, bills: tw.Stream) -> None:
@@ -74,7 +74,7 @@ class Matching(tw.Service):
 
 
 class Books(tw.Service):
-    """What each customer owes, as a projection of the bills."""
+    """Debts of the customers, as a projection of the bills."""
 
     def __init__(self, bills: tw.Stream, owed: tw.Bucket) -> None:
         self.bills, self.owed = bills, owed

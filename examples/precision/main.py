@@ -20,7 +20,7 @@ PLANNED = 200_000
 
 @dataclass
 class Claim:
-    """What one policy costs in a year."""
+    """Cost of one policy in a year."""
 
     accidents: int
     cost: float

@@ -45,7 +45,7 @@ async def spell(number: int) -> str:
 
 
 def early(number: int, context: tw.Context) -> None:
-    """What it replies is not what it returns: nobody knows its type."""
+    """Replies before it returns: type checkers don't know the type of the reply."""
     context.reply(number)
 
 
@@ -58,7 +58,7 @@ async def ask(counter: tw.ActorRef[Add | Get, int]) -> int:
 
 
 async def refused(node: tw.Node) -> None:
-    """What type checkers find. It is not run."""
+    """Errors that type checkers find. The function is not run."""
     node.spawn(double).tell("X")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     node.spawn(double, nam="X")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     await node.pool(double).submit("X")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -40,7 +40,7 @@ async def start(node: tw.Node, books: tw.Client[Books]) -> None:
 
 
 async def refused(books: tw.Client[Books]) -> None:
-    """What type checkers find. It is not run."""
+    """Errors that type checkers find. The function is not run."""
     await books.count.start([1], priority="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     books.count([1])  # type: ignore[operator]  # pyright: ignore[reportCallIssue]
     number: str = await (await books.count.start([1])).result()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

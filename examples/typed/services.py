@@ -80,7 +80,7 @@ async def ask(pricing: tw.Client[Pricing]) -> None:
 
 
 async def refused(pricing: tw.Client[Pricing]) -> None:
-    """What type checkers find. It is not run."""
+    """Errors that type checkers find. The function is not run."""
     await pricing.quote(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await pricing.quote("X", amount=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await pricing.quota("X")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -63,7 +63,7 @@ def slow_pi(run: tw.Run) -> Outcome:
 
 
 def clocked_pi(run: tw.Run) -> dict[str, float]:
-    """What ``slow_pi`` gives, and the hour of the clock on the wall."""
+    """Result of ``slow_pi``, and the hour of the clock on the wall."""
     return {"area": slow_pi(run).area, "hour": int(time.time() // 3_600) % 24}
 
 

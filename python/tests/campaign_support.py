@@ -51,7 +51,7 @@ def gone(pid: int) -> bool:
 
 @contextlib.contextmanager
 def running(campaign: tw.Campaign, workers: int = 2, **options: Any) -> Iterator[Callable[[], tw.Report]]:
-    """Run a campaign in a thread. What is yielded waits for its end, and returns its report or
+    """Run a campaign in a thread. The yielded function waits for its end, and returns its report or
     raises its error.
     """
     ends: list[tw.Report | BaseException] = []

@@ -26,7 +26,7 @@ PATIENCE = 30.0
 
 @dataclasses.dataclass
 class Order:
-    """What somebody wants."""
+    """Order of a customer."""
 
     symbol: str
     qty: int = 1
@@ -145,7 +145,7 @@ class Hidden(tw.Service):
 
 @dataclasses.dataclass
 class Answer:
-    """What has come back."""
+    """Response of the gateway."""
 
     status: int
     headers: Mapping[str, str]
@@ -201,7 +201,7 @@ class Site:
             return b"".join(iter(lambda: talk.recv(65_536), b""))
 
     def statistics(self) -> dict[str, int]:
-        """What the gateway has counted."""
+        """Counters of the gateway."""
         (gateway,) = self.node._link().ends.gateways
         return gateway.statistics()
 

@@ -1,6 +1,4 @@
-"""What a hub must not stumble over: bytes that break the rules, each with the text that names the
-rule.
-"""
+"""Malformed input of a hub: bytes that break the rules, each with the text that names the rule."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ MIB = 1 << 20
 HELD = frame(CALL, called(b"svc.workshop.hold"), b"\x90", NORMAL, ID)
 OPEN = frame(CALL, called(b"svc.workshop.echo"), struct.pack("<Q", 100), NORMAL | MORE, ID)
 
-# What comes first, and the text that names the rule.
+# First bytes of a connection, and the text that names the rule.
 FIRST: dict[str, tuple[bytes, str]] = {
     "a wrong magic": (hello(1, 1, b"tidewirf"), "not a HELLO"),
     "a request of HTTP": (b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", "link_hello_bytes=16384"),
@@ -66,7 +64,7 @@ FIRST: dict[str, tuple[bytes, str]] = {
     ),
 }
 
-# What comes after the greeting.
+# Bytes after the greeting.
 LATER: dict[str, tuple[bytes, str]] = {
     "HELLO twice": (hello(), "HELLO"),
     "WELCOME to a hub": (frame(WELCOME, struct.pack("<H", 1), fields()), "WELCOME"),
@@ -121,7 +119,7 @@ LATER: dict[str, tuple[bytes, str]] = {
     "a wrong frame behind a right one": (frame(PING, id=3, flags=0) + frame(88), "kind=88"),
 }
 
-# What is wrong and harms nobody: it is answered or skipped, and the link goes on.
+# Wrong frames that harm nobody: the hub answers or skips them, and the link goes on.
 HARMLESS: dict[str, bytes] = {
     "a chunk without a start": frame(CHUNK, payload=b"abc", id=ID),
     "an item of a call that there is not": frame(ITEM, payload=b"\xc0", id=ID),

@@ -32,7 +32,7 @@ SIZES = (0, 1, 200, 5_000, 70_000, 300_000)
 
 
 class Expected(Exception):
-    """What a method raises where it is told to."""
+    """Exception of a method that was asked to raise."""
 
 
 class Box:

@@ -28,7 +28,7 @@ class Unsent:
 
 
 class Workshop(tw.Service):
-    """What the stories call. It says when a handler begins to wait and how it ends."""
+    """Service of the stories. It reports when a handler begins to wait and how it ends."""
 
     def __init__(self, label: str = "") -> None:
         self._label = label
@@ -181,7 +181,7 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-# What runs in a process of its own
+# Programs in processes of their own
 
 
 async def _serve(url: str, name: str, service: str, instance: str) -> None:

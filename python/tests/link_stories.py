@@ -1,5 +1,5 @@
-"""What stories of links share: a hub with two nodes in one process, and how they are told, and
-wait.
+"""Support for stories of links: a hub with two nodes in one process, and the waits and texts of the
+stories.
 """
 
 from __future__ import annotations

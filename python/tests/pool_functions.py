@@ -1,4 +1,4 @@
-"""What the workers of the pools under test run. A module of its own, so that worker processes
+"""Functions of the workers of the pools under test. A module of its own, so that worker processes
 import little.
 """
 

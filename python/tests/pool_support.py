@@ -1,4 +1,4 @@
-"""What the stories of pools of processes share."""
+"""Support for the stories of pools of processes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Program:
         self.tasks = 0
         self.task_ends: collections.Counter[str] = collections.Counter()
 
-    # What happens to messages
+    # Fate of messages
 
     def note(self, hops: int) -> Note:
         """Return a new message."""
@@ -253,7 +253,7 @@ class Program:
         if sum(self.task_ends.values()) != self.tasks:
             expect(f"{self.tasks} tasks have {self.task_ends}")
 
-    # What the program does
+    # Steps of the program
 
     def step_of(self) -> str:
         """Do one thing that does not wait, and return what it was; or return what is to be waited

@@ -33,6 +33,7 @@ class Counter:
         self.events.append("stopped")
 
 
+@pytest.mark.promise("P8.2")
 def test_a_class_keeps_state_and_takes_arguments(node: tw.Node) -> None:
     ref = node.spawn(Counter, 10, step=2)
     ref.tell(1)
@@ -45,6 +46,7 @@ def test_a_class_keeps_state_and_takes_arguments(node: tw.Node) -> None:
     assert events[-1] == "stopped"
 
 
+@pytest.mark.promise("P4.3")
 @pytest.mark.parametrize("value", [0, "", None, [], {}, False, (1, 2), ValueError("a value, not a failure")])
 def test_a_reply_can_be_anything(node: tw.Node, value: object) -> None:
     assert node.sync.ask(node.spawn(lambda _: value), "what?") is value
@@ -77,6 +79,7 @@ def test_the_sender_is_known_and_can_be_answered(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P4.3")
 def test_a_late_reply_through_a_kept_context(node: tw.Node) -> None:
     kept: list[tw.Context] = []
     entered = threading.Event()
@@ -152,6 +155,7 @@ def test_behaviours_stack_over_a_base_that_stays(node: tw.Node) -> None:
     assert ask(ref, "f") == "base f"
 
 
+@pytest.mark.promise("P7.15")
 def test_children_stop_with_their_parent_and_watchers_are_told(node: tw.Node) -> None:
     told: list[tw.Terminated] = []
     done = threading.Event()
@@ -177,6 +181,7 @@ def test_children_stop_with_their_parent_and_watchers_are_told(node: tw.Node) ->
     assert node.lookup("child") is None
 
 
+@pytest.mark.promise("P1.1", "P1.3")
 def test_coroutines_handle_one_message_at_a_time_unless_asked_otherwise(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         inside = most = 0
@@ -218,6 +223,7 @@ def test_reprs_say_what_something_is(node: tw.Node) -> None:
     assert "0 dead-lettered" in str(node.sync.stop(ref))
 
 
+@pytest.mark.promise("P10.3")
 def test_handlers_that_await_are_timed_with_what_they_await(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async def slow(message: float) -> None:
@@ -247,6 +253,7 @@ def test_an_unknown_dispatcher_names_those_there_are(node: tw.Node) -> None:
     assert raised.value.known == ["asyncio", "default"]
 
 
+@pytest.mark.promise("P2.2")
 def test_coroutines_of_one_actor_begin_in_the_order_of_its_messages(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         draws = random.Random(13)

@@ -1,4 +1,4 @@
-"""What becomes of a message: tried again, expired, given up; and what its receipt says."""
+"""Delivery of messages: retries, expiry, dead letters, and receipts."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class FlakyLater(Flaky):
         return super().receive(payload, message)
 
 
+@pytest.mark.promise("P11.12", "P11.13")
 @pytest.mark.parametrize("kind", [Flaky, FlakyLater])
 @pytest.mark.parametrize("priority", ["low", "normal", "high", "urgent"])
 def test_a_message_is_tried_again_until_it_is_handled(node: tw.Node, kind: type[Flaky], priority: str) -> None:
@@ -58,6 +59,7 @@ def test_a_message_is_tried_again_until_it_is_handled(node: tw.Node, kind: type[
     assert len(node.dead_letters) == 0
 
 
+@pytest.mark.promise("P11.19")
 @pytest.mark.parametrize("kind", [Flaky, FlakyLater])
 def test_after_the_last_attempt_it_is_a_dead_letter_with_its_error(node: tw.Node, kind: type[Flaky]) -> None:
     flaky = kind(10)
@@ -72,6 +74,7 @@ def test_after_the_last_attempt_it_is_a_dead_letter_with_its_error(node: tw.Node
     assert [delivery for _, delivery in flaky.attempts] == [1, 2, 3]
 
 
+@pytest.mark.promise("P11.16")
 def test_only_the_recipient_that_failed_gets_it_again(node: tw.Node) -> None:
     flaky, steady = Flaky(1), Flaky(0)
     node.agent(flaky, id="flaky", retry=tw.Retry(3, backoff_ms=1))
@@ -85,6 +88,7 @@ def test_only_the_recipient_that_failed_gets_it_again(node: tw.Node) -> None:
     assert sorted(steady.attempts) == [("all", 1), ("both", 1)]
 
 
+@pytest.mark.promise("P11.17")
 def test_a_request_is_asked_again_by_the_requester(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         flaky = Flaky(2)
@@ -105,6 +109,7 @@ def test_a_request_is_asked_again_by_the_requester(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P11.23")
 def test_what_waits_to_be_tried_again_is_given_up_when_the_agent_stops(node: tw.Node) -> None:
     failed = threading.Event()
 
@@ -123,6 +128,7 @@ def test_what_waits_to_be_tried_again_is_given_up_when_the_agent_stops(node: tw.
     assert node.statistics()["timers"] == 0
 
 
+@pytest.mark.promise("P11.13")
 def test_waits_double_up_to_the_longest_and_vary() -> None:
     retry = tw.Retry(100, backoff_ms=100, backoff_max_ms=1_000)
     for failures, longest in ((1, 0.1), (2, 0.2), (3, 0.4), (4, 0.8), (5, 1.0), (90, 1.0)):
@@ -131,6 +137,7 @@ def test_waits_double_up_to_the_longest_and_vary() -> None:
         assert len(set(waits)) > 1
 
 
+@pytest.mark.promise("P11.10", "P11.18")
 @pytest.mark.parametrize("later", [False, True])
 def test_an_expired_message_is_not_handled_and_its_receipt_says_so(node: tw.Node, later: bool) -> None:
     seen: list[Any] = []
@@ -204,6 +211,7 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
+@pytest.mark.promise("P11.18")
 def test_a_receipt_tells_each_state_with_its_time(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         release = asyncio.Event()
@@ -260,6 +268,7 @@ def test_a_queue_that_grows_over_the_level_is_warned_about_once_per_crossing(cap
         agent.sync.stop()
 
 
+@pytest.mark.promise("P11.12")
 @pytest.mark.parametrize("how", ["publish", "publish_with_headers", "tell"])
 def test_the_retries_of_an_agent_hold_for_what_no_agent_sent(node: tw.Node, how: str) -> None:
     flaky = Flaky(2)
@@ -274,6 +283,7 @@ def test_the_retries_of_an_agent_hold_for_what_no_agent_sent(node: tw.Node, how:
     assert node.dead_letters.list(name="flaky") == []
 
 
+@pytest.mark.promise("P11.17")
 @pytest.mark.parametrize("how", ["request", "ask"])
 def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, how: str) -> None:
     flaky = Flaky(2)
@@ -304,6 +314,7 @@ def test_the_receipt_of_a_message_that_its_mailbox_lets_go_says_so_at_once(node:
     gate.set()
 
 
+@pytest.mark.promise("P11.19")
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "with message"])
 def test_a_receipt_is_not_final_while_the_engine_delivers_again(node: tw.Node, kind: str) -> None:
     attempts: list[object] = []
@@ -332,6 +343,7 @@ def test_a_receipt_is_not_final_while_the_engine_delivers_again(node: tw.Node, k
     assert (attempts, str(failed.error)) == (["y"] * 2, "not yet")
 
 
+@pytest.mark.promise("P11.15")
 @pytest.mark.parametrize("kind", [Flaky, FlakyLater])
 def test_a_message_that_had_its_retries_is_not_delivered_again_by_the_engine(node: tw.Node, kind: type[Flaky]) -> None:
     flaky = kind(9)

@@ -76,6 +76,7 @@ def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_aft
     run(story)
 
 
+@pytest.mark.promise("P11.20")
 @pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])
 def test_the_receipt_of_a_message_that_a_full_mailbox_drops_ends(node: tw.Node, overflow: Any) -> None:
     gate = Gate(node, mailbox=tw.Mailbox(1, overflow))
@@ -90,6 +91,7 @@ def test_the_receipt_of_a_message_that_a_full_mailbox_drops_ends(node: tw.Node, 
     gate.open.set()
 
 
+@pytest.mark.promise("P11.20")
 def test_a_receipt_ends_with_an_agent_that_is_abandoned(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         gate = Gate(node)
@@ -153,6 +155,7 @@ def test_a_handler_that_is_cancelled_ends_its_receipt(node: tw.Node, with_messag
     assert isinstance(receipt.error, asyncio.CancelledError)
 
 
+@pytest.mark.promise("P3.4")
 def test_sends_that_are_refused_or_cancelled_leave_no_receipt(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         gates = [Gate(node, overflow, mailbox=tw.Mailbox(1, overflow)) for overflow in ("fail", "wait")]
@@ -180,6 +183,7 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
+@pytest.mark.promise("P11.6", "P11.7")
 def test_a_recipient_that_refuses_does_not_affect_the_others(node: tw.Node) -> None:
     full, waits, free = (
         Gate(node, "full", mailbox=tw.Mailbox(1, "fail")),

@@ -113,6 +113,7 @@ def test_odd_ids_are_ids_like_others(node: tw.Node) -> None:
         assert odd not in node.agents
 
 
+@pytest.mark.promise("P5.6")
 def test_a_handler_can_make_and_stop_agents(node: tw.Node) -> None:
     class Maker(tw.Agent):
         def receive(self, payload: str) -> str:

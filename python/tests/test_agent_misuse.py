@@ -1,4 +1,4 @@
-"""What bad input gets: an error at the call that names the field, the value and the mend, with
+"""Bad input of agents: an error at the call that names the field, the value and the fix, with
 nothing half done.
 """
 
@@ -283,6 +283,7 @@ def test_a_plain_handler_that_returns_a_coroutine_fails_its_message(node: tw.Nod
     assert isinstance(receipt.error, tw.InvalidArgument)
 
 
+@pytest.mark.promise("P4.4")
 def test_beside_coroutines_a_coroutine_of_a_plain_handler_is_awaited(node: tw.Node) -> None:
     class Mixed(tw.Agent):
         @tw.handle(payload=str)

@@ -36,6 +36,7 @@ def local_class() -> type:
     return Local
 
 
+@pytest.mark.promise("P12.31")
 @both
 def test_each_worker_has_an_instance_with_a_life_of_its_own(run: Run, kind: str, tmp_path: Path) -> None:
     life = tmp_path / "life"
@@ -56,6 +57,7 @@ def test_each_worker_has_an_instance_with_a_life_of_its_own(run: Run, kind: str,
         assert [step for one, step in lines if one == worker] == ["started", f"stopped {100 + len(counts)}"]
 
 
+@pytest.mark.promise("P12.39", "P12.44", "P12.49")
 @both
 def test_handlers_are_chosen_in_the_worker_by_type_topic_and_kind(run: Run, kind: str, tmp_path: Path) -> None:
     async def story(node: tw.Node) -> None:
@@ -93,6 +95,7 @@ def test_what_a_handler_returns_comes_back_as_it_is(run: Run, kind: str, value: 
     assert type(answer) is type(value)
 
 
+@pytest.mark.promise("P12.51")
 @both
 def test_a_function_with_an_id_is_a_pool_of_agents_too(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -106,6 +109,7 @@ def test_a_function_with_an_id_is_a_pool_of_agents_too(run: Run, kind: str) -> N
     run(story)
 
 
+@pytest.mark.promise("P12.30")
 @both
 def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -129,6 +133,7 @@ def test_others_find_the_pool_as_one_agent_and_its_workers_share_the_work(run: R
     run(story)
 
 
+@pytest.mark.promise("P12.40")
 def test_a_request_whose_worker_is_killed_is_handled_by_another(run: Run, tmp_path: Path) -> None:
     async def story(node: tw.Node) -> tw.Ledger:
         pool = node.pool(functools.partial(agents.Fragile, str(tmp_path)), workers=2, kind="process", id="fragile")
@@ -144,6 +149,7 @@ def test_a_request_whose_worker_is_killed_is_handled_by_another(run: Run, tmp_pa
     assert all((tmp_path / str(-n - 1)).read_text() == "xx" for n in range(0, 100, 20))
 
 
+@pytest.mark.promise("P12.41", "P12.42")
 def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run: Run, tmp_path: Path) -> None:
     async def story(node: tw.Node) -> None:
         make = functools.partial(agents.Fragile, str(tmp_path), 1_000)
@@ -163,6 +169,7 @@ def test_a_message_that_kills_its_workers_is_quarantined_and_not_tried_again(run
     assert [(tmp_path / name).read_text() for name in ("-1", "-2")] == ["xxx", "xxx"]
 
 
+@pytest.mark.promise("P12.35", "P12.41")
 @both
 def test_an_error_reaches_the_requester_and_a_sent_message_is_tried_again(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -182,6 +189,7 @@ def test_an_error_reaches_the_requester_and_a_sent_message_is_tried_again(run: R
     run(story)
 
 
+@pytest.mark.promise("P12.35", "P12.52")
 @both
 def test_a_drained_pool_has_handled_all_and_its_ledger_says_so(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> tw.Ledger:
@@ -200,6 +208,7 @@ def test_a_drained_pool_has_handled_all_and_its_ledger_says_so(run: Run, kind: s
     assert (ledger.accepted, ledger.handled, ledger.returned, ledger.dead_lettered) == (100, 100, 0, 0)
 
 
+@pytest.mark.promise("P12.36", "P12.52")
 @both
 def test_without_drain_what_was_not_begun_is_returned(node: tw.Node, kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -220,6 +229,7 @@ def test_without_drain_what_was_not_begun_is_returned(node: tw.Node, kind: str, 
     assert [message.payload for message in ledger.messages] == [f"later {n}" for n in range(10)]
 
 
+@pytest.mark.promise("P12.35", "P12.38")
 @both
 def test_what_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
@@ -240,6 +250,7 @@ def test_what_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Pa
     run(story)
 
 
+@pytest.mark.promise("P12.46", "P12.47")
 def test_an_agent_in_a_thread_talks_to_others_as_the_pool(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         log: asyncio.Queue[tw.Message] = asyncio.Queue(1_000)
@@ -263,6 +274,7 @@ def test_an_agent_in_a_thread_talks_to_others_as_the_pool(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P12.46", "P12.48")
 @pytest.mark.parametrize("what", ["send", "request", "publish", "context"])
 def test_an_agent_in_a_process_is_told_that_it_has_no_node(run: Run, what: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -275,6 +287,7 @@ def test_an_agent_in_a_process_is_told_that_it_has_no_node(run: Run, what: str) 
     run(story)
 
 
+@pytest.mark.promise("P12.32", "P12.54")
 @both
 def test_agents_that_cannot_start_fail_their_pool_which_nobody_finds_any_more(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -294,6 +307,7 @@ def test_agents_that_cannot_start_fail_their_pool_which_nobody_finds_any_more(ru
     run(story)
 
 
+@pytest.mark.promise("P12.53")
 @both
 def test_the_end_of_the_agent_is_the_end_of_the_pool(run: Run, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -310,6 +324,7 @@ def test_the_end_of_the_agent_is_the_end_of_the_pool(run: Run, kind: str) -> Non
     run(story)
 
 
+@pytest.mark.promise("P12.45")
 def test_what_cannot_travel_to_a_process_fails_its_message_only(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         node.pool(agents.Counter, workers=1, kind="process", id="c")

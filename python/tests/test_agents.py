@@ -42,6 +42,7 @@ class Gate:
         assert self.inside.wait(PATIENCE)
 
 
+@pytest.mark.promise("P11.9")
 @pytest.mark.parametrize("value", [0, "", None, [], {}, False, 0.0, (), {"a": 1}, [1, 2], b"x", object()])
 def test_a_request_gets_whatever_the_handler_returns(run: Run, value: object) -> None:
     async def story(node: tw.Node) -> None:
@@ -133,6 +134,7 @@ def test_the_error_of_a_handler_reaches_the_requester(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P11.5")
 def test_nobody_to_send_to_is_an_error_at_the_call(node: tw.Node) -> None:
     sender = node.agent(nothing, id="sender", type="t")
     for options in ({"to": "nobody"}, {"type": "x"}, {"capability": "x"}, {"type": "t", "capability": "x"}):
@@ -144,6 +146,7 @@ def test_nobody_to_send_to_is_an_error_at_the_call(node: tw.Node) -> None:
     assert sender.statistics()["accepted"] == 0, "one that is missing: nobody gets anything"
 
 
+@pytest.mark.promise("P11.2")
 def test_a_stopped_agent_is_gone_and_its_id_is_free(node: tw.Node) -> None:
     sender = node.agent(nothing, id="sender")
     first = node.agent(nothing, id="a", capabilities=["x"])
@@ -157,6 +160,7 @@ def test_a_stopped_agent_is_gone_and_its_id_is_free(node: tw.Node) -> None:
     assert node.lookup("a") == second.ref
 
 
+@pytest.mark.promise("P11.2")
 def test_an_id_that_is_taken_is_an_error_and_changes_nothing(node: tw.Node) -> None:
     first = node.agent(nothing, id="a")
     node.spawn(nothing, name="plain")
@@ -166,6 +170,7 @@ def test_an_id_that_is_taken_is_an_error_and_changes_nothing(node: tw.Node) -> N
     assert list(node.agents) == [first]
 
 
+@pytest.mark.promise("P11.4")
 def test_the_one_with_the_least_outstanding_work_is_chosen_and_equal_ones_in_turn(node: tw.Node) -> None:
     gate = Gate(node, capabilities=["work"])
     free = [node.agent(nothing, id=f"free-{n}", capabilities=["work"]) for n in range(3)]
@@ -179,6 +184,7 @@ def test_the_one_with_the_least_outstanding_work_is_chosen_and_equal_ones_in_tur
     assert min(counts) >= 50
 
 
+@pytest.mark.promise("P11.1", "P11.3")
 def test_a_thousand_agents_are_found_by_capability(node: tw.Node) -> None:
     for n in range(1_000):
         node.agent(nothing, id=f"agent-{n}", type="even" if n % 2 == 0 else "odd", capabilities=["all", f"only-{n}"])
@@ -205,6 +211,7 @@ def test_a_slow_handler_delays_nobody_else(node: tw.Node) -> None:
     gate.open.set()
 
 
+@pytest.mark.promise("P11.8")
 def test_a_broadcast_reaches_everybody_else_and_a_full_one_harms_nobody(node: tw.Node) -> None:
     seen: dict[str, list[Any]] = {}
     arrived = threading.Semaphore(0)
@@ -306,6 +313,7 @@ def test_a_stop_with_a_hundred_queued_balances(node: tw.Node) -> None:
     assert [message.payload for message in ledger.messages] == list(range(100))
 
 
+@pytest.mark.promise("P11.3", "P11.24")
 def test_shared_context_is_a_copy_that_the_recipient_keeps(node: tw.Node) -> None:
     seen: list[Any] = []
     a = node.agent(lambda payload: len(seen), id="a")
@@ -357,6 +365,7 @@ def test_topics_reach_agents_and_plain_subscribers_alike(node: tw.Node) -> None:
     assert node.publish("news.x", 3) == 2, "a node's publish reaches agents too"
 
 
+@pytest.mark.promise("P11.3", "P11.25")
 def test_handlers_are_found_by_topic_then_type_then_kind_then_receive(node: tw.Node) -> None:
     class Base:
         pass
@@ -393,6 +402,7 @@ def test_handlers_are_found_by_topic_then_type_then_kind_then_receive(node: tw.N
     assert receipt.wait_blocking(PATIENCE) == "handled"
 
 
+@pytest.mark.promise("P11.26")
 def test_a_message_that_no_handler_takes_is_an_error_or_goes_to_unhandled(node: tw.Node) -> None:
     class Picky(tw.Agent):
         @tw.handle
@@ -411,6 +421,7 @@ def test_a_message_that_no_handler_takes_is_an_error_or_goes_to_unhandled(node: 
     assert sender.sync.request("x", to="open") == "left: x"
 
 
+@pytest.mark.promise("P11.9")
 def test_a_handler_can_answer_early_and_go_on(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         answered = asyncio.Event()
@@ -500,6 +511,7 @@ def test_many_messages_are_counted_as_what_they_became(node: tw.Node) -> None:
     assert len(node.dead_letters.list(name="a")) == 100
 
 
+@pytest.mark.promise("P7.16", "P7.18")
 def test_dead_letters_of_agents_are_bounded_and_can_be_told_again() -> None:
     with tw.Node(config={"dead_letters": 10}) as node:
         fail = [True]

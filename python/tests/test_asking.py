@@ -19,6 +19,48 @@ def broken(message: object) -> None:
     raise KeyError(message)
 
 
+@pytest.mark.promise("P4.9")
+def test_a_handler_goes_on_after_the_deadline_of_its_ask_and_can_look(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, looks = asyncio.Event(), asyncio.Queue[bool](10)
+
+        async def look(_: str, ctx: tw.Context) -> None:
+            looks.put_nowait(ctx.cancelled)
+            await gate.wait()
+            looks.put_nowait(ctx.cancelled)
+
+        asking = asyncio.ensure_future(node.spawn(look).ask("x", timeout=0.2))
+        assert await looks.get() is False
+        with pytest.raises(tw.AskTimeout):
+            await asking
+        gate.set()
+        assert await looks.get() is True
+
+    run(story)
+
+
+@pytest.mark.promise("P16.22")
+@pytest.mark.filterwarnings("ignore:ask was never awaited")
+def test_an_ask_that_is_thrown_away_was_sent_and_is_cancelled(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, looks = asyncio.Event(), asyncio.Queue[tuple[str, bool]](10)
+
+        async def look(message: str, ctx: tw.Context) -> None:
+            await gate.wait()
+            looks.put_nowait((message, ctx.cancelled))
+
+        asked = node.spawn(look)
+        asked.tell("first")
+        asked.ask("thrown away")
+        asked.ask("awaited", timeout=None).cancel()
+        gc.collect()
+        gate.set()
+        asked.tell("last")
+        assert [await looks.get() for _ in range(2)] == [("first", False), ("last", False)]
+
+    run(story)
+
+
 def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async def broken_coroutine(message: object) -> None:
@@ -34,6 +76,7 @@ def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P7.1", "P7.2", "P16.6")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
 def test_whatever_a_handler_raises_the_actor_and_its_thread_go_on(node: tw.Node, error: BaseException) -> None:
     def fragile(message: object) -> str:
@@ -66,6 +109,7 @@ def test_an_error_whose_message_can_not_be_made_is_logged_and_arrives(caplog: py
         assert caplog.text.count("failed in receive: Unprintable: <its message can't be made: RuntimeError>") == count
 
 
+@pytest.mark.promise("P4.7", "P4.8", "P4.10")
 def test_a_deadline_ends_the_wait_and_the_message_is_not_handled(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         gate, handled = asyncio.Event(), []
@@ -149,6 +193,7 @@ async def _await(pending: Any) -> Any:
     return await pending
 
 
+@pytest.mark.promise("P1.4", "P4.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -169,6 +214,7 @@ def test_a_ring_of_asks_is_reported_with_its_path(run: Any, kind: str) -> None:
     run(story)
 
 
+@pytest.mark.promise("P4.13")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -188,6 +234,7 @@ def test_actors_of_two_nodes_with_the_same_id_are_no_ring(run: Any, kind: str) -
     run(story)
 
 
+@pytest.mark.promise("P4.13")
 def test_a_task_that_outlives_its_handler_asks_the_same_actor(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         over = asyncio.Event()
@@ -260,6 +307,7 @@ def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None
     assert asked.wait() == 5
 
 
+@pytest.mark.promise("P8.12")
 @pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("how", ["directly", "wait_for", "gather"])
 def test_a_coroutine_can_not_wait_for_its_own_stop(run: Any, how: str, concurrency: int) -> None:
@@ -314,7 +362,7 @@ def test_a_task_that_a_handler_has_started_can_wait_for_the_stop_of_its_actor(ru
 
 
 def files() -> int:
-    # What tests before this one have left to the collector counts as closed.
+    # Leftovers of earlier tests for the collector count as closed.
     gc.collect()
     return len(os.listdir("/dev/fd"))
 
@@ -363,6 +411,7 @@ def test_a_signal_handler_can_ask_while_its_thread_waits_for_another_ask(node: t
     assert node.sync.ask(echo, 3) == 3
 
 
+@pytest.mark.promise("P4.5")
 @pytest.mark.parametrize("takes_context", [False, True])
 def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_message(
     node: tw.Node, takes_context: bool
@@ -385,6 +434,7 @@ def test_a_plain_function_that_returns_a_coroutine_fails_its_asker_and_its_messa
     assert (ledger.accepted, ledger.dead_lettered) == (2, 2)
 
 
+@pytest.mark.promise("P7.8")
 @pytest.mark.parametrize("kind", ["plain", "with context", "coroutine", "coroutine with context"])
 def test_an_ask_that_is_delivered_again_gets_the_answer_of_the_attempt_that_gave_one(node: tw.Node, kind: str) -> None:
     attempts: list[object] = []
@@ -418,6 +468,7 @@ def test_an_ask_that_is_delivered_again_gets_the_answer_of_the_attempt_that_gave
     assert node.sync.stop(ref).handled == 1
 
 
+@pytest.mark.promise("P7.7")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_message_that_comes_again_has_its_subject_its_headers_and_its_sender(node: tw.Node, kind: str) -> None:
     seen: list[object] = []

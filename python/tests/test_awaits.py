@@ -1,6 +1,4 @@
-"""What can be done in asyncio with operations that are under way: tasks, groups, waits, and
-forgetting to await them.
-"""
+"""Operations under way in asyncio: tasks, groups, waits, and forgetting to await them."""
 
 from __future__ import annotations
 
@@ -187,6 +185,7 @@ def test_a_task_of_it_can_be_cancelled(what: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.promise("P16.21")
 @pytest.mark.parametrize("what", ["ask", "send that waits", "request", "agent", "agent with retries"])
 def test_whoever_forgets_to_await_is_told(what: str) -> None:
     async def story(make: Make) -> None:
@@ -196,6 +195,7 @@ def test_whoever_forgets_to_await_is_told(what: str) -> None:
     with_maker(what, story)
 
 
+@pytest.mark.promise("P16.21")
 def test_nobody_is_told_without_reason() -> None:
     async def main() -> None:
         async with tw.Node() as node:
@@ -249,6 +249,7 @@ def test_in_development_mode_it_is_told_where_it_was_made() -> None:
 # Nodes that were not started, and more than one loop
 
 
+@pytest.mark.promise("P16.24")
 def test_an_ask_of_a_node_that_was_not_started_says_so() -> None:
     node = tw.Node()
     ref = node.spawn(plain)
@@ -260,6 +261,7 @@ def test_an_ask_of_a_node_that_was_not_started_says_so() -> None:
         assert node.sync.ask(ref, 2) == 2
 
 
+@pytest.mark.promise("P16.25")
 @LOOPS
 def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
     ended = program(
@@ -301,6 +303,7 @@ def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
     assert (ended.code, ended.out) == (0, "fine\n"), ended
 
 
+@pytest.mark.promise("P16.5")
 def test_what_one_loop_waits_for_another_one_refuses() -> None:
     async def ask(ref: tw.ActorRef) -> Any:
         pending = ref.ask(1, timeout=None)

@@ -1,4 +1,4 @@
-"""What a context refuses, and which handlers an actor can become: plain functions everywhere,
+"""Refusals of a context, and the handlers that an actor can become: plain functions everywhere,
 coroutines on the event loop.
 """
 

@@ -26,6 +26,7 @@ def failures(report: tw.Report) -> dict[int, str]:
     return {failed.run: f"{failed.kind} {failed.error} {failed.message}" for failed in report.campaign.errors()}
 
 
+@pytest.mark.promise("P15.8")
 def test_a_run_that_fails_is_tried_again_and_then_recorded(store: str) -> None:
     report = ran(store, functions.failing, 23)
     assert (report.state, report.done, report.failed) == ("done", 21, 2)
@@ -45,6 +46,7 @@ def test_too_many_failures_end_a_campaign(store: str) -> None:
         report.campaign.extend(1)
 
 
+@pytest.mark.promise("P15.9")
 def test_a_result_with_other_columns_is_an_error_that_names_the_run(store: str) -> None:
     report = ran(store, functions.changing, 500)
     assert (report.done, report.failed) == (499, 1)
@@ -53,6 +55,7 @@ def test_a_result_with_other_columns_is_an_error_that_names_the_run(store: str) 
     }
 
 
+@pytest.mark.promise("P15.9", "P15.40")
 def test_values_at_their_borders(store: str) -> None:
     report = ran(store, functions.special, 14)
     rows = [row.asdict() for row in report.campaign.results()]
@@ -79,6 +82,7 @@ def test_values_at_their_borders(store: str) -> None:
         assert says in told[run]
 
 
+@pytest.mark.promise("P15.8", "P15.15")
 def test_a_run_may_print_fork_and_try_to_end_the_process(store: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert values(ran(store, functions.printing, 3)) == {0: 0, 1: 1, 2: 2}
     assert capfd.readouterr().out.splitlines() == [f"printed by run {run}" for run in range(3)]
@@ -89,6 +93,7 @@ def test_a_run_may_print_fork_and_try_to_end_the_process(store: str, capfd: pyte
     assert (sorted(values(report)), report.losses) == ([0, 1, 2, 5], 0)
 
 
+@pytest.mark.promise("P15.5", "P15.12")
 def test_a_run_that_kills_its_worker_twice_is_quarantined(store: str) -> None:
     report = ran(store, functions.killing, 30, workers=2)
     assert (report.state, report.done, report.quarantined, report.losses) == ("done", 28, 2, 4)
@@ -107,6 +112,7 @@ def test_a_run_that_takes_all_memory_fails(store: str) -> None:
     assert report.done == 3
 
 
+@pytest.mark.promise("P15.11")
 def test_a_run_over_its_time_limit_is_ended_and_counts_as_failed(store: str) -> None:
     report = ran(store, functions.endless, 8, timeout=0.2, attempts=2)
     assert (report.state, report.done, report.failed) == ("done", 7, 1)
@@ -130,12 +136,14 @@ def test_many_runs_cost_no_more_to_plan_look_at_and_cancel(store: str) -> None:
     assert report.done == sum(len(batch.runs) for batch in campaign.batches())
 
 
+@pytest.mark.promise("P15.1")
 def test_ten_thousand_parameter_sets(store: str) -> None:
     sweep = tw.grid(number=range(10_000))
     report = ran(store, functions.set_of, 10_100, workers=2, sweep=sweep)
     assert [row.value for row in report.campaign.results()] == [run % 10_000 for run in range(10_100)]
 
 
+@pytest.mark.promise("P15.2")
 def test_a_run_draws_the_same_whatever_ran_before(store: str) -> None:
     """The function keeps its runs, so that none is used again, and leaves a number of `gauss` in
     store.
@@ -222,6 +230,7 @@ def test_bad_numbers_of_workers_and_precisions(store: str) -> None:
     assert campaign.status().state == "draft"
 
 
+@pytest.mark.promise("P15.56")
 def test_a_campaign_ends_once_a_mean_is_known_well_enough(store: str) -> None:
     def ends(workers: int, name: str) -> tuple[str, int, str]:
         until = tw.Precision("value", half_width=0.02, confidence=0.99)

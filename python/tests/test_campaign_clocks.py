@@ -53,6 +53,7 @@ class Clock:
         subprocess.run(psql, check=True, capture_output=True, timeout=60)
 
 
+@pytest.mark.promise("P15.42")
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 @pytest.mark.parametrize("seconds", [-HOUR_S, HOUR_S], ids=["back", "forward"])
 def test_the_clock_of_the_store_is_set_by_an_hour_while_leases_are_out(
@@ -71,6 +72,7 @@ def test_the_clock_of_the_store_is_set_by_an_hour_while_leases_are_out(
         assert report.losses == 0, "leases go back with the clock"
 
 
+@pytest.mark.promise("P15.42")
 @pytest.mark.parametrize("store", ["postgres"], indirect=True)
 def test_a_worker_that_stands_still_loses_its_lease_in_time_although_the_clock_was_set_back(
     store: str, undisturbed: str, gate: str
@@ -88,6 +90,7 @@ def test_a_worker_that_stands_still_loses_its_lease_in_time_although_the_clock_w
     assert (report.digest, campaign.verify(), report.losses) == (undisturbed, undisturbed, 1)
 
 
+@pytest.mark.promise("P15.41")
 def test_the_clock_of_a_worker_is_set_back_by_an_hour_while_it_holds_leases(
     store: str, undisturbed: str, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path, name: st
     assert "put what starts\nthe campaign under a guard" in err
 
 
+@pytest.mark.promise("P15.27")
 def test_changed_code_is_refused_and_named_unless_it_is_accepted(tmp_path: Path) -> None:
     helper = tmp_path / "helper.py"
     helper.write_text("def add(a, b): return a + b\n")
@@ -137,6 +138,7 @@ def test_a_function_that_can_not_travel_says_how_it_could(store: str, monkeypatc
         tw.campaign(later, runs=4, store=store)
 
 
+@pytest.mark.promise("P15.27")
 def test_a_function_that_fails_to_load_in_a_worker_is_no_endless_loop(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(
         "import os\nif 'HERE' not in os.environ: raise ImportError('no licence')\ndef simulate(run): return 1\n"
@@ -169,6 +171,7 @@ def test_in_asyncio_the_loop_goes_on_and_a_cancelled_run_ends_its_workers(store:
     assert (state, beats > 3, leased) == ("done", True, 0)
 
 
+@pytest.mark.promise("P15.30")
 def test_ctrl_c_ends_the_workers_and_leaves_what_was_stored(tmp_path: Path) -> None:
     code = """
 import campaign_functions as functions, tidewire as tw
@@ -200,6 +203,7 @@ other.execute("COMMIT")
 """
 
 
+@pytest.mark.promise("P15.46")
 def test_a_file_that_is_held_by_another_for_a_while_is_waited_for(tmp_path: Path) -> None:
     campaign = tw.campaign(functions.slow_pi, runs=600, store=f"sqlite:///{tmp_path}/farm.db")
     holder = [sys.executable, "-c", HOLDER, str(tmp_path / "farm.db")]

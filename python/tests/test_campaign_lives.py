@@ -63,6 +63,7 @@ def check(report: tw.Report, digest: str) -> None:
     assert (report.digest, report.campaign.verify()) == (digest, digest)
 
 
+@pytest.mark.promise("P15.20")
 def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(
     store: str, undisturbed: str, go_on: Callable[[], None]
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(
     assert len(report.workers) == 3
 
 
+@pytest.mark.promise("P15.28")
 def test_workers_end_with_their_starter_and_another_one_goes_on(
     store: str, tmp_path: Path, undisturbed: str, go_on: Callable[[], None]
 ) -> None:
@@ -102,6 +104,7 @@ def test_all_processes_are_killed_at_once(
     check(campaign.run(workers=2, progress=False), undisturbed)
 
 
+@pytest.mark.promise("P15.17")
 def test_the_results_of_a_worker_that_stood_still_beyond_its_lease_are_refused(
     store: str, undisturbed: str, go_on: Callable[[], None]
 ) -> None:
@@ -126,7 +129,7 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
             os.kill(worker.process, signal.SIGSTOP)
             now = next(other for other in campaign.status().workers if other.id == worker.id)
             if now.leased and others_can_write(campaign.store):
-                # What it had sent to a server before it stood still is stored by now.
+                # Results that it had sent to a server before it stood still are stored by now.
                 now = next(other for other in campaign.status().workers if other.id == worker.id)
                 if now.leased:
                     return worker.process
@@ -134,8 +137,8 @@ def stop_one_with_a_lease(campaign: tw.Campaign) -> int:
 
 
 def others_can_write(store: str) -> bool:
-    """Whether nobody who stands still is in the middle of a commit: with SQLite all would wait
-    until that goes on, and a server ends it by itself.
+    """True if no stopped worker is in the middle of a commit: with SQLite all would wait until the
+    commit goes on, and a server ends it by itself.
 
     Another process looks: a second copy of SQLite in this one would take the locks of the first
     with it as it closes the file.
@@ -148,8 +151,8 @@ def others_can_write(store: str) -> bool:
 
 
 def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str) -> None:
-    """Who goes on may be given what was taken from it: results of the old lease count neither for
-    that nor against it.
+    """A continued worker may be given its old range again: results of the old lease count neither
+    for that nor against it.
     """
     campaign = tw.campaign(functions.slow_pi, runs=2_000, seed=7, store=store, lease=0.2)
     with running(campaign) as end:
@@ -165,6 +168,7 @@ def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str
     assert (report.state, report.done + report.quarantined, report.digest) == ("done", 2_000, campaign.verify())
 
 
+@pytest.mark.promise("P15.16")
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
     campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=5.0)
     report = campaign.run(workers=2, progress=False)
@@ -181,6 +185,7 @@ def test_two_starters_of_one_campaign(store: str, tmp_path: Path, undisturbed: s
     assert len(campaign.report().workers) == 4
 
 
+@pytest.mark.promise("P15.4")
 def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str, go_on: Callable[[], None]) -> None:
     campaign, draw = plan(store), random.Random(3)
     killed: set[int] = set()
@@ -201,6 +206,7 @@ def test_workers_that_are_killed_again_and_again(store: str, undisturbed: str, g
     assert {worker.id for worker in report.workers if worker.state == "lost"} == killed
 
 
+@pytest.mark.promise("P15.29")
 def test_workers_that_are_told_to_end_store_what_they_have(
     store: str, undisturbed: str, go_on: Callable[[], None]
 ) -> None:
@@ -215,6 +221,7 @@ def test_workers_that_are_told_to_end_store_what_they_have(
     assert {worker.id: worker.state for worker in report.workers}[left.id] == "left"
 
 
+@pytest.mark.promise("P15.48", "P15.53")
 def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(
     store: str, undisturbed: str, go_on: Callable[[], None]
 ) -> None:
@@ -231,6 +238,7 @@ def test_a_pause_lets_what_is_out_be_stored_and_leases_no_more(
     assert [event.after for event in campaign.events()] == ["draft", "running", "paused", "running", "done"]
 
 
+@pytest.mark.promise("P15.49")
 def test_a_campaign_that_is_cancelled_ends_and_keeps_what_was_stored(store: str, go_on: Callable[[], None]) -> None:
     campaign = plan(store)
     with running(campaign) as end:
@@ -263,6 +271,7 @@ def plan_of(store: str) -> tw.Campaign:
     return tw.open_campaign(store, "pi")
 
 
+@pytest.mark.promise("P15.35")
 def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str, go_on: Callable[[], None]) -> None:
     keeper = Keeper()
     try:
@@ -278,6 +287,7 @@ def test_a_server_that_is_restarted_in_the_middle_is_waited_for(undisturbed: str
         keeper.process.wait()
 
 
+@pytest.mark.promise("P15.35", "P15.36")
 def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], None]) -> None:
     keeper = Keeper()
     try:

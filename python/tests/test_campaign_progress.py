@@ -1,5 +1,5 @@
-"""What people see of a campaign: a line in a terminal, one at the end elsewhere, a bar in a
-notebook; rows and annotations.
+"""Display of a campaign: a line in a terminal, one at the end elsewhere, a bar in a notebook; rows
+and annotations.
 """
 
 from __future__ import annotations

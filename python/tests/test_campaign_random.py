@@ -26,6 +26,7 @@ def seed_of(written: str) -> int | str:
     return int(value) if kind == "int" else value
 
 
+@pytest.mark.promise("P15.2")
 @pytest.mark.parametrize("vector", VECTORS["seeds"], ids=lambda vector: vector["seed"])
 def test_runs_draw_the_numbers_of_the_vectors(vector: dict[str, Any]) -> None:
     for run in vector["runs"]:

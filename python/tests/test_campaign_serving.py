@@ -57,6 +57,7 @@ def test_a_campaign_that_only_servers_run(store: str, tmp_path: Path) -> None:
             other.start()
 
 
+@pytest.mark.promise("P15.29")
 def test_a_server_that_is_told_to_end_stores_what_it_has_and_its_workers_end(store: str, tmp_path: Path) -> None:
     campaign = started(tw.campaign(functions.slow_pi, runs=100_000, store=store))
     with program(SERVER.format(store=store, processes=2), tmp_path) as server:
@@ -95,6 +96,7 @@ def test_servers_that_join_leave_and_are_killed_change_nothing_but_the_speed(sto
     assert joined > 2
 
 
+@pytest.mark.promise("P15.27")
 def test_a_campaign_that_can_not_be_served_does_not_hold_up_the_others(store: str, tmp_path: Path) -> None:
     module = tmp_path / "gone_tomorrow.py"
     module.write_text("def simulate(run): return 1\n")

@@ -68,6 +68,7 @@ def deaths(store: str, module: str, times: int) -> tw.Campaign:
     return campaign
 
 
+@pytest.mark.promise("P15.21", "P15.22", "P15.24")
 def test_workers_that_die_are_replaced_by_forks_of_a_process_that_has_loaded_the_function(
     store: str, module: str
 ) -> None:
@@ -88,6 +89,7 @@ def test_workers_that_die_are_replaced_by_forks_of_a_process_that_has_loaded_the
     assert gone(loaded[forked[0]]), "the spare ends with the campaign"
 
 
+@pytest.mark.promise("P15.22")
 @pytest.mark.parametrize("module", [THREAD, FILE, CHILD], indirect=True, ids=["thread", "file", "child"])
 def test_a_function_that_has_more_than_a_fork_would_copy_is_never_forked(tmp_path: Path, module: str) -> None:
     campaign = deaths(f"sqlite:///{tmp_path}/farm.db", module, 4)
@@ -96,6 +98,7 @@ def test_a_function_that_has_more_than_a_fork_would_copy_is_never_forked(tmp_pat
     assert all(row.loaded_by == row.process and row.parent == os.getpid() for row in rows), "each has loaded it itself"
 
 
+@pytest.mark.promise("P15.21")
 def test_a_campaign_that_loses_no_worker_has_no_spare(tmp_path: Path, module: str) -> None:
     campaign, before = tw.campaign(f"{module}:where", runs=1_000_000, store=f"sqlite:///{tmp_path}/farm.db"), children()
     with running(campaign, workers=2):
@@ -105,6 +108,7 @@ def test_a_campaign_that_loses_no_worker_has_no_spare(tmp_path: Path, module: st
     assert children() == before
 
 
+@pytest.mark.promise("P15.23")
 def test_a_spare_that_dies_takes_its_workers_with_it_and_they_are_replaced(store: str, module: str) -> None:
     campaign = tw.campaign(f"{module}:where", runs=1_000_000, store=store, range=0.02)
     with running(campaign, workers=1) as end:
@@ -121,6 +125,7 @@ def test_a_spare_that_dies_takes_its_workers_with_it_and_they_are_replaced(store
     assert campaign.verify() == report.digest
 
 
+@pytest.mark.promise("P15.23")
 def test_forked_workers_end_with_their_starter_and_on_sigterm(tmp_path: Path, module: str) -> None:
     store = f"sqlite:///{tmp_path}/farm.db"
     campaign = tw.campaign(f"{module}:where", runs=1_000_000, store=store, range=0.02)

@@ -1,6 +1,4 @@
-"""What is made of the results of a campaign: summaries, CSV, Parquet, data frames, the report's
-page.
-"""
+"""Results of a campaign in other forms: summaries, CSV, Parquet, data frames, the report's page."""
 
 from __future__ import annotations
 

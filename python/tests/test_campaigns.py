@@ -9,6 +9,7 @@ import pytest
 import tidewire as tw
 
 
+@pytest.mark.promise("P15.10")
 def test_a_campaign_stores_each_run_once_and_in_order(store: str) -> None:
     campaign = tw.campaign(functions.pi, runs=5_000, seed=7, name="pi", store=store)
     assert (campaign.status().state, campaign.columns) == ("draft", {"hits": "integer", "area": "float"})
@@ -21,6 +22,7 @@ def test_a_campaign_stores_each_run_once_and_in_order(store: str) -> None:
     assert campaign.replay(17) == functions.Outcome(rows[17].hits, rows[17].area)
 
 
+@pytest.mark.promise("P15.4")
 def test_the_digest_is_that_of_the_seed_alone(store: str) -> None:
     def digest(seed: int | str, workers: int, name: str) -> str:
         campaign = tw.campaign(functions.pi, runs=3_000, seed=seed, name=name, store=store, range=0.005 * workers)
@@ -47,6 +49,7 @@ def test_results_of_every_form(store: str) -> None:
     assert [(row["run"], row["row"], row["hits"]) for row in rows(functions.teams)] == [(1, 0, 0), (2, 0, 0), (2, 1, 1)]
 
 
+@pytest.mark.promise("P15.1", "P15.3")
 def test_parameters_are_checked_and_given_to_each_run_anew(store: str) -> None:
     campaign = tw.campaign(functions.stepped, runs=3, params={"steps": 83}, store=store)
     campaign.run(workers=1, progress=False)
@@ -65,6 +68,7 @@ def test_parameters_are_checked_and_given_to_each_run_anew(store: str) -> None:
     assert campaign.parameters(3) == {"strategy": "rows", "teams": [1, 2]}
 
 
+@pytest.mark.promise("P15.50")
 def test_a_campaign_goes_on_under_its_name_with_more_runs(store: str) -> None:
     first = tw.campaign(functions.pi, runs=500, seed=1, name="pi", store=store)
     first.run(workers=1, progress=False)

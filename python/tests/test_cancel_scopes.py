@@ -125,6 +125,7 @@ def _cancelled_with(of: Callable[[tw.ActorRef, tw.Node], Any]) -> tuple[Any, ...
     return asyncio.run(main())
 
 
+@pytest.mark.promise("P16.3")
 @pytest.mark.parametrize("what", ["ask", "submit", "idle", "subscription"])
 def test_the_message_of_cancel_arrives(what: str) -> None:
     def of(ref: tw.ActorRef, node: tw.Node) -> Any:

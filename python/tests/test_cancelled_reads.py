@@ -28,6 +28,7 @@ async def read_with_cancels(items: AsyncIterator[Any], count: int, seed: int) ->
     return found
 
 
+@pytest.mark.promise("P17.94")
 @every_home
 @pytest.mark.parametrize("seed", range(3))
 @story
@@ -46,6 +47,7 @@ async def test_a_replay_that_follows_goes_on_after_reads_that_were_cancelled(
             await anext(events)
 
 
+@pytest.mark.promise("P17.94")
 @every_home
 @story
 async def test_a_watch_goes_on_after_a_read_that_timed_out(kind: str, tmp_path: Path) -> None:
@@ -60,6 +62,7 @@ async def test_a_watch_goes_on_after_a_read_that_timed_out(kind: str, tmp_path: 
                 assert (entry.key, entry.value) == ("eu", number)
 
 
+@pytest.mark.promise("P17.94")
 @story
 async def test_a_watch_of_services_goes_on_after_a_read_that_timed_out() -> None:
     async with tw.Node() as node:
@@ -73,6 +76,7 @@ async def test_a_watch_of_services_goes_on_after_a_read_that_timed_out() -> None
             assert (await anext(changes)).kind == "left"
 
 
+@pytest.mark.promise("P17.94")
 @story
 async def test_an_iterator_of_a_method_goes_on_after_a_read_that_timed_out() -> None:
     gates: list[asyncio.Event] = [asyncio.Event() for _ in range(3)]

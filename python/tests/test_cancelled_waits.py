@@ -13,6 +13,7 @@ import pytest
 from home_support import every_home, nodes, story
 
 
+@pytest.mark.promise("P17.95")
 @every_home
 @pytest.mark.parametrize("seed", range(2))
 @story
@@ -43,6 +44,7 @@ async def test_no_schedule_of_cancelled_fetches_ends_an_event(kind: str, seed: i
         assert await consumer.dead_letters() == []
 
 
+@pytest.mark.promise("P17.95")
 @every_home
 @story
 async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind: str, tmp_path: Path) -> None:
@@ -60,6 +62,7 @@ async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind
         await event.ack()
 
 
+@pytest.mark.promise("P17.96")
 @every_home
 @story
 async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str, tmp_path: Path) -> None:
@@ -81,6 +84,7 @@ async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str
             await following.release()
 
 
+@pytest.mark.promise("P17.96")
 @every_home
 @story
 async def test_a_cancellation_while_a_lease_is_released_arrives_and_the_lease_is_free(

@@ -84,6 +84,7 @@ async def stage(node: tw.Node, run: tw.CommandRun[Any], wanted: str) -> tw.Comma
     return await run.info()
 
 
+@pytest.mark.promise("P17.77")
 @every_home
 @story
 async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoever_knows_its_id(
@@ -126,6 +127,7 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
         ]
 
 
+@pytest.mark.promise("P17.62", "P17.66")
 @every_home
 @story
 async def test_what_raises_is_tried_again_and_after_a_mend_once_more(kind: str, tmp_path: Path) -> None:
@@ -148,6 +150,7 @@ async def test_what_raises_is_tried_again_and_after_a_mend_once_more(kind: str, 
         assert (info.stage, info.attempt, info.error) == ("succeeded", 1, "")
 
 
+@pytest.mark.promise("P17.69")
 @every_home
 @story
 async def test_the_most_urgent_goes_first_and_of_one_priority_the_oldest(kind: str, tmp_path: Path) -> None:
@@ -162,6 +165,7 @@ async def test_the_most_urgent_goes_first_and_of_one_priority_the_oldest(kind: s
         assert [number for _, number, _ in books.calls] == [2, 5, 3, 1, 4, 0, 6]
 
 
+@pytest.mark.promise("P17.73", "P17.74")
 @every_home
 @story
 async def test_a_command_that_waits_is_cancelled_at_once_and_one_that_runs_is_interrupted(
@@ -187,6 +191,7 @@ async def test_a_command_that_waits_is_cancelled_at_once_and_one_that_runs_is_in
         assert await waiting.result(PATIENCE) == 2
 
 
+@pytest.mark.promise("P17.71", "P17.72")
 @every_home
 @story
 async def test_of_the_commands_of_one_key_one_runs_at_a_time_and_other_keys_run_beside_it(
@@ -212,6 +217,7 @@ async def test_of_the_commands_of_one_key_one_runs_at_a_time_and_other_keys_run_
         assert len(spans) == 4 and all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans)), spans
 
 
+@pytest.mark.promise("P17.60")
 @every_home
 @story
 async def test_a_command_that_is_started_again_with_its_id_is_the_one_that_is_there(kind: str, tmp_path: Path) -> None:
@@ -230,6 +236,7 @@ async def test_a_command_that_is_started_again_with_its_id_is_the_one_that_is_th
         assert books.calls == [("fragile", 4, 1), ("fragile", 6, 1)]
 
 
+@pytest.mark.promise("P17.61")
 @every_home
 @story
 async def test_a_start_that_was_cut_off_before_it_queued_its_command_is_ended_by_the_next(
@@ -250,6 +257,7 @@ async def _nothing(record: Any) -> None:
     """Is as one that was killed."""
 
 
+@pytest.mark.promise("P17.65")
 @every_home
 @story
 async def test_a_service_that_stops_gives_its_command_to_another_and_the_attempt_does_not_count(
@@ -270,6 +278,7 @@ async def test_a_service_that_stops_gives_its_command_to_another_and_the_attempt
         assert (await draining.stop()).balanced
 
 
+@pytest.mark.promise("P17.66")
 @every_home
 @story
 async def test_an_attempt_that_takes_too_long_is_interrupted_and_tried_again(kind: str, tmp_path: Path) -> None:
@@ -282,6 +291,7 @@ async def test_an_attempt_that_takes_too_long_is_interrupted_and_tried_again(kin
         assert (await run.info()).attempt == 2 and books.calls == [("slow",)] * 2
 
 
+@pytest.mark.promise("P17.68")
 @every_home
 @story
 async def test_what_does_not_fit_is_refused_and_not_tried_again(kind: str, tmp_path: Path) -> None:
@@ -500,6 +510,7 @@ async def _killed(node: tw.Node, where: str) -> None:
             worker.wait()
 
 
+@pytest.mark.promise("P17.64", "P17.66")
 @story
 async def test_a_command_whose_worker_is_killed_is_taken_over_at_a_hub(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as hub:
@@ -513,6 +524,7 @@ async def test_a_command_whose_worker_is_killed_is_taken_over_on_nats() -> None:
             await _killed(node, url)
 
 
+@pytest.mark.promise("P17.63", "P17.64")
 @story
 async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as hub:
@@ -533,6 +545,7 @@ async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tmp
                 worker.wait()
 
 
+@pytest.mark.promise("P17.59", "P17.75")
 @story
 async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
     programs = Programs(tmp_path)
@@ -555,6 +568,7 @@ async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(
         programs.end()
 
 
+@pytest.mark.promise("P17.76")
 @story
 async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp_path: Path) -> None:
     class Talker(tw.Service):

@@ -82,6 +82,7 @@ async def over(node: tw.Node, id: str, count: int) -> Any:
             return await node.durable_agent(id)
 
 
+@pytest.mark.promise("P17.78", "P17.86", "P17.88")
 @every_home
 @story
 async def test_messages_wait_for_an_agent_that_does_not_run_and_its_state_is_that_of_the_last_one(
@@ -113,6 +114,7 @@ async def test_messages_wait_for_an_agent_that_does_not_run_and_its_state_is_tha
         ]
 
 
+@pytest.mark.promise("P17.79", "P17.84", "P17.91", "P17.93")
 @every_home
 @story
 async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_message_is_tried_again(
@@ -141,6 +143,7 @@ async def test_a_handler_that_raises_has_changed_and_sent_nothing_and_its_messag
         assert [found.id for found in await node.durable_agents()] == ["ledger", "told"]
 
 
+@pytest.mark.promise("P17.80", "P17.81")
 @every_home
 @story
 async def test_one_process_at_a_time_has_an_agent(kind: str, tmp_path: Path) -> None:
@@ -200,6 +203,7 @@ async def test_plain_handlers_send_with_their_state_and_inboxes_are_handled_seve
         assert [payload for sender, _, payload in told.came if sender == "plain"] == [1, 3, 6]
 
 
+@pytest.mark.promise("P17.85")
 @story
 async def test_what_can_t_be_durable_is_refused_with_field_and_mend(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
@@ -278,6 +282,7 @@ def child(url: str, id: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.promise("P17.92")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 @story
 async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_letters(
@@ -313,6 +318,7 @@ async def test_a_message_that_kills_each_process_that_has_it_ends_in_the_dead_le
         assert (letter.reason, letter.attempts, ends) == ("lost", 5, 6), "the first process was not known to have died"
 
 
+@pytest.mark.promise("P17.79", "P17.82", "P17.83", "P17.87", "P17.89")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 @story
 async def test_a_conversation_ends_with_the_same_sums_although_its_processes_are_killed(

@@ -64,6 +64,7 @@ async def until(
     return await asyncio.wait_for(looking(), PATIENCE)
 
 
+@pytest.mark.promise("P17.46")
 @every_home
 @story
 async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once(kind: str, tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ async def test_those_who_serve_a_handler_share_its_events_and_each_is_acked_once
         assert (info.in_flight, info.dead, info.redelivered) == (0, 0, 0)
 
 
+@pytest.mark.promise("P17.48")
 @every_home
 @story
 async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_letter(kind: str, tmp_path: Path) -> None:
@@ -105,6 +107,7 @@ async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_lett
         assert billing.billed == [(0, 1), (2, 1), (1, 1)]
 
 
+@pytest.mark.promise("P17.50")
 @every_home
 @story
 async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_others(
@@ -139,6 +142,7 @@ async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_
         assert sorted(handled) == list(range(20)), (before, handled)
 
 
+@pytest.mark.promise("P17.50")
 @pytest.mark.parametrize("kind", ["folder", "hub"])
 @story
 async def test_what_was_on_its_way_when_a_service_stops_goes_to_others_at_once(kind: str, tmp_path: Path) -> None:
@@ -159,6 +163,7 @@ async def test_what_was_on_its_way_when_a_service_stops_goes_to_others_at_once(k
         assert sorted(billing.billed) == [(number, 1) for number in range(rounds * each)]
 
 
+@pytest.mark.promise("P17.49")
 @every_home
 @story
 async def test_a_service_that_is_cut_gives_back_what_it_was_at(kind: str, tmp_path: Path) -> None:
@@ -368,6 +373,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.promise("P17.47", "P17.51")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 @story
 async def test_events_of_a_worker_that_is_killed_are_handled_by_others(kind: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from remote_support import World, let_go, play
 
 
 class Broken(Exception):
-    """What the handlers here raise. Unlike ``ValueError`` it can be referred to weakly."""
+    """Exception of the handlers here. Unlike ``ValueError`` it can be referred to weakly."""
 
 
 class Desk(tw.Service):

@@ -55,6 +55,7 @@ def program(code: str) -> list[str]:
     return ran.stdout.splitlines()
 
 
+@pytest.mark.promise("P14.4")
 def test_a_node_that_is_made_in_the_child_does_all_that_a_node_does() -> None:
     said = program(
         """
@@ -85,6 +86,7 @@ def test_a_node_that_is_made_in_the_child_does_all_that_a_node_does() -> None:
     assert said == ["([42], 42, 49, True)", "2"]
 
 
+@pytest.mark.promise("P14.1")
 def test_what_is_from_before_the_fork_is_refused_and_says_why() -> None:
     said = program(
         """
@@ -120,6 +122,7 @@ def test_what_is_from_before_the_fork_is_refused_and_says_why() -> None:
     assert said == ["('<ActorRef #1 stopped>', '<Timer of the parent process>')", "2 True True"]
 
 
+@pytest.mark.promise("P14.4")
 def test_a_fork_of_a_fork_of_a_fork_has_a_node_each() -> None:
     said = program(
         """
@@ -134,6 +137,7 @@ def test_a_fork_of_a_fork_of_a_fork_has_a_node_each() -> None:
     assert said == ["5 4 3 2 1 down"]
 
 
+@pytest.mark.promise("P14.2", "P14.3")
 def test_the_block_of_a_node_ends_in_the_child_without_touching_the_parent() -> None:
     said = program(
         """
@@ -151,6 +155,7 @@ def test_the_block_of_a_node_ends_in_the_child_without_touching_the_parent() -> 
     assert said == ["5 2", "1"]
 
 
+@pytest.mark.promise("P14.5", "P14.6", "P14.7")
 @pytest.mark.parametrize("kind", ["def", "async def"])
 def test_a_handler_that_forks_can_make_a_node_and_its_child_ends_with_it(kind: str) -> None:
     said = program(
@@ -184,6 +189,7 @@ def test_a_handler_that_forks_can_make_a_node_and_its_child_ends_with_it(kind: s
     assert said == ["[0, 3]", "[(2, None)] ['return'];[(2, None)] ['return', 'raise'];"]
 
 
+@pytest.mark.promise("P14.3")
 def test_links_work_in_the_child_and_those_of_the_parent_go_on() -> None:
     said = program(
         """
@@ -222,6 +228,7 @@ def test_links_work_in_the_child_and_those_of_the_parent_go_on() -> None:
     assert said == ["aa", "('ownown', 'parentsparents')", "bb"]
 
 
+@pytest.mark.promise("P14.4")
 def test_children_of_a_busy_process_never_hang() -> None:
     said = program(
         """

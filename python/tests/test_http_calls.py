@@ -124,6 +124,7 @@ def test_errors_have_status_code_and_no_traceback(place: Site) -> None:
         assert place.call("shop/echo", tidewire_timeout=wrong).problem == (400, "invalid_argument")
 
 
+@pytest.mark.promise("P13.90")
 def test_what_is_not_public_is_not_there(place: Site) -> None:
     unknown = place.call("shop/nothing").value["detail"]
     for path in (
@@ -172,6 +173,7 @@ def test_a_call_goes_to_the_instance_of_another_node(guarded: Site) -> None:
     assert gone.problem == (404, "no_such_target")
 
 
+@pytest.mark.promise("P13.91")
 def test_tokens_say_who_calls_and_what_they_may(guarded: Site) -> None:
     assert guarded.call("shop/echo").problem == (401, "unauthorized")
     assert guarded.call("shop/echo").headers["www-authenticate"] == "Bearer"
@@ -208,6 +210,7 @@ def test_a_connection_takes_many_calls(place: Site) -> None:
         assert place.statistics()["connections"] >= 1
 
 
+@pytest.mark.promise("P13.89")
 def test_whoever_goes_away_ends_the_handler(place: Site) -> None:
     place.shop.inside.clear()
     place.shop.gone.clear()

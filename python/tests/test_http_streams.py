@@ -34,7 +34,7 @@ def streamed(place: Site, method: str, path: str, accept: str, body: bytes = b""
         yield connection.getresponse()
     finally:
         if connection.sock:
-            # Who reads in another thread has the response, and `close` waits for it.
+            # The reader in another thread has the response, and `close` waits for it.
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
         connection.close()

@@ -205,6 +205,7 @@ def test_what_a_token_may_not_publish_is_told() -> None:
         assert (allowed.returncode, allowed.stdout) == (0, "published on news.x\n")
 
 
+@pytest.mark.promise("P6.14")
 def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
     _, url = hub
     watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)
@@ -216,7 +217,7 @@ def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs
             assert [await caller.request("double", number) for number in range(20)] == list(range(0, 40, 2))
             with pytest.raises(tw.NoResponders):
                 await caller.request("nobody.listens", 1)
-            # What the hub tells nodes of services is not shown.
+            # Messages of the hub to nodes about services are not shown.
             await caller.serve({"late": lambda: None}, name="late")
             caller.publish("news", {(1, 2): float("nan"), "raw": b"bytes"})
             heard = json.loads(await asyncio.to_thread(watching.line))

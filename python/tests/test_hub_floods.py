@@ -1,6 +1,4 @@
-"""What a hub does with those who do without end what is allowed once: it slows them down, and says
-so in few words.
-"""
+"""Floods of allowed actions without end: the hub slows the sender down, and logs it briefly."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class Lines(logging.Handler):
         self.found: queue.Queue[str | None] = queue.Queue(100_000)
 
     def emit(self, record: logging.LogRecord) -> None:
-        # What the story itself logs must not wait for it.
+        # Log records of the story itself must not wait for it.
         if threading.current_thread() is not threading.main_thread():
             self._goes_on.wait()
         self.found.put(record.getMessage())

@@ -29,6 +29,7 @@ def program(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment, **options)
 
 
+@pytest.mark.promise("P1.12", "P1.13")
 def test_messages_before_the_start_wait() -> None:
     node = tw.Node()
     seen: list[int] = []
@@ -42,6 +43,7 @@ def test_messages_before_the_start_wait() -> None:
     assert seen == [1]
 
 
+@pytest.mark.promise("P8.17")
 def test_a_process_can_have_one_node_after_another() -> None:
     for _ in range(20):
         with tw.Node() as node:
@@ -246,6 +248,7 @@ def _cycles(node: tw.Node) -> None:
     assert memory_after - memory < 8 << 20, f"{memory_after - memory} bytes in 2,000 cycles of five actors"
 
 
+@pytest.mark.promise("P2.1")
 def test_four_threads_lose_nothing_and_keep_their_order(node: tw.Node) -> None:
     each = 25_000
     following = [0] * 4

@@ -159,6 +159,7 @@ def test_an_agent_whose_process_is_killed_is_gone_and_its_request_has_failed() -
     play(story)
 
 
+@pytest.mark.promise("P11.21")
 def test_a_message_with_a_receipt_that_is_lost_with_its_agent_is_a_dead_letter_at_the_sender() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -172,7 +173,7 @@ def test_a_message_with_a_receipt_that_is_lost_with_its_agent_is_a_dead_letter_a
             assert await other.stdout.readline() == b"asked\n"
             other.kill()
             assert [await receipt.wait(TIMEOUT_S) for receipt in receipts] == ["failed"] * 3
-            # That its agent is gone may be known before its calls have failed.
+            # The hub may know of the agent's end before its calls have failed.
             await hub.until(lambda _: len(hub.dead_letters.list(name="waits")) == 3, PATIENCE_S)
             letters = hub.dead_letters.list(name="waits")
             assert [(letter.reason, letter.message.payload) for letter in letters] == [("stopped", n) for n in range(3)]

@@ -38,6 +38,7 @@ async def timeout_of(
         return raised.value
 
 
+@pytest.mark.promise("P13.22")
 @PLACES
 def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> None:
     _, url = serving(started, place)
@@ -48,6 +49,7 @@ def test_a_slow_handler_is_said_to_be_at_work(started: Programs, place: str) -> 
         assert "its handler was at work" in str(error) or "its handler was at it, and is cancelled" in str(error)
 
 
+@pytest.mark.promise("P13.22", "P13.23")
 @PLACES
 def test_a_blocked_event_loop_is_reported_to_the_caller_and_in_the_log(started: Programs, place: str) -> None:
     server, url = serving(started, place)
@@ -58,6 +60,7 @@ def test_a_blocked_event_loop_is_reported_to_the_caller_and_in_the_log(started: 
     server.expect_log("the event loop has been blocked for", "look for a handler that does not await")
 
 
+@pytest.mark.promise("P13.21", "P13.22")
 def test_the_answer_of_a_callee_whose_clock_is_first_says_that_its_loop_goes_round() -> None:
     begun, gate = threading.Event(), threading.Event()
 

@@ -194,6 +194,7 @@ def forget(method: Callable[[int], object]) -> None:
     gc.collect()
 
 
+@pytest.mark.promise("P16.23")
 @told
 async def test_a_call_that_nobody_awaited_is_told_of() -> None:
     async with joined() as (_, workshop, client):
@@ -220,6 +221,7 @@ async def test_calls_that_wait_are_at_work_at_once_among_others_that_do_not() ->
         assert await asyncio.wait_for(asyncio.gather(*calls), TIMEOUT_S) == list(range(200))
 
 
+@pytest.mark.promise("P13.25")
 @told
 async def test_what_a_handler_sets_in_a_variable_is_gone_with_its_call() -> None:
     async with joined() as (_, _, client):

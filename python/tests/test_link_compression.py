@@ -116,7 +116,7 @@ def test_what_is_compressed_is_held_once_where_it_arrives(started: Programs, kin
     raw = reader(url, features="lz4")
     with tw.Node(url, name="caller", config=NEAR) as node:
         workshop = node.client("workshop").sync
-        # What is needed only once, such as the module of arrays, is no part of the measurement.
+        # One-time costs, such as the module of arrays, are no part of the measurement.
         assert workshop.size(value[:20_000]) == 20_000
         assert is_packed(raw, node)
         before = {program: program.forget_peak() for program in (hub, server)}
@@ -200,7 +200,7 @@ def test_a_fault_in_a_long_payload_ends_its_call_at_once(started: Programs) -> N
     # The first block can't be one, and nothing more is sent of the payload than that.
     raw.send(frame(CHUNK, b"", struct.pack("<QI", 20 * MIB, 1 << 20) + b"x", 2 | MORE, ID))
     assert b"a block is longer" in heard(raw, FAIL)
-    # What was under way is skipped, and the exchange can be begun anew.
+    # The payload under way is skipped, and the exchange can be begun anew.
     raw.send(frame(CHUNK, b"", bytes(60_000), 2 | MORE, ID))
     value = encode(("wind, tide",))
     raw.send(frame(CALL, called(), struct.pack("<Q", len(value)), 2 | MORE, ID + (1 << 32)))

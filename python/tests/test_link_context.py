@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from typing import Any
 
+import pytest
 import tidewire as tw
 from link_stories import play
 
@@ -38,6 +39,7 @@ async def who() -> str:
     return WHO.get()
 
 
+@pytest.mark.promise("P13.25")
 def test_a_node_that_is_started_in_a_handler_runs_nothing_in_its_variables() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

@@ -40,9 +40,7 @@ class Side(enum.Enum):
 
 
 class Desk(tw.Service):
-    """What is served in the process of the story, so that types of this module are known on both
-    sides.
-    """
+    """Service in the process of the story, so that types of this module are known on both sides."""
 
     @tw.method
     async def echo(self, value: Any) -> Any:

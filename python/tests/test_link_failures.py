@@ -154,6 +154,7 @@ def test_a_reader_that_is_killed_closes_the_generator(started: Programs) -> None
     server.expect("closed", SOON_S)
 
 
+@pytest.mark.promise("P13.43")
 @KINDS
 def test_a_node_that_stops_finishes_its_calls(started: Programs, kind: str) -> None:
     _, url = started.hub(started.url(kind))

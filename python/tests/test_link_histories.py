@@ -39,5 +39,5 @@ def test_a_random_history_ends_as_it_must(seed: int) -> None:
     replay = f"play it again with: python {' '.join([*options, HISTORY.name, str(seed), STEPS, *chosen])}"
     assert done.returncode == 0, f"{replay}\n{done.stderr[-6_000:]}"
     assert done.stdout == f"history {seed}: well\n", done.stdout
-    # What nobody has waited for, and errors that nobody has seen, are said there.
+    # Futures that nobody awaited, and errors that nobody has seen, are reported on stderr.
     assert not done.stderr, f"{replay}\n{done.stderr[-6_000:]}"

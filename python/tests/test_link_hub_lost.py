@@ -60,6 +60,7 @@ def test_a_program_that_dies_of_broken_pipes_outlives_its_hub(started: Programs,
     assert (out, alone.returncode) == ("alive\n", 0)
 
 
+@pytest.mark.promise("P13.50")
 @KINDS
 def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(started: Programs, kind: str) -> None:
     hub, url, server = started.hub_and_server(started.url(kind))
@@ -80,8 +81,8 @@ def test_a_hub_that_is_killed_fails_its_calls_and_nodes_join_the_next_one(starte
             await asyncio.to_thread(started.hub, url)
             await until_served(node, "workshop")
             assert await workshop.label() == "server"
-            # What was subscribed to before is in force again: services that come and go are still
-            # told of.
+            # Earlier subscriptions are in force again: the node still hears of services that come
+            # and go.
             await asyncio.to_thread(started.server, url, "late")
             await until_served(node, "workshop", 2)
             await asyncio.to_thread(server.end)
@@ -163,6 +164,7 @@ def test_a_hub_that_is_told_to_end_finishes_the_calls_that_pass_through_it(start
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.14")
 def test_each_of_a_thousand_calls_ends_once_when_the_hub_is_replaced(started: Programs) -> None:
     hub, url, server = started.hub_and_server()
 
@@ -235,6 +237,7 @@ def test_a_node_whose_hub_is_gone_stops_without_waiting_for_it(started: Programs
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.3")
 def test_what_is_served_while_the_hub_is_gone_is_served_by_the_next_one(started: Programs) -> None:
     hub, url = started.hub()
 
@@ -350,7 +353,7 @@ def test_a_hub_shows_where_it_can_be_joined() -> None:
 
 
 def test_a_node_that_tries_to_join_again_stops_at_once(started: Programs) -> None:
-    """Whoever listens where its hub was takes connections, and says nothing."""
+    """The listener in the place of the hub takes connections, and says nothing."""
     hub, url = started.hub("ws://127.0.0.1:0")
     place = ("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/")))
     with socket.socket() as silent:

@@ -42,6 +42,7 @@ async def three(stack: AsyncExitStack) -> tuple[tw.Node, tw.Node, Gate]:
     return hub, await stack.enter_async_context(tw.Node(url, name="caller")), gate
 
 
+@pytest.mark.promise("P13.45")
 def test_calls_that_pass_through_end_before_the_hub_does() -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
@@ -66,6 +67,7 @@ def test_calls_that_pass_through_end_before_the_hub_does() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.47")
 def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
@@ -81,6 +83,7 @@ def test_a_hub_does_not_wait_for_streams_and_their_readers_are_told() -> None:
     asyncio.run(asyncio.wait_for(story(), 30))
 
 
+@pytest.mark.promise("P13.46")
 def test_a_hub_waits_no_longer_than_its_timeout() -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:

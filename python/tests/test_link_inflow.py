@@ -28,6 +28,7 @@ class Fragile:
             raise ValueError("it is broken")
 
 
+@pytest.mark.promise("P13.11")
 def test_a_plain_handler_gets_messages_while_the_loop_of_its_node_is_blocked() -> None:
     async def story() -> None:
         async with three() as (hub, a, _):
@@ -65,6 +66,7 @@ def test_a_message_does_not_overtake_a_request_of_its_sender() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.11")
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "batch"])
 def test_a_message_that_can_not_be_read_is_logged_and_the_next_one_is_handled(kind: str) -> None:
     async def story() -> None:
@@ -117,7 +119,7 @@ def test_what_waits_for_room_when_the_actor_stops_becomes_dead_letters_that_can_
             for number in range(5):
                 a.publish("flood", f"message {number}")
             await begun.wait()
-            # What comes last on the same link tells that the others are there.
+            # The last answer on the same link shows that the others are there.
             await b.subscribe("last", lambda _: None)
             await a.request("last", None)
             stopped = actor.stop(drain=False)

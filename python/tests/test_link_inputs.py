@@ -122,6 +122,7 @@ class Source:
 ENDLESS = 1_000_000_000
 
 
+@pytest.mark.promise("P13.39")
 def test_items_come_in_order_and_to_the_end() -> None:
     async def story(world: World) -> None:
         desk, source = world.caller.client("desk"), Source()
@@ -153,6 +154,7 @@ def test_a_plain_method_reads_a_stream_in_its_thread() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.40")
 def test_two_streams_do_not_wait_for_each_other() -> None:
     async def story(world: World) -> None:
         one, other = Source(), Source()
@@ -163,6 +165,7 @@ def test_two_streams_do_not_wait_for_each_other() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.39")
 def test_a_slow_reader_stops_the_generator() -> None:
     async def story(world: World) -> None:
         source = Source()
@@ -183,6 +186,7 @@ def test_a_slow_reader_stops_the_generator() -> None:
     play(service, story)
 
 
+@pytest.mark.promise("P13.39")
 def test_an_error_in_the_middle_comes_after_the_items_before_it() -> None:
     async def story(world: World) -> None:
         source = Source()
@@ -196,6 +200,7 @@ def test_an_error_in_the_middle_comes_after_the_items_before_it() -> None:
     play(service, story)
 
 
+@pytest.mark.promise("P13.41")
 def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
@@ -211,6 +216,7 @@ def test_a_callee_that_returns_early_or_never_reads_closes_the_generator() -> No
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.42")
 def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> None:
     async def story(world: World) -> None:
         source = Source()
@@ -239,6 +245,7 @@ def test_who_reads_on_after_the_call_gets_an_error_and_no_end(where: str) -> Non
     play(service, story)
 
 
+@pytest.mark.promise("P13.41")
 def test_a_caller_that_cancels_closes_its_generator_and_the_handler() -> None:
     async def story(world: World) -> None:
         source = Source()
@@ -255,6 +262,7 @@ def test_a_caller_that_cancels_closes_its_generator_and_the_handler() -> None:
     play(service, story)
 
 
+@pytest.mark.promise("P13.41")
 def test_a_deadline_closes_the_generator() -> None:
     async def story(world: World) -> None:
         source = Source()
@@ -267,6 +275,7 @@ def test_a_deadline_closes_the_generator() -> None:
     play(service, story)
 
 
+@pytest.mark.promise("P13.41")
 def test_a_caller_that_leaves_ends_the_handler_that_reads() -> None:
     async def story(world: World) -> None:
         source = Source()

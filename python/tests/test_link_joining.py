@@ -178,6 +178,7 @@ def test_what_is_served_for_this_process_alone_is_not_seen_by_others(started: Pr
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.1")
 @KINDS
 def test_a_name_that_is_taken_is_refused(started: Programs, kind: str) -> None:
     _, url = started.hub(started.url(kind))
@@ -304,6 +305,7 @@ def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_on
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.48", "P16.28")
 def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -313,8 +315,8 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
             del forgotten
             left = asyncio.ensure_future(hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S))
             while not left.done():
-                # What is under way on another thread may hold it a moment longer: the collector
-                # comes again, as in any program.
+                # Code under way on another thread may hold it a moment longer: the collector comes
+                # again, as in any program.
                 gc.collect()
                 await asyncio.wait([left], timeout=0.1)
             await left
@@ -327,6 +329,7 @@ def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.48", "P16.28")
 def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -334,7 +337,7 @@ def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
             forgotten = await tw.Node(url, name="forgotten").__aenter__()
             await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
             gone = weakref.ref(forgotten._link())
-            # What has come is handled; nothing else is under way.
+            # Received frames are handled; nothing else is under way.
             await asyncio.sleep(0)
             gc.collect()
             gc.disable()
@@ -349,6 +352,7 @@ def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.9")
 def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -376,6 +380,7 @@ def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.49")
 @pytest.mark.parametrize("within_s", [PATIENCE_S, None])
 def test_a_node_waits_for_a_hub_that_is_not_up_yet(started: Programs, caplog: Any, within_s: float | None) -> None:
     url = started.url("unix")
@@ -399,6 +404,7 @@ def test_a_node_waits_for_a_hub_that_is_not_up_yet(started: Programs, caplog: An
     opener.join()
 
 
+@pytest.mark.promise("P13.49")
 def test_a_node_gives_a_hub_up_that_does_not_come(started: Programs) -> None:
     node = tw.Node(started.url("unix"), join_timeout=0.2)
     with pytest.raises(tw.LinkLost, match="there is no hub at"):

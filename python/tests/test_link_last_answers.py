@@ -49,7 +49,7 @@ class Last(tw.Service):
 
 
 async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> bool:
-    """Whether an answer comes whole that is given when its node, or the hub between, stops."""
+    """True if an answer arrives whole although its node, or the hub between, stops."""
     await until_served(caller, "last")
     calls = [asyncio.ensure_future(caller.client("last").give(mib)) for _ in range(3)]
     for _ in calls:
@@ -59,6 +59,7 @@ async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> 
     return all(answer == pattern(mib * MIB) for answer in await asyncio.gather(*calls))
 
 
+@pytest.mark.promise("P13.44")
 @pytest.mark.parametrize("mib", [4, 20])
 @pytest.mark.parametrize("config", SHARED)
 def test_of_a_node_that_has_joined(started: Programs, config: dict[str, dict[str, int]], mib: int) -> None:
@@ -140,6 +141,7 @@ def test_who_reads_no_further_holds_up_no_stop(started: Programs) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.46")
 def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> None:
     def until_asked(raw: Raw) -> int:
         while (found := raw.receive()) is not None:

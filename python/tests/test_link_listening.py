@@ -103,6 +103,7 @@ def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> N
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.10")
 def test_what_a_token_may_not_publish_is_refused_before_anybody_has_it() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
 

@@ -243,8 +243,8 @@ def test_a_node_that_asks_and_never_reads_is_closed_before_its_answers_fill_the_
             sent += len(pings)
             assert others.echo(1) == 1
     program.expect_log("is closed", "link_queue_bytes")
-    # What has to be sent may fill half as much again as the queue, and what waits lies in memory
-    # once.
+    # Frames that must be sent may fill half as much again as the queue, and queued payloads lie in
+    # memory once.
     assert program.rss_bytes - before < 2 * _limits.LINK_QUEUE_BYTES.default
     raw.close()
 

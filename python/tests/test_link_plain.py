@@ -108,7 +108,7 @@ def test_calls_that_have_not_begun_go_to_another_instance_when_theirs_is_cut_sho
                 call = getattr(caller.client("desk"), method)
                 calls = [asyncio.ensure_future(call()) for _ in range(3)]
                 assert await asyncio.to_thread(first.inside.acquire, True, PATIENCE)
-                # What was sent before this over the same links has come before it.
+                # Earlier frames over the same links have arrived before this one.
                 await callee.serve({"come": lambda number: number}, name="last")
                 assert await soon(caller.client("last").come(1)) == 1
                 assert served.statistics()["waiting"] == 2

@@ -90,7 +90,7 @@ def test_a_long_payload_is_held_once_where_it_arrives_and_not_at_the_hub(started
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop")
-            # What is needed only once, such as the module of arrays, is no part of the measurement.
+            # One-time costs, such as the module of arrays, are no part of the measurement.
             assert await workshop.size(small) == 20_000
             before = {program: program.forget_peak() for program in (hub, server)}
             assert await workshop.size(value) == len(value)

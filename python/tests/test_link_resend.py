@@ -53,6 +53,7 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.16")
 @pytest.mark.parametrize("kind", ["awaited", "blocking", "unknown"])
 def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
     started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -102,7 +103,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
                 await asyncio.wait({calling, getting}, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
                     since = perf_counter()
-                    # What passes is the time of the call.
+                    # The sleep uses up the time of the call.
                     await asyncio.sleep(0.3)
                     refused.append(perf_counter() - since)
                     getting.result().refuse(node_stopped, "stopping")
@@ -113,6 +114,7 @@ def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: 
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+@pytest.mark.promise("P13.16")
 def test_a_call_goes_to_another_instance_when_the_first_is_lost(started: Programs) -> None:
     _, url = started.hub()
     servers = {name: started.server(url, name) for name in ("one", "two")}
@@ -155,7 +157,7 @@ def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(st
 
 
 class Noted(Group):
-    """What calls noted at an instance."""
+    """Calls that were noted at an instance."""
 
     def __init__(self) -> None:
         super().__init__("room")

@@ -88,7 +88,7 @@ def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
         assert await asyncio.to_thread(lambda: list(desk.sync.ticks())) == [Tick(1.0), Tick(2.5)]
         (answer,) = await desk.with_(policy="all").quote("Z")
         assert answer.value == Quote("Z", 2.0)
-        # What does not fit is given as it came, as it is within a process.
+        # A result that does not fit is given as it came, as within a process.
         assert await desk.wrong() == {"other": 1}
         # A client that knows no types gives what came.
         assert await world.caller.client("desk").quote("X") == {"symbol": "X", "price": 2}

@@ -133,7 +133,7 @@ def test_calls_whose_callee_is_killed_leave_room_for_others(started: Programs) -
             assert all(isinstance(end, tw.errors.LinkLost | tw.errors.NoResponders) for end in ended), ended
             started.server(url, name="other")
             await until_served(node, "workshop")
-            # Whatever was being laid for the dead one has been by the time that the next one lies
+            # Payloads in progress for the dead node are in place by the time that the next one lies
             # there.
             assert await workshop.echo(pattern(MIB)) == pattern(MIB)
             before = laid(node)

@@ -34,6 +34,7 @@ def run(started: Programs) -> Run:
     return run
 
 
+@pytest.mark.promise("P13.27")
 def test_ten_thousand_items_come_in_order(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         assert [n async for n in workshop.count(10_000)] == list(range(10_000))
@@ -44,6 +45,7 @@ def test_ten_thousand_items_come_in_order(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P13.27")
 def test_a_slow_reader_stops_the_writer(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
         stream = workshop.count(ENDLESS)
@@ -92,6 +94,7 @@ def test_a_task_that_is_cancelled_while_it_reads_closes_the_generator(run: Run) 
     run(story)
 
 
+@pytest.mark.promise("P13.32")
 @pytest.mark.parametrize("most", [0, 1, 3 * CREDIT])
 def test_an_error_comes_after_the_items_before_it(run: Run, most: int) -> None:
     async def story(workshop: Any, server: Program) -> None:
@@ -192,7 +195,7 @@ def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run)
 
 
 class Otherwise(tw.Service, name="workshop"):
-    """What a caller takes the workshop for."""
+    """The workshop, as a caller wrongly declares it."""
 
     @tw.method
     async def count(self, most: int) -> int:
@@ -334,5 +337,5 @@ def test_an_error_ends_a_process_that_reads_and_writes_streams_and_both_sides_se
         leaver.expect("closed")
         assert leaver.ended() == 1
         assert monotonic() - began < SOON_S
-        # What it has read is closed where it is written.
+        # The generator that it has read is closed where it is written.
         server.expect("closed")

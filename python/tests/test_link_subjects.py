@@ -1,4 +1,4 @@
-"""What is published and asked on subjects reaches other nodes."""
+"""Publications and requests on subjects reach other nodes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from link_stories import logged, play, three
 TIMEOUT_S = 30
 
 
+@pytest.mark.promise("P13.5")
 def test_a_message_reaches_every_node_once_and_keeps_its_subject_and_headers() -> None:
     async def story() -> None:
         async with three() as (hub, a, b):
@@ -37,6 +38,7 @@ def test_a_message_reaches_every_node_once_and_keeps_its_subject_and_headers() -
     play(story)
 
 
+@pytest.mark.promise("P13.7", "P13.8")
 def test_a_queue_group_gets_each_message_once() -> None:
     async def story() -> None:
         async with three() as (hub, a, b):
@@ -120,6 +122,7 @@ def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -
     assert hub.ended() == 0
 
 
+@pytest.mark.promise("P13.6")
 def test_a_burst_waits_for_room_and_keeps_its_order() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -199,7 +202,7 @@ def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgo
             await b.subscribe("news", actor)
             subscription.unsubscribe()
             await actor.stop()
-            # What comes later on the link of this node tells that its end has come.
+            # A later message on the link of this node shows that its end has come.
             await b.subscribe("other", receive)
             # The hub is told of a stopped actor when something comes for it.
             with pytest.raises(tw.ActorStopped):
@@ -216,6 +219,7 @@ def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgo
     play(story)
 
 
+@pytest.mark.promise("P13.9")
 def test_what_can_not_be_sent_reaches_nobody() -> None:
     async def story() -> None:
         async with three() as (_, a, _b):

@@ -65,6 +65,7 @@ def test_a_subscription_that_the_hub_refuses_is_not_in_force_at_the_node_either(
     asyncio.run(story())
 
 
+@pytest.mark.promise("P13.2")
 def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either() -> None:
     async def story() -> None:
         tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=[], serve=["allowed"])]
@@ -201,7 +202,7 @@ def test_what_waits_for_a_node_is_bounded_by_its_token(started: Programs) -> Non
                 tw.LimitExceeded, match=r"link_queue_bytes=1048576 of the token of the node that answers"
             ):
                 await asyncio.gather(*ended)
-            # What was taken is answered once the node goes on.
+            # Accepted calls are answered once the node goes on.
             server.signal(signal.SIGCONT)
             answers = await asyncio.gather(*waiting, return_exceptions=True)
             assert {answer for answer in answers if not isinstance(answer, tw.LimitExceeded)} == {50_000}

@@ -1,6 +1,4 @@
-"""What is logged: who joins and leaves, what is served, and failures, once and in the right
-place.
-"""
+"""Log records: nodes that join and leave, services, and failures, once and in the right place."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ async def _awaited(ref: tw.ActorRef, message: Any) -> object:
     return await ref.send(message)
 
 
+@pytest.mark.promise("P3.4", "P3.5", "P3.6")
 def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
     for overflow, kept in (("wait", [0, 1, 2]), ("fail", [0, 1, 2]), ("drop_new", [0, 1, 2]), ("drop_old", [0, 3, 3])):
         held = Held(node, tw.Mailbox(2, overflow))  # type: ignore[arg-type]
@@ -48,6 +49,7 @@ def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
     assert [letter.reason for letter in node.dead_letters.list()] == ["dropped"] * 10
 
 
+@pytest.mark.promise("P3.3", "P3.10")
 def test_send_waits_for_room_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         held = Held(node, tw.Mailbox(1))
@@ -72,6 +74,7 @@ def test_a_plain_thread_waits_for_room_too(node: tw.Node) -> None:
     assert seen == list(range(1_000))
 
 
+@pytest.mark.promise("P8.1", "P8.3")
 def test_a_stop_without_drain_gives_the_messages_back(node: tw.Node) -> None:
     held = Held(node, tw.Mailbox(10))
     for n in (1, 2, 3):
@@ -85,6 +88,7 @@ def test_a_stop_without_drain_gives_the_messages_back(node: tw.Node) -> None:
     assert (ledger.accepted, ledger.handled, ledger.returned) == (4, 1, 3)
 
 
+@pytest.mark.promise("P8.8")
 def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -> None:
     entered, gate = threading.Event(), threading.Event()
 
@@ -107,6 +111,7 @@ def test_a_stop_that_runs_out_of_time_says_where_the_handler_is(node: tw.Node) -
     assert node.lookup("stuck") is None
 
 
+@pytest.mark.promise("P8.7", "P16.26")
 def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         held = Held(node, tw.Mailbox(8))
@@ -118,7 +123,7 @@ def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
         # All three are dead letters while the handler of the first still runs.
         assert (ledger.accepted, ledger.dead_lettered, held.seen) == (3, 3, [])
         letters = node.dead_letters.list()
-        # What a handler has, nobody can have a second time.
+        # Nobody gets a second time a message that a handler has.
         assert (
             sorted(letter.message for letter in letters if letter.message is not None) == [1, 2] and len(letters) == 3
         )
@@ -127,6 +132,7 @@ def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P8.11")
 def test_a_handler_can_stop_its_actor_but_not_wait_for_that(node: tw.Node) -> None:
     def last(message: Any, ctx: tw.Context) -> Any:
         if message == "wait":
@@ -142,6 +148,7 @@ def test_a_handler_can_stop_its_actor_but_not_wait_for_that(node: tw.Node) -> No
     assert node.sync.stop(ref).handled == 1
 
 
+@pytest.mark.promise("P7.10")
 def test_restart_makes_a_new_object_and_keeps_the_mailbox(node: tw.Node) -> None:
     class Fragile:
         def __init__(self, start: int) -> None:
@@ -160,6 +167,7 @@ def test_restart_makes_a_new_object_and_keeps_the_mailbox(node: tw.Node) -> None
     assert ref.statistics()["restarts"] == 1
 
 
+@pytest.mark.promise("P7.13")
 def test_a_restart_limit_stops_the_actor(node: tw.Node) -> None:
     supervision = tw.Supervision(on_failure="restart", max_restarts=3, backoff_ms=0)
     ref = node.spawn(_fail, supervision=supervision)
@@ -174,6 +182,7 @@ def _fail(message: object) -> None:
     raise ValueError(message)
 
 
+@pytest.mark.promise("P7.6", "P7.17")
 def test_a_poison_message_is_tried_as_often_as_allowed(node: tw.Node) -> None:
     attempts: list[int] = []
 
@@ -189,6 +198,7 @@ def test_a_poison_message_is_tried_as_often_as_allowed(node: tw.Node) -> None:
     assert (letter.message, letter.error) == ("x", "ValueError: poison")
 
 
+@pytest.mark.promise("P7.18")
 def test_dead_letters_can_be_listed_requeued_and_dropped(node: tw.Node) -> None:
     healthy = threading.Event()
     seen: list[object] = []
@@ -213,6 +223,7 @@ def test_dead_letters_can_be_listed_requeued_and_dropped(node: tw.Node) -> None:
     assert seen == [0]
 
 
+@pytest.mark.promise("P1.11")
 def test_exceptions_in_hooks_are_contained(node: tw.Node) -> None:
     class Bad:
         def started(self) -> None:

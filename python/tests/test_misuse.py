@@ -1,5 +1,5 @@
-"""What a new user gets wrong: an error at the call, which names the field, the value and the mend,
-and nothing lost.
+"""Mistakes of a new user: an error at the call, which names the field, the value and the fix, and
+nothing lost.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
+@pytest.mark.promise("P1.3")
 @pytest.mark.parametrize(("options", "error", "says"), OPTIONS)
 def test_wrong_options_are_refused(node: tw.Node, options: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
@@ -115,6 +116,7 @@ def test_wrong_options_are_refused(node: tw.Node, options: dict[str, Any], error
     assert node.statistics()["actors"] == []
 
 
+@pytest.mark.promise("P1.8")
 def test_a_taken_name_is_refused_and_nothing_is_spawned(node: tw.Node) -> None:
     node.spawn(lambda _: None, name="one")
     with pytest.raises(tw.NameTaken, match="one"):

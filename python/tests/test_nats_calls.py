@@ -81,7 +81,7 @@ def workshop(url: str, name: str = "far", instance: str = "one") -> Iterator[Pro
 async def test_processes_call_each_other_as_at_a_hub() -> None:
     with served() as server, workshop(server.url) as program:
         async with tw.Node(server.url, name="near") as node:
-            # Who was there before is known at once.
+            # Earlier nodes are known at once.
             assert [info.name for info in await node.nodes()] == ["far", "near"]
             (info,) = await node.services()
             assert info.name == "workshop" and "echo" in [method.name for method in info.methods]
@@ -156,7 +156,7 @@ async def test_calls_to_a_process_that_is_killed_fail_soon_and_go_elsewhere() ->
                 await asyncio.gather(said(second, "trying"), said(first, "trying"))
                 first.kill()
                 await fails(call, tw.LinkLost)
-                # What may be made twice is.
+                # A call that may run twice does.
                 assert {(await tried).split()[0], (await trying).split()[0]} == {"other"}
                 await until_served(node, "workshop", 1)
 
@@ -233,8 +233,7 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
 async def test_what_is_published_comes_once_and_in_order_to_all_that_want_it() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a:
-            # Whoever has got an answer from there is known there with all that it had subscribed
-            # to.
+            # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
             await a.subscribe("sync", a.spawn(lambda _: True))
             async with tw.Node(server.url, name="b") as b, tw.Node(server.url, name="c") as c:
                 heard: list[list[Any]] = [[], [], [], []]

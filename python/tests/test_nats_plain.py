@@ -25,7 +25,7 @@ from nats.aio.msg import Msg
 
 @dataclass
 class Order:
-    """What is bought."""
+    """Order of a customer."""
 
     item: str
     count: int = 1

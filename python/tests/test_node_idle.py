@@ -23,7 +23,7 @@ class Stage:
             await following(message)
 
         def now(message: int) -> None:
-            # Whatever follows takes coroutines only where it is awaited.
+            # A following handler takes coroutines only where it is awaited.
             following(message)
 
         self.ref = node.spawn(later if kind == "coroutine" else now, mailbox=LETTERS)
@@ -40,6 +40,7 @@ def pipeline(node: tw.Node, stored: list[int], kind: str) -> tw.ActorRef:
     return Stage(node, kind, middle.send if kind == "coroutine" else middle.tell).ref
 
 
+@pytest.mark.promise("P8.13")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
 def test_a_pipeline_is_worked_off_at_the_end_of_the_block(kind: str) -> None:
     async def story() -> None:
@@ -67,6 +68,7 @@ def test_a_pipeline_is_worked_off_at_the_end_of_a_plain_block(kind: str) -> None
     assert node.ledger.dead_lettered == 0
 
 
+@pytest.mark.promise("P8.21")
 def test_an_idle_node_has_worked_off_what_it_was_sent(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         stored: list[int] = []
@@ -90,6 +92,7 @@ def test_a_plain_thread_waits_for_an_idle_node_too(node: tw.Node) -> None:
     assert len(stored) == LETTERS
 
 
+@pytest.mark.promise("P8.18")
 def test_what_pools_and_actors_hand_to_each_other_is_worked_off() -> None:
     stored: list[int] = []
     with tw.Node() as node:
@@ -108,6 +111,7 @@ def test_what_pools_and_actors_hand_to_each_other_is_worked_off() -> None:
     assert sorted(stored) == list(range(LETTERS))
 
 
+@pytest.mark.promise("P8.18")
 def test_what_an_agent_is_to_try_again_is_worked_off(run: Any) -> None:
     tried: list[int] = []
 
@@ -126,6 +130,7 @@ def test_what_an_agent_is_to_try_again_is_worked_off(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P8.20")
 def test_whoever_waits_in_vain_is_told_for_whom(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         gate = asyncio.Event()
@@ -150,6 +155,7 @@ def test_whoever_waits_in_vain_is_told_for_whom(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P8.22")
 def test_waiting_where_it_never_ends_is_refused_at_once(run: Any) -> None:
     with pytest.raises(tw.InvalidArgument, match="handles nothing"):
         tw.Node().sync.idle(1)
@@ -174,6 +180,7 @@ def test_waiting_where_it_never_ends_is_refused_at_once(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P8.19")
 def test_a_repeating_timer_does_not_keep_a_node_from_its_end(run: Any) -> None:
     beats = []
 
@@ -184,6 +191,7 @@ def test_a_repeating_timer_does_not_keep_a_node_from_its_end(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P8.23")
 def test_a_stop_that_is_cancelled_has_stopped_the_node_all_the_same() -> None:
     async def story() -> None:
         node = tw.Node()
@@ -227,6 +235,7 @@ class Store(tw.Service):
             number += 1
 
 
+@pytest.mark.promise("P8.14")
 def test_actors_still_reach_the_services_of_other_nodes_while_their_node_ends(started: Programs) -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -247,6 +256,7 @@ def test_actors_still_reach_the_services_of_other_nodes_while_their_node_ends(st
     asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
 
 
+@pytest.mark.promise("P8.14", "P13.43")
 def test_a_stream_without_an_end_does_not_keep_a_node_from_its_end(started: Programs) -> None:
     async def story() -> None:
         _, url = started.hub()

@@ -16,6 +16,7 @@ Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
 
+@pytest.mark.promise("P8.15")
 def test_a_node_stops_its_pools_after_its_actors_and_counts_their_tasks() -> None:
     async def main() -> tw.Ledger:
         async with tw.Node() as node:

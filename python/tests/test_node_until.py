@@ -15,6 +15,7 @@ def links(services: dict[str, int], hub: str | None = "hub") -> Any:
     return lambda now: (now["links"]["hub"], now["links"]["services"]) == (hub, services)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_services_that_come_and_go() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -29,6 +30,7 @@ def test_it_waits_for_services_that_come_and_go() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -56,6 +58,7 @@ def test_it_waits_for_agents_for_what_is_given_and_for_dead_letters() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.4")
 def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -75,6 +78,7 @@ def test_it_waits_for_a_link_that_is_lost_and_one_that_is_back() -> None:
     play(story)
 
 
+@pytest.mark.promise("P10.6")
 def test_it_ends_with_its_time_and_with_its_node() -> None:
     async def story() -> None:
         async with tw.Node() as node:
@@ -134,6 +138,7 @@ def test_what_is_no_condition_or_no_time_is_named(node: tw.Node, arguments: tupl
     asyncio.run(on_a_loop())
 
 
+@pytest.mark.promise("P13.2")
 def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -155,6 +160,7 @@ def test_a_subscription_that_was_awaited_is_in_force_at_the_hub() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.3")
 def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
     seen: list[int] = []
     subscription = node.subscribe("news", seen.append).wait()
@@ -164,6 +170,7 @@ def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
     assert subscription.wait() is subscription
 
 
+@pytest.mark.promise("P13.2")
 def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
@@ -182,6 +189,7 @@ def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
     play(story)
 
 
+@pytest.mark.promise("P13.3", "P13.4")
 def test_one_that_ends_while_it_is_awaited_waits_no_more() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:

@@ -34,9 +34,10 @@ def all_end(threads: list[threading.Thread]) -> bool:
     return not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.promise("P12.24")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
-    # What tests before this one have left to the collector counts as closed.
+    # Leftovers of earlier tests for the collector count as closed.
     gc.collect()
     files = len(os.listdir("/dev/fd"))
     pool = Pool(functions.increment, 2, kind, name="lost")
@@ -58,6 +59,7 @@ def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
     assert len(os.listdir("/dev/fd")) == files
 
 
+@pytest.mark.promise("P12.24")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tasks_keep_their_pool_until_they_are_done(kind: Any) -> None:
     async def main() -> None:
@@ -72,6 +74,7 @@ def test_tasks_keep_their_pool_until_they_are_done(kind: Any) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.24")
 def test_a_map_keeps_its_pool_until_it_is_over() -> None:
     async def items() -> Any:
         for n in range(100):

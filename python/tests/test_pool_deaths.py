@@ -22,6 +22,7 @@ from tidewire.pools import Pool, Restarts, Task
 # Workers that die
 
 
+@pytest.mark.promise("P12.1", "P12.2", "P12.7", "P12.9")
 def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) -> None:
     killed: set[int] = set()
     chance = random.Random(1)
@@ -55,6 +56,7 @@ def test_fifty_killed_workers_lose_none_of_ten_thousand_tasks(tmp_path: Path) ->
     story(main)
 
 
+@pytest.mark.promise("P12.6", "P12.7")
 def test_a_killed_worker_is_replaced_soon(gate: str) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -77,6 +79,7 @@ def test_a_killed_worker_is_replaced_soon(gate: str) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.1", "P12.8")
 def test_a_task_that_kills_two_workers_is_quarantined_and_the_others_are_handled() -> None:
     dead: list[tuple[Task, str]] = []
 
@@ -98,6 +101,7 @@ def test_a_task_that_kills_two_workers_is_quarantined_and_the_others_are_handled
     ]
 
 
+@pytest.mark.promise("P12.8")
 def test_with_one_delivery_a_task_is_lost_with_its_worker() -> None:
     with process_pool(functions.die_if, 1, max_deliveries=1) as pool:
         with pytest.raises(tw.WorkerLost, match="exit code 3") as caught:
@@ -106,6 +110,7 @@ def test_with_one_delivery_a_task_is_lost_with_its_worker() -> None:
         assert pool.sync.submit(4) == 4
 
 
+@pytest.mark.promise("P12.13")
 def test_a_restart_storm_ends_in_a_failed_pool() -> None:
     async def main() -> None:
         pool = process_pool(functions.die, restarts=Restarts(max=3, backoff_ms=1), max_deliveries=1_000, name="stormy")
@@ -130,6 +135,7 @@ def test_a_child_of_a_worker_does_not_keep_it_alive(gate: str) -> None:
         opened(gate)
 
 
+@pytest.mark.promise("P12.21")
 @pytest.mark.parametrize("stuck", [False, True])
 def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> None:
     code = f"""
@@ -161,6 +167,7 @@ def test_workers_end_with_a_parent_that_is_killed(stuck: bool, gate: str) -> Non
 # Workers that hang
 
 
+@pytest.mark.promise("P12.10", "P12.12")
 def test_a_hung_worker_is_killed_and_replaced() -> None:
     async def main() -> None:
         async with process_pool(functions.hang_if, 2, task_timeout=0.2) as pool:
@@ -199,6 +206,7 @@ def test_a_worker_that_is_frozen_before_its_task_has_ended_is_found_by_the_limit
     story(main)
 
 
+@pytest.mark.promise("P12.27")
 def test_short_tasks_do_not_wait_behind_a_long_one(gate: str) -> None:
     async def main() -> None:
         async with process_pool(functions.wait_if_path, 2) as pool:

@@ -48,6 +48,7 @@ def test_the_first_end_costs_no_wait_and_the_next_ones_wait_twice_as_long() -> N
     )
 
 
+@pytest.mark.promise("P12.13")
 def test_one_end_more_than_the_limit_within_the_window_gives_up() -> None:
     window = RestartWindow(Restarts(max=3, window_ms=1_000), seed=1)
     decisions = [window.ended(now, progress=False) for now in (0, 100, 200, 300)]
@@ -60,6 +61,7 @@ def test_ends_before_the_window_are_forgotten() -> None:
     assert all(isinstance(window.ended(now * 400, progress=False), Replace) for now in range(100))
 
 
+@pytest.mark.promise("P12.13")
 def test_workers_that_had_finished_a_task_never_fail_the_pool() -> None:
     window = RestartWindow(Restarts(max=0), seed=1)
     assert all(window.ended(0, progress=True) == Replace(0.0) for _ in range(1_000))
@@ -88,6 +90,7 @@ def test_a_worker_is_started_when_its_backoff_is_over_and_not_before() -> None:
 # Scaling
 
 
+@pytest.mark.promise("P12.14")
 def test_a_burst_adds_workers_up_to_the_most_and_says_why() -> None:
     scaling, workers = Scaling(Scale(1, 8, target_wait_ms=50)), 1
     seen = [workers]
@@ -112,6 +115,7 @@ def test_added_workers_get_a_moment_before_more_are_added() -> None:
     assert scaling.observe(250, Load(2, 2, 10, 310)) is not None
 
 
+@pytest.mark.promise("P12.15")
 def test_idle_workers_go_after_a_while_down_to_the_least() -> None:
     scaling, workers = Scaling(Scale(2, 8, idle_ms=1_000)), 8
     seen = []
@@ -145,6 +149,7 @@ def test_an_unknown_task_goes_alone() -> None:
     assert allotment.size(1_000, 2, tasks=1, batches=1) == 0
 
 
+@pytest.mark.promise("P12.25")
 def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
     allotment, size, seen = BatchSizer(), 1, []
     for _ in range(20):
@@ -155,6 +160,7 @@ def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
     assert seen[0] <= 4 and seen[-1] == TARGET_US / 10
 
 
+@pytest.mark.promise("P12.25")
 def test_a_worker_has_at_most_two_batches() -> None:
     allotment = BatchSizer()
     for _ in range(20):
@@ -163,6 +169,7 @@ def test_a_worker_has_at_most_two_batches() -> None:
     assert allotment.size(10_000, 2, tasks=400, batches=2) == 0
 
 
+@pytest.mark.promise("P12.25")
 def test_long_tasks_are_never_given_in_advance() -> None:
     allotment = BatchSizer()
     allotment.learn(1, 20_000.0)
@@ -170,6 +177,7 @@ def test_long_tasks_are_never_given_in_advance() -> None:
     assert allotment.size(100, 4, tasks=1, batches=1) == 0
 
 
+@pytest.mark.promise("P12.26")
 def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be_idle() -> None:
     allotment = BatchSizer()
     allotment.learn(1, 1_500.0)
@@ -201,6 +209,7 @@ def test_tasks_that_became_slow_are_believed_soon() -> None:
 # Batches of the user's function
 
 
+@pytest.mark.promise("P12.18")
 @pytest.mark.parametrize(
     ("now_ms", "waiting", "busy", "expected"),
     [
@@ -222,6 +231,7 @@ def test_a_batch_waits_only_while_others_are_busy_and_its_budget_lasts(
 # The backlog
 
 
+@pytest.mark.promise("P12.3")
 def test_what_does_not_fit_is_parked_and_accepted_in_order() -> None:
     backlog, _ = backlog_of(5, capacity=3)
     assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 2, 3)
@@ -231,6 +241,7 @@ def test_what_does_not_fit_is_parked_and_accepted_in_order() -> None:
     assert values(backlog.take(9)) == [4]
 
 
+@pytest.mark.promise("P12.4")
 def test_tasks_put_back_come_first_and_in_order() -> None:
     backlog, _ = backlog_of(5)
     taken = backlog.take(3)

@@ -23,6 +23,7 @@ def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(main(), 50))
 
 
+@pytest.mark.promise("P12.22")
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_result_is_there_before_the_next_item(kind: Any) -> None:
     async def main() -> None:
@@ -46,6 +47,7 @@ def test_each_result_is_there_before_the_next_item(kind: Any) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.22")
 @pytest.mark.parametrize("ahead", [1, 2, 7])
 def test_no_more_items_are_read_than_the_look_ahead_allows(ahead: int) -> None:
     async def main() -> None:
@@ -147,7 +149,7 @@ def test_the_results_of_slow_plain_items_are_there_before_all_are_read() -> None
 
 def slowly(items: Iterator[int]) -> Iterator[int]:
     for item in items:
-        # What passes is the time in which a map hands over what it has read.
+        # In the sleep a map hands over the items that it has read.
         time.sleep(0.002)
         yield item
 

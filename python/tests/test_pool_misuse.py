@@ -165,7 +165,7 @@ def test_a_callback_that_fails_harms_nobody() -> None:
                 pool.sync.submit(1, 0)
 
 
-# What functions do in a worker process
+# Functions in a worker process
 
 
 def process_pool(function: Any, **options: Any) -> Pool:
@@ -301,6 +301,7 @@ def test_a_function_that_can_not_be_imported_fails_the_pool_at_once(path: str, k
     assert pool.ledger is not None and pool.ledger.balanced
 
 
+@pytest.mark.promise("P12.28", "P12.29")
 def test_a_wait_for_statistics_that_never_fit_ends() -> None:
     async def main() -> None:
         pool = Pool(functions.increment, 1, name="p")

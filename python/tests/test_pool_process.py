@@ -104,6 +104,7 @@ def test_a_map_reads_an_async_iterable_and_a_broken_off_one_leaves_nothing() -> 
     story(main)
 
 
+@pytest.mark.promise("P12.23")
 def test_a_map_raises_the_error_of_the_first_item_that_fails() -> None:
     with process_pool("builtins:int") as pool:
         results = pool.sync.map(["1", "2", "three", "4"])
@@ -135,6 +136,7 @@ def test_a_thousand_cancelled_tasks_leave_nothing_pending(gate: str) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.5")
 def test_a_full_pool_makes_submits_wait_or_fail(gate: str) -> None:
     async def main() -> None:
         async with process_pool(functions.wait_if_path, 1, capacity=2, overflow="fail") as pool:
@@ -172,6 +174,7 @@ def test_tasks_cancelled_behind_a_long_one_in_the_same_worker_are_not_begun(gate
 # Scaling and batches
 
 
+@pytest.mark.promise("P12.14", "P12.15", "P12.16")
 def test_a_burst_adds_workers_and_calm_removes_them(gate: str) -> None:
     async def main() -> None:
         scale = Scale(1, 3, target_wait_ms=20, idle_ms=100)

@@ -22,6 +22,7 @@ from pool_support import HERE, PACKAGE, at, ends, pids, process_pool, story
 # The end
 
 
+@pytest.mark.promise("P12.19")
 def test_stop_with_a_hundred_queued_handles_them() -> None:
     async def main() -> None:
         pool = process_pool(functions.work, 2)
@@ -36,6 +37,7 @@ def test_stop_with_a_hundred_queued_handles_them() -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.2", "P12.19")
 def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
     async def main() -> None:
         pool = process_pool(functions.wait_if_path, 1)
@@ -54,6 +56,7 @@ def test_stop_without_drain_returns_what_was_not_begun(gate: str) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.20")
 def test_stop_gives_up_on_what_is_stuck_and_names_it(gate: str) -> None:
     async def main() -> None:
         pool = process_pool(functions.wait_if_path, 1, name="sticky")
@@ -96,7 +99,7 @@ def test_nothing_is_left_after_stop() -> None:
         assert not [pid for pid in seen if os.path.exists(f"/proc/{pid}")]
 
     cycle(functions.die_if)
-    # What other stories have left to the collector goes before it is counted.
+    # Leftovers of other stories are collected before the count.
     gc.collect()
     before = usage()
     for _ in range(3):

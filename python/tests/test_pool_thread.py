@@ -114,6 +114,7 @@ def test_what_would_end_a_program_is_only_an_error_of_the_task(error: BaseExcept
     story(main)
 
 
+@pytest.mark.promise("P12.10")
 def test_a_hung_thread_is_abandoned_and_replaced() -> None:
     async def hang_once() -> None:
         door = Door()
@@ -167,6 +168,7 @@ def test_a_burst_adds_workers_and_calm_removes_them() -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.17")
 def test_a_function_with_batch_gets_what_is_queued() -> None:
     door, calls = Door(), []
 
@@ -224,6 +226,7 @@ def test_stop_with_a_hundred_queued_handles_or_returns_them() -> None:
         assert (ledger.accepted, ledger.handled, ledger.returned) == expected
 
 
+@pytest.mark.promise("P12.20")
 def test_a_coroutine_is_cancelled_when_the_time_of_a_stop_is_over() -> None:
     begun, ended = threading.Event(), threading.Event()
 
@@ -250,6 +253,7 @@ def test_a_coroutine_is_cancelled_when_the_time_of_a_stop_is_over() -> None:
             assert not thread.is_alive()
 
 
+@pytest.mark.promise("P12.12")
 def test_stop_names_the_thread_that_is_stuck_and_where() -> None:
     door = Door()
 

@@ -66,6 +66,7 @@ PLACES = {
 }
 
 
+@pytest.mark.promise("P16.1")
 @LOOPS
 @EXITS
 @pytest.mark.parametrize("place", PLACES)
@@ -115,6 +116,7 @@ HANDLERS = {
 }
 
 
+@pytest.mark.promise("P16.7")
 @LOOPS
 @pytest.mark.parametrize("handler", HANDLERS)
 def test_ctrl_c_during_a_handler_on_the_main_thread_ends_the_program(handler: str, loop: str) -> None:
@@ -122,6 +124,7 @@ def test_ctrl_c_during_a_handler_on_the_main_thread_ends_the_program(handler: st
     assert program(code, loop).code == CTRL_C
 
 
+@pytest.mark.promise("P16.6")
 def test_sys_exit_in_a_handler_is_the_failure_of_its_message() -> None:
     ended = program(
         """
@@ -139,6 +142,7 @@ def test_sys_exit_in_a_handler_is_the_failure_of_its_message() -> None:
     assert (ended.code, ended.out) == (0, "failed\n"), ended
 
 
+@pytest.mark.promise("P16.7")
 def test_the_loop_of_a_node_without_asyncio_survives_sys_exit_in_a_task() -> None:
     ended = program(
         """
@@ -156,6 +160,7 @@ def test_the_loop_of_a_node_without_asyncio_survives_sys_exit_in_a_task() -> Non
     assert (ended.code, ended.out) == (0, "1\n"), ended
 
 
+@pytest.mark.promise("P16.1")
 def test_an_error_of_a_callback_is_for_the_exception_handler_of_the_loop() -> None:
     ended = program(
         """
@@ -174,6 +179,7 @@ def test_an_error_of_a_callback_is_for_the_exception_handler_of_the_loop() -> No
     assert (ended.code, ended.out, ended.err) == (0, "LookupError('in a callback')\n", "")
 
 
+@pytest.mark.promise("P16.4")
 @LOOPS
 def test_what_is_cancelled_between_two_runs_of_the_loop_ends(loop: str) -> None:
     ended = program(

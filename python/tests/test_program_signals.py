@@ -48,6 +48,7 @@ def test_ctrl_c_cancels_a_handler_that_awaits(loop: str) -> None:
     assert "destroyed" not in ended.err
 
 
+@pytest.mark.promise("P16.10")
 @LOOPS
 def test_ctrl_c_says_for_whom_it_waits_and_does_not_wait_long(loop: str) -> None:
     ended = program(
@@ -86,6 +87,7 @@ def test_ctrl_c_in_a_plain_program_does_not_wait_long_either(waits: str) -> None
     assert "waits up to" in ended.err
 
 
+@pytest.mark.promise("P16.13")
 def test_ctrl_c_ends_a_block_of_a_pool_with_a_stuck_task() -> None:
     ended = program(
         """
@@ -123,6 +125,7 @@ def test_ctrl_c_that_another_thread_was_handed_ends_the_program(loop: str) -> No
     assert "KeyboardInterrupt" in ended.err
 
 
+@pytest.mark.promise("P16.17")
 @LOOPS
 def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
     ended = program(
@@ -142,6 +145,7 @@ def test_a_second_ctrl_c_ends_the_program_now(loop: str) -> None:
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.8")
 def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_more() -> None:
     ended = program(
         """
@@ -168,6 +172,7 @@ def test_an_error_that_leaves_the_block_cancels_coroutines_and_begins_nothing_mo
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.9", "P16.13")
 @pytest.mark.parametrize(
     "block",
     [
@@ -213,6 +218,7 @@ def test_an_error_that_leaves_the_block_cancels_coroutines_in_threads(block: str
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.9")
 @LOOPS
 def test_an_error_that_leaves_the_block_interrupts_calls_and_tells_their_callers(loop: str) -> None:
     ended = program(
@@ -253,6 +259,7 @@ def test_an_error_that_leaves_the_block_interrupts_calls_and_tells_their_callers
     assert "waits up to" not in ended.err
 
 
+@pytest.mark.promise("P16.9")
 def test_an_error_that_leaves_the_block_ends_streams_over_links() -> None:
     ended = program(
         """
@@ -336,6 +343,7 @@ def test_one_ctrl_c_ends_a_starlette_program_with_a_node(asks: str) -> None:
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.8")
 def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     ended = program(
         """
@@ -358,6 +366,7 @@ def test_the_time_for_what_cannot_be_cancelled_is_a_setting() -> None:
     assert (ended.code, ended.out) == (0, "handled\nlost\n"), ended
 
 
+@pytest.mark.promise("P16.11")
 def test_ctrl_c_while_the_block_ends_does_not_wait_for_all_that_is_left() -> None:
     ended = program(
         """
@@ -393,8 +402,8 @@ async def main():
 
 
 def told(ended: Ended) -> str:
-    """What a program said on stderr, but for whom it waits: a machine that is busy with something
-    else may hold it up.
+    """Text of a program on stderr, without its reports of waits: a machine that is busy with
+    something else may hold it up.
     """
     return "".join(line for line in ended.err.splitlines(keepends=True) if "waits up to" not in line)
 
@@ -406,6 +415,7 @@ WAITS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.promise("P16.15", "P16.16", "P16.19")
 @LOOPS
 @WAITS
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
@@ -417,6 +427,7 @@ def test_a_program_that_is_asked_to_end_works_off_what_it_has(
     assert (ended.code, ended.out, told(ended)) == (0, f"now\ndone 0\ndone 1\ndone 2\n{left}", ""), ended
 
 
+@pytest.mark.promise("P16.14")
 @LOOPS
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
 def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Signals) -> None:
@@ -424,6 +435,7 @@ def test_run_forever_hears_signals_under_any_runner(loop: str, number: signal.Si
     assert (ended.code, ended.out, told(ended)) == (0, "now\ndone 0\ndone 1\ndone 2\nleft\n", ""), ended
 
 
+@pytest.mark.promise("P16.17", "P16.19")
 @pytest.mark.parametrize("number", [INT, TERM], ids=["SIGINT", "SIGTERM"])
 def test_a_second_signal_does_not_wait_for_the_work(number: signal.Signals) -> None:
     ended = program(
@@ -442,6 +454,7 @@ def test_a_second_signal_does_not_wait_for_the_work(number: signal.Signals) -> N
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.19")
 def test_work_that_is_not_done_in_time_shows_in_the_exit_code() -> None:
     ended = program(
         """
@@ -458,6 +471,7 @@ def test_work_that_is_not_done_in_time_shows_in_the_exit_code() -> None:
     assert ended.seconds < SOON_S
 
 
+@pytest.mark.promise("P16.20")
 def test_run_returns_and_raises_what_main_does() -> None:
     ended = program(
         """
@@ -481,6 +495,7 @@ def test_run_returns_and_raises_what_main_does() -> None:
     assert (ended.code, ended.out) == (0, "7\nnone\nTrue\nTrue\n"), ended
 
 
+@pytest.mark.promise("P16.14")
 def test_run_forever_ends_with_its_node() -> None:
     ended = program(
         """

@@ -86,6 +86,7 @@ async def double(number: int) -> int:
     return 2 * number
 
 
+@pytest.mark.promise("P13.52")
 def test_every_kind_of_function_can_be_an_argument() -> None:
     class Meter:
         def __init__(self) -> None:
@@ -110,6 +111,7 @@ def test_every_kind_of_function_can_be_an_argument() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.54")
 def test_a_call_of_a_function_is_a_call() -> None:
     entered, left = asyncio.Event(), asyncio.Event()
 
@@ -163,6 +165,7 @@ def test_the_annotation_says_how_a_function_is_called_in_one_process_too() -> No
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.55")
 def test_a_plain_function_runs_on_a_thread_and_a_coroutine_on_the_loop() -> None:
     threads: list[threading.Thread] = []
 
@@ -203,6 +206,7 @@ def test_a_function_is_called_after_the_call_that_gave_it() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.57")
 def test_the_same_function_is_the_same_proxy_and_comes_back_as_itself() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
@@ -226,7 +230,7 @@ def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None
         async def same() -> bool:
             async def mine() -> None: ...
 
-            # What says that its proxy is gone may overtake the answer.
+            # The release of its proxy may overtake the answer.
             return await desk.same(mine) is mine
 
         for _ in range(10):
@@ -258,6 +262,7 @@ def test_what_is_given_in_calls_that_are_given_up_is_let_go_soon() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.59")
 def test_a_result_may_be_a_function_and_so_may_items() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
@@ -276,6 +281,7 @@ def test_a_result_may_be_a_function_and_so_may_items() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.59", "P13.62")
 def test_the_owner_lets_a_function_go() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
@@ -290,6 +296,7 @@ def test_the_owner_lets_a_function_go() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.60")
 def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
@@ -305,6 +312,7 @@ def test_a_lease_ends_without_use_and_each_use_renews_it() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.61")
 def test_a_lease_stands_still_during_the_call_that_gives() -> None:
     async def story(world: World) -> None:
         called = asyncio.Event()
@@ -327,6 +335,7 @@ def test_a_lease_stands_still_during_the_call_that_gives() -> None:
     play(service, story)
 
 
+@pytest.mark.promise("P13.60")
 def test_nothing_survives_the_link_of_its_holder() -> None:
     async def story(world: World) -> None:
         kept = Desk()
@@ -343,6 +352,7 @@ def test_nothing_survives_the_link_of_its_holder() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.62")
 def test_nothing_survives_the_link_of_its_owner() -> None:
     async def story(world: World) -> None:
         async def own(number: int) -> int:
@@ -383,6 +393,7 @@ def test_a_call_that_reaches_nobody_gives_nothing() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.58")
 def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
     async def story(world: World) -> None:
         add = await world.caller.client("desk").adder(1)
@@ -396,6 +407,7 @@ def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
     play(Desk(), story)
 
 
+@pytest.mark.promise("P13.56")
 def test_who_guesses_or_steals_a_key_gets_nothing() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")

@@ -1,4 +1,4 @@
-"""What becomes of functions that were given when processes die and links are lost."""
+"""Functions that were given, when processes die and links are lost."""
 
 from __future__ import annotations
 

@@ -90,6 +90,7 @@ class Shop(tw.Service):
         return value
 
 
+@pytest.mark.promise("P13.52")
 def test_a_service_object_is_called_where_it_lives() -> None:
     async def story(world: World) -> None:
         shop = world.caller.client("desk")
@@ -142,6 +143,7 @@ def test_a_declared_service_is_an_object_even_if_it_is_a_data_class() -> None:
     play(Shop(), story)
 
 
+@pytest.mark.promise("P13.53")
 def test_any_other_object_needs_a_mark() -> None:
     async def story(world: World) -> None:
         shop = world.caller.client("desk")
@@ -293,7 +295,7 @@ def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> No
 
 
 class Stand:
-    """What is given in its place is said by the story."""
+    """Object whose replacement the story chooses."""
 
 
 def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SCENARIOS = {
 
 
 class Stage:
-    """What handlers say, and what lets them go on."""
+    """Events of handlers, and the signals that let them go on."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()

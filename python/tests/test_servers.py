@@ -46,7 +46,7 @@ class Keeper:
         return self.answer()
 
     def server(self) -> int:
-        """What becomes readable when the server that runs now has ended."""
+        """Descriptor that is readable once the present server has ended."""
         return os.pidfd_open(int((self.folder / "postgres" / "data" / "postmaster.pid").read_text().split()[0]))
 
 

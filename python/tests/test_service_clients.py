@@ -57,7 +57,7 @@ def test_help_and_signatures_show_what_callers_give(node: tw.Node) -> None:
             """Buy something.
 
             Args:
-                item: What.
+                item: Name of the item.
             """
             return float(count)
 

@@ -129,7 +129,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
     (Tree, {"value": "a", "parts": [{"value": 1}]}, r"parts: \[0\]: value: "),
     (tuple[Circle | Label, int], [CIRCLE], "1 items"),
     (collections.Counter[str], {"a": "b"}, "int"),
-    # What is not known is not ignored: in data as in records.
+    # Unknown fields are not ignored: in data as in records.
     (Circle, {"radius": 3, "colour": "red"}, "colour: there is no such field: it has radius"),
     (list[Circle], [{"radius": 3, "colour": "red"}], r"\[0\]: colour: there is no such field"),
     (Drawing, {"shape": CIRCLE, "colour": "red"}, "colour: there is no such field: it has raw, shape"),
@@ -138,6 +138,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
 ]
 
 
+@pytest.mark.promise("P13.19")
 @pytest.mark.parametrize("hint, value, made", FITS, ids=str)
 def test_a_value_that_fits_is_made_part_by_part(hint: Any, value: Any, made: Any) -> None:
     convert = converter(hint)[1]
@@ -162,6 +163,7 @@ def taking(hint: Any) -> Callable[..., Any]:
     return take
 
 
+@pytest.mark.promise("P13.19", "P13.20")
 def test_arguments_arrive_alike_here_and_over_a_link() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
@@ -177,7 +179,7 @@ def test_arguments_arrive_alike_here_and_over_a_link() -> None:
                     with pytest.raises(tw.InvalidArgument, match=problem) as wrong:
                         await getattr(node.client("misfits"), f"take_{at}")(value)
                     assert f"misfits.take_{at}: value" in str(wrong.value)
-            # What nobody has annotated: fields that were never set, those that a record makes by
+            # Values without annotations: fields that were never set, those that a record makes by
             # itself, and classes made of others.
             await a.serve({"echo": echo}, name="echo")
             for value in (Point("x"), Point("x", "y"), Summed([1, 2]), Page[int](items=[1])):

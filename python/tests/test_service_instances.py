@@ -155,7 +155,7 @@ def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(run: Run) -
         assert [await either.later(n) for n in range(10)] == list(range(10))
         crew = served._host.crew
         for actor in crew.actors:
-            # What was cancelled in the middle may still be at work.
+            # A call that was cancelled in the middle may still be at work.
             await actor.stop()
         assert crew.idle == len(crew.actors) <= 4
         assert (await served.stop()).balanced

@@ -50,7 +50,7 @@ class Room(tw.Service):
     async def later(self, number: int) -> int:
         self.enter(number)
         await self.open_soon.wait()
-        # Whoever is let in too early comes now.
+        # A call that is admitted too early comes now.
         for _ in range(5):
             await asyncio.sleep(0)
         self.leave()
@@ -86,7 +86,9 @@ Call = Callable[[str, str, int, str], Awaitable[int]]
 
 
 def callers(near: Any, far: Any) -> Call:
-    """What makes a call on a road: reads a stream to its end, where the method gives one."""
+    """Function that makes a call on a road: it reads a stream to its end, where the method gives
+    one.
+    """
 
     async def call(road: str, kind: str, number: int, priority: str) -> int:
         client = (far if road == "link" else near).with_(priority=priority, timeout=PATIENCE)
@@ -116,6 +118,7 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.promise("P13.81")
 @pytest.mark.parametrize("places", [1, 3])
 @pytest.mark.parametrize(
     "kinds", [("later",), ("plain",), ("later", "plain"), ("items",), ("items_plainly",), ("items", "items_plainly")]

@@ -72,6 +72,7 @@ def test_a_client_chooses_by_its_policy(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P13.88")
 def test_calls_go_round_an_instance_that_is_busy(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         echo(node, "a", "b")

@@ -26,7 +26,7 @@ class Pricing(tw.Service):
 
 
 class Changes:
-    """What a watch says, one after the other."""
+    """Changes of a watch, one after the other."""
 
     def __init__(self, watch: AsyncIterator[tw.InstanceChange]) -> None:
         self._watch = watch

@@ -19,7 +19,7 @@ from tidewire.services.serve import Served, known, serve
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
 
-# What can be served
+# Objects that can be served
 
 
 def test_functions_and_dicts_of_functions_can_be_served(run: Run) -> None:

@@ -94,6 +94,7 @@ def with_node(config: dict[str, Any], story: Callable[[tw.Node], Any]) -> None:
     asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE))
 
 
+@pytest.mark.promise("P13.83")
 def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text("[services]\nservice_waiting = 200\nstream_ahead = 4\n")
@@ -126,6 +127,7 @@ def test_what_is_wrong_is_said_with_its_name_and_what_is_allowed() -> None:
                     node.serve(Desk(), **{name: value})
 
 
+@pytest.mark.promise("P13.82", "P13.83")
 @pytest.mark.parametrize("config", [services(service_concurrency=1, service_waiting=2), {}])
 def test_one_more_than_may_wait_is_refused(config: dict[str, Any]) -> None:
     async def story(node: tw.Node) -> None:
@@ -164,6 +166,7 @@ def test_a_call_of_another_node_finds_the_places_of_plain_methods_taken() -> Non
     with_node({}, story)
 
 
+@pytest.mark.promise("P13.82")
 def test_one_more_than_may_wait_is_refused_over_a_link() -> None:
     async def story(hub: tw.Node) -> None:
         desk = Desk()
@@ -228,6 +231,7 @@ def test_a_stream_that_gave_up_waiting_leaves_its_place_to_others() -> None:
     with_node({}, story)
 
 
+@pytest.mark.promise("P13.84")
 @BOTH
 def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> None:
     async def story(node: tw.Node) -> None:
@@ -245,6 +249,7 @@ def test_a_writer_is_as_far_ahead_of_its_reader_as_the_node_says(count: str) -> 
     with_node(services(stream_ahead=1), story)
 
 
+@pytest.mark.promise("P13.84")
 def test_a_generator_as_an_argument_is_as_far_ahead_as_the_node_of_its_caller_says() -> None:
     written = 0
 

@@ -191,6 +191,7 @@ def test_an_error_arrives_after_the_items_before_it(run: Run, name: str) -> None
     run(story)
 
 
+@pytest.mark.promise("P13.33")
 def test_closing_reaches_a_generator_that_waits(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()

@@ -48,6 +48,7 @@ def test_a_call_is_a_coroutine_that_tasks_and_gather_take(run: Run) -> None:
     run(story)
 
 
+@pytest.mark.promise("P16.21")
 def test_a_call_that_is_never_awaited_warns(node: tw.Node) -> None:
     serve(node, Pricing())
     with pytest.warns(RuntimeWarning, match=r"pricing\.quote was never awaited"):

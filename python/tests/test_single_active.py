@@ -42,6 +42,7 @@ class Matching(tw.Service):
             yield self.name, number
 
 
+@pytest.mark.promise("P17.52", "P17.54")
 @every_home
 @story
 async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ async def test_another_is_active_as_soon_as_one_is_stopped(kind: str, tmp_path: 
         ]
 
 
+@pytest.mark.promise("P17.58")
 @every_home
 @story
 async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by(kind: str, tmp_path: Path) -> None:
@@ -146,6 +148,7 @@ def holder(url: str, lease: float) -> Any:
     )
 
 
+@pytest.mark.promise("P17.55")
 @pytest.mark.parametrize(("kind", "lease"), [("hub", LONG), ("nats", 1.5)])
 @story
 async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, lease: float, tmp_path: Path) -> None:
@@ -171,6 +174,7 @@ async def test_another_is_active_when_the_process_of_one_is_killed(kind: str, le
             assert {name for name, _ in await asyncio.gather(*calls)} <= {"holder", "standby"}
 
 
+@pytest.mark.promise("P17.53")
 @pytest.mark.parametrize("kind", ["hub", "nats"])
 @story
 async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_active(

@@ -104,6 +104,7 @@ async def ended(tape: Tape) -> None:
     assert await asyncio.to_thread(tape.ended.wait, PATIENCE_S)
 
 
+@pytest.mark.promise("P13.36")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
 def test_an_async_for_that_is_cancelled_ends_the_generator_though_its_task_is_kept(place: str, method: str) -> None:
@@ -127,6 +128,7 @@ def test_an_async_for_that_is_cancelled_ends_the_generator_though_its_task_is_ke
     at(place, story)
 
 
+@pytest.mark.promise("P13.37")
 @PLACES
 def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: str) -> None:
     async def story(tape: Any, service: Tape) -> None:
@@ -142,6 +144,7 @@ def test_a_single_read_that_is_cancelled_does_not_end_the_stream(place: str) -> 
     at(place, story)
 
 
+@pytest.mark.promise("P13.34", "P13.35")
 @PLACES
 @pytest.mark.parametrize("method", ["count", "wait"])
 def test_closing_waits_for_what_the_generator_does_at_its_end(place: str, method: str) -> None:
@@ -162,6 +165,7 @@ def test_closing_waits_for_what_the_generator_does_at_its_end(place: str, method
     at(place, story)
 
 
+@pytest.mark.promise("P13.35")
 @PLACES
 def test_the_end_of_async_with_waits_for_plain_generators_and_for_those_that_fail(place: str) -> None:
     async def story(tape: Any, service: Tape) -> None:
@@ -181,6 +185,7 @@ def test_the_end_of_async_with_waits_for_plain_generators_and_for_those_that_fai
     at(place, story)
 
 
+@pytest.mark.promise("P13.35")
 @PLACES
 def test_a_plain_thread_waits_as_well(place: str) -> None:
     async def story(tape: Any, service: Tape) -> None:
@@ -227,6 +232,7 @@ def test_a_generator_that_was_given_is_closed_in_its_own_time(place: str) -> Non
     at(place, story)
 
 
+@pytest.mark.promise("P13.38")
 @PLACES
 @pytest.mark.parametrize("count", [0, 1, 100])
 def test_several_tasks_read_one_stream_to_its_end(place: str, count: int) -> None:
@@ -244,6 +250,7 @@ def test_several_tasks_read_one_stream_to_its_end(place: str, count: int) -> Non
     at(place, story)
 
 
+@pytest.mark.promise("P13.38")
 @PLACES
 def test_one_of_several_readers_gets_the_error(place: str) -> None:
     async def story(tape: Any, service: Tape) -> None:

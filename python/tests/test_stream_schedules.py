@@ -137,6 +137,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.promise("P17.8")
 def test_no_beat_is_lost_or_doubled_by_a_kill(tmp_path: Path) -> None:
     """Each life of the process is killed as soon as it has shown a beat: about when it writes that
     the beat is over.
@@ -163,6 +164,7 @@ def test_no_beat_is_lost_or_doubled_by_a_kill(tmp_path: Path) -> None:
     assert numbers == sorted(set(numbers)), "no beat came twice"
 
 
+@pytest.mark.promise("P17.9")
 def test_beats_that_passed_while_the_folder_was_closed_come_as_one(tmp_path: Path) -> None:
     async def made() -> datetime | None:
         async with tw.Node(data=tmp_path) as node:

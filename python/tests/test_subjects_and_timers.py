@@ -27,6 +27,7 @@ def test_handlers_see_subject_headers_and_sender(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.16")
 def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         node.subscribe("pricing.quote", lambda symbol: f"{symbol}: 42", queue="pricing")
@@ -34,6 +35,46 @@ def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
         assert await node.request("pricing.quote", "X") == "X: 42"
         with pytest.raises(tw.NoResponders, match="nobody is subscribed to"):
             await node.request("pricing.none", "X")
+
+    run(story)
+
+
+@pytest.mark.promise("P6.13")
+def test_requests_go_to_the_subscribed_actors_in_turn(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        for name in "abc":
+            node.subscribe("pricing.quote", lambda _, name=name: name)
+        first = [await node.request("pricing.quote", "X") for _ in range(3)]
+        assert sorted(first) == ["a", "b", "c"]
+        assert [await node.request("pricing.quote", "X") for _ in range(6)] == first * 2
+
+    run(story)
+
+
+@pytest.mark.promise("P6.9")
+def test_a_member_of_a_queue_group_that_is_full_is_skipped(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, took = asyncio.Event(), asyncio.Queue[str](10)
+
+        async def hold(_: Any) -> None:
+            await took.put("full")
+            await gate.wait()
+
+        full = node.spawn(hold, mailbox=tw.Mailbox(1, overflow="fail"))
+
+        async def note(_: Any) -> None:
+            await took.put("free")
+
+        free = node.spawn(note)
+        full.tell(0)
+        assert await took.get() == "full"
+        full.tell(0)
+        node.subscribe("work", full, queue="workers")
+        node.subscribe("work", free, queue="workers")
+        for _ in range(4):
+            assert node.publish("work", 1) == 1
+        assert [await took.get() for _ in range(4)] == ["free"] * 4
+        gate.set()
 
     run(story)
 
@@ -54,6 +95,7 @@ def test_a_subscription_is_read_with_async_for(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.15")
 @pytest.mark.parametrize("end", ["its block", "its node"])
 def test_readers_of_a_subscription_see_its_end(end: str) -> None:
     async def story() -> None:
@@ -81,6 +123,7 @@ def test_readers_of_a_subscription_see_its_end(end: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.promise("P6.14", "P6.16")
 def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
@@ -95,6 +138,7 @@ def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.12")
 def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
     ref = node.spawn(lambda _: None)
     node.subscribe("a.*", ref)
@@ -138,6 +182,7 @@ def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw
     assert seen == list(range(20_000))
 
 
+@pytest.mark.promise("P9.4", "P9.5")
 def test_a_timer_says_how_it_ended(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         seen: list[str] = []
@@ -161,6 +206,7 @@ def test_a_timer_says_how_it_ended(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P9.3")
 def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
     fired: set[int] = set()
     ref = node.spawn(fired.add, mailbox=1_000_000)
@@ -172,6 +218,7 @@ def test_timers_are_fired_or_cancelled_never_both(node: tw.Node) -> None:
     assert fired | cancelled == set(range(50_000))
 
 
+@pytest.mark.promise("P9.7")
 def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
     async def story() -> None:
         async with tw.Node() as node:

@@ -19,7 +19,7 @@ from tidewire.top.rates import with_rates
 from tidewire.top.screen import picture, shared
 from top_support import ORDERS, PACKAGE, PATIENCE_S, look, program, top
 
-# What is seen
+# Contents of the screen
 
 
 def test_a_running_node_is_seen_with_its_agents_pools_and_actors(place: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_child_of_a_fork_does_not_keep_the_socket(place: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-# Who may look
+# Access of users
 
 
 def wrong_mode(place: Path) -> str:
@@ -179,7 +179,7 @@ def test_another_user_gets_no_answer_even_through_an_open_directory(place: Path)
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
         "try:\n    print(s.recv(100))\nexcept OSError as error:\n    print('dropped')"
     )
-    # Who may join would have so long to say who it is.
+    # A node that joins would have so long to identify itself.
     with tw.Node(inspect=True, config={"links": {"link_greeting_ms": 600_000}}):
         (path,) = place.iterdir()
         for opened in (place.parent, place, path):

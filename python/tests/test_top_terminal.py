@@ -47,9 +47,7 @@ class Terminal:
                 self.shown += os.read(self.keyboard, 65_536)
 
     def end(self) -> int:
-        """Wait for the end. What is shown is read meanwhile, since top waits for room to show
-        it.
-        """
+        """Wait for the end. The output is read meanwhile, since top waits for room to show it."""
         ended = os.pidfd_open(self.top.pid)
         try:
             while ended not in (ready := select.select([self.keyboard, ended], [], [], PATIENCE_S)[0]):

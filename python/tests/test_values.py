@@ -61,7 +61,7 @@ values = st.recursive(
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal and of the same types all the way down."""
+    """True if two values are equal and of the same types all the way down."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

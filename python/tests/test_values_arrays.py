@@ -31,7 +31,7 @@ shapes = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=12)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two arrays hold the same bits in the same shape, dtype and order."""
+    """True if two arrays hold the same bits in the same shape, dtype and order."""
     return (
         type(left) is type(right)
         and left.dtype == right.dtype

@@ -1,5 +1,5 @@
-"""What can't be sent fails at the sender and names its place; hooks stand in for what is not
-data.
+"""Values that can't be sent: the failure is at the sender and names the place; hooks stand in for
+objects that are not data.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def test_a_hook_stands_in_for_what_is_not_data() -> None:
 def test_a_hook_that_has_nothing_or_fails() -> None:
     with pytest.raises(InvalidArgument, match=r"value\[0\]: a function"):
         encode([function], lambda thing: None)
-    # What stands for an object is data: the hook is not asked again.
+    # The stand-in of an object is data: the hook is not asked again.
     with pytest.raises(InvalidArgument, match=r"value\[0\]: a function"):
         encode([function], lambda thing: thing)
     with pytest.raises(ZeroDivisionError):

@@ -311,7 +311,7 @@ def test_a_constructor_that_fails_and_a_member_that_is_not_there_are_refused(els
 
 def test_annotations_that_cannot_be_checked_let_everything_pass(elsewhere: ModuleType) -> None:
     class Proto(typing.Protocol):
-        """What objects can do."""
+        """Protocol of objects."""
 
         def run(self) -> None: ...
 

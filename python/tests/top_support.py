@@ -1,4 +1,4 @@
-"""What the stories of ``tidewire top`` share."""
+"""Support for the stories of ``tidewire top``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def top(*arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
 
 
 def look(node: tw.Node) -> dict[str, Any]:
-    """What a node of this process would answer."""
+    """Answer of a node in this process."""
     versions = {"tidewire": tw.__version__, "python": platform.python_version()}
     about = {"node": node.name, "pid": os.getpid(), "url": node.url, "versions": versions, "uptime_s": 1.0}
     return {**about, "at_s": time.monotonic(), **bounded(node.statistics())}

@@ -71,9 +71,9 @@ def _begin(node: Node, until: float) -> Pending[Ledger] | None:
     pending = node._begin_stop(_left(until), drain=False)
     if isinstance(pending, Ledger):
         return None
-    # Whoever is not patient now is not patient at the end of the program either.
+    # An abort with no grace time allows none at the end of the program either.
     node._ends_now = True
-    # First: what is interrupted for a caller answers it.
+    # First: an interrupted handler answers its caller.
     for hook in node._at_abort:
         hook()
     for pool in node._live_pools():

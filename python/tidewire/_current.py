@@ -1,4 +1,4 @@
-"""Which actor a coroutine handler belongs to. The binding reads these when a message is sent."""
+"""Current actor of a coroutine handler. The binding reads these on each send."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import tidewire as tw
 
 
 def examine(config: Path | None) -> dict[str, Any]:
-    """Look at everything, and return it as plain data; ``problems`` lists what is to be mended."""
+    """Look at everything, and return it as plain data; ``problems`` lists the faults to fix."""
     problems: list[str] = []
     report: dict[str, Any] = {
         "tidewire": tw.__version__,

@@ -1,4 +1,4 @@
-"""Runs the handlers of coroutine actors: a task goes from one message to the next."""
+"""Driver of coroutine actors: a task that goes from one message to the next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cancel(node: object) -> None:
 
 
 def over(task: asyncio.Task[None]) -> None:
-    """Let go of a task that is at its end."""
+    """Release a task that is at its end."""
     # A callback of the task would cost one more round of the loop.
     _running.discard(task)
 

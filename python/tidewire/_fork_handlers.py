@@ -19,7 +19,7 @@ def in_child(call: Callable[[], Any]) -> None:
 
 
 def lock() -> threading.Lock:
-    """Return a lock for a module: free in the child of a fork, whoever held it in the parent."""
+    """Return a lock for a module: free in the child of a fork, held or not in the parent."""
     made: Any = threading.Lock()
     in_child(made._at_fork_reinit)
     return made  # type: ignore[no-any-return]
@@ -48,7 +48,7 @@ def leave(error: BaseException | None) -> NoReturn:
         print(code, file=sys.stderr)
         code = 1
     for stream in (sys.stdout, sys.stderr):
-        # Nobody is left who could be told.
+        # Nobody is left who could be notified.
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit((code or 0) & 0xFF)

@@ -1,4 +1,4 @@
-"""Operations in asyncio: their futures, a warning for those that nobody awaits, and waits that a
+"""Operations in asyncio: their futures, a warning for unawaited operations, and waits that a
 cancellation does not cut.
 """
 
@@ -67,9 +67,7 @@ class Begun(Pending[Any]):
     def throw(  # type: ignore[override]
         self, error: Any, value: BaseException | None = None, traceback: object = None
     ) -> Any:
-        """Raise an error in whoever waits; as with the futures of asyncio, the operation goes
-        on.
-        """
+        """Raise an error in the waiter; as with the futures of asyncio, the operation goes on."""
         del traceback
         raise error if value is None else value
 
@@ -83,12 +81,12 @@ def made_at() -> traceback.StackSummary:
 
 
 def is_shown_by_asyncio(depth: int = 1) -> bool:
-    """Return whether whoever is so many calls above this one makes the text of a task."""
+    """Return whether the caller so many frames above this one makes the text of a task."""
     return sys._getframe(depth).f_globals.get("__name__") == "asyncio.base_tasks"
 
 
 def never_awaited(title: str, made: traceback.StackSummary | None) -> None:
-    """Warn that an operation was let go of, and nobody had awaited it."""
+    """Warn that an operation was released, and nobody had awaited it."""
     text = f"{title} was never awaited"
     if made is not None:
         text += f"\nIt was made at (most recent call last)\n{''.join(made.format()).rstrip()}"

@@ -1,8 +1,9 @@
-"""In the child of a fork: forgets which modules a thread of the parent was loading.
+"""Half-loaded modules in the child of a fork: forgets modules that a thread of the parent was
+loading.
 
-Python takes a lock for each module that is being loaded. The child has it taken by a thread that it
-doesn't have, and whoever needs that module would wait for ever. So such a lock is let go of, and
-the module is loaded anew.
+Python takes a lock for each module that is being loaded. In the child of a fork the lock belongs to
+a thread that does not exist, and an import of the module would wait for ever. So such a lock is
+released, and the module is loaded anew.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from _thread import get_ident
 
 
 def forget() -> None:
-    """Let go of the locks of modules that threads were loading which are not here, and of what they
-    had loaded of them.
+    """Release the locks of modules whose loading threads are not in this process, and forget their
+    partly loaded modules.
     """
     # Python says nothing about these; without them all stays as it is.
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", None)

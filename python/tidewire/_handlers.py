@@ -18,7 +18,7 @@ class GivenUp(BaseException):
     error out: nobody else sees this.
 
     Attributes:
-        error: What the handler raised.
+        error: The exception of the handler.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -88,9 +88,9 @@ def behaviour_takes_context(handler: object, field: str, on_loop: bool) -> bool:
     """Return whether a handler that an actor is to become takes a context besides the message.
 
     Args:
-        handler: What handles the messages that follow.
-        field: What an error calls it.
-        on_loop: Whether the actor runs on the node's event loop, where coroutines and plain
+        handler: The handler of the following messages.
+        field: Name of the handler in error messages.
+        on_loop: True if the actor runs on the node's event loop, where coroutines and plain
             functions both run.
 
     Raises:
@@ -154,7 +154,7 @@ def _hook(actor: object, name: str, field: str) -> Callable[..., Any] | None:
 
 
 def _called(handler: object) -> tuple[object, object]:
-    """What runs when a handler is called: it itself, or its __call__, below any
+    """The function that runs when a handler is called: the handler, or its __call__, below any
     functools.partial.
     """
     while isinstance(handler, functools.partial):

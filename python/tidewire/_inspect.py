@@ -1,6 +1,4 @@
-"""The statistics service of a node: whether it is on, and what of it is light enough to be always
-loaded.
-"""
+"""Statistics service of a node: the switch, and the light part that is always loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Final counts of messages and actors."""
+"""Stop report: final counts of messages and actors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What became of all messages that were accepted: ``accepted == handled + returned +
+    """Stop report: the outcome of all accepted messages: ``accepted == handled + returned +
     dead_lettered``.
 
     Attributes:
@@ -66,7 +66,7 @@ class Ledger:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing is unaccounted for."""
+        """True if every accepted message is accounted for."""
         return self.accepted == self.handled + self.returned + self.dead_lettered
 
     @classmethod
@@ -116,7 +116,7 @@ def make(
     reason: str,
     threads: Sequence[str],
 ) -> Ledger:
-    """Make a ledger from what the binding reports."""
+    """Make a stop report from the values of the binding."""
     lines = _stacks({fields["thread"] or "" for fields in stuck if not fields["awaiting"]})
     return Ledger(
         *counts,

@@ -1,6 +1,4 @@
-"""The log of failures: the first of each handler as it is, those that follow summed up after a
-while.
-"""
+"""Log of failures: the first of each handler as it is, and later ones summed up after a while."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class _Repeated:
     """The failures of one handler.
 
     Attributes:
-        title: What failed, and in what.
+        title: The failed operation and its owner.
         level: The level that they are logged at.
         said_at: When something of them was logged last.
         more: How many have come since then.
@@ -46,9 +44,7 @@ _lock = _fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
-    """Log that a handler or a hook of an actor has failed; briefly, if an asker is told of the
-    error.
-    """
+    """Log that a handler or a hook of an actor has failed; briefly, if an asker gets the error."""
     _note(
         actor,
         (hook, is_told),
@@ -72,7 +68,7 @@ def unreadable(actor: object, error: BaseException) -> None:
 
 
 def sum_up() -> None:
-    """Log what was counted and not logged."""
+    """Log the failures that were counted and not logged."""
     global _timer
     with _lock:
         counted, timer = _counted.copy(), _timer
@@ -135,7 +131,7 @@ def _text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error)
-    # Whatever its class does there: the failure is written down all the same.
+    # The failure is logged even if its class can't make a text.
     except BaseException as second:  # noqa: BLE001
         text = f"<its message can't be made: {type(second).__name__}>"
     return f"{name}: {text}" if text else name

@@ -37,8 +37,8 @@ def bridge_of(loop: asyncio.AbstractEventLoop) -> Bridge:
     bridge = _bridges.get(loop)
     if bridge is None:
         bridge = Bridge()
-        # A loop copies the variables of whoever adds a reader, who may be an actor at work: what
-        # comes in is none of its business.
+        # A loop copies the context variables of the caller that adds a reader, maybe an actor at
+        # work; inbound data must not see them.
         contextvars.Context().run(loop.add_reader, bridge.fileno(), bridge.drain)
         bridge.open(loop, loop.call_soon, bridge.run, loop.add_reader, loop.remove_reader)
         _bridges[loop] = bridge

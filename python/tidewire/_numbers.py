@@ -1,6 +1,4 @@
-"""Checks numbers that users give: tables of a configuration by the limits of their names, and
-times.
-"""
+"""Checks of numbers from users: configuration tables by the limits of their names, and times."""
 
 from __future__ import annotations
 
@@ -52,6 +50,6 @@ def check_seconds(field: str, value: object) -> None:
     Raises:
         InvalidArgument: if it is neither a number that is at least 0, nor None.
     """
-    # What is no number is not at least 0 either.
+    # The comparison refuses NaN as well.
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
         raise InvalidArgument(f"{field}: {value!r} is not allowed: give seconds, 0 or more, or None")

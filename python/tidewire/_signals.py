@@ -27,7 +27,7 @@ not.
 
 
 class ShutdownRequest:
-    """Whether a program was asked to end, and who is told.
+    """Request to end the program: its signal, and the code to notify.
 
     Attributes:
         number: The signal that it was, or None.
@@ -39,8 +39,8 @@ class ShutdownRequest:
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
-        """Wait until the program is asked to end. Who waits sees to it, so that nobody else is
-        told.
+        """Wait until the program is asked to end. The waiter handles the request, so that no other
+        code is notified.
         """
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
@@ -157,12 +157,12 @@ def run(
     most ``stop_timeout_ms``. A second signal ends the program at once.
 
     Args:
-        main: What the program does, such as ``main()``.
-        debug: Whether the loop is in debug mode; None leaves it to the environment.
+        main: The program, such as ``main()``.
+        debug: True if the loop is in debug mode; None leaves it to the environment.
         loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``; from Python 3.11 on.
 
     Returns:
-        What ``main`` returns.
+        Result of ``main``.
 
     Raises:
         SystemExit: if a signal ended ``main``: with 0 if all work was done; 1 if handlers did not

@@ -1,4 +1,4 @@
-"""The lines of code that threads are at, for those who are told of a stuck one."""
+"""The lines of code that threads are at, for reports of a stuck thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits for what the statistics of a node say, without asking for them again and again."""
+"""Wait for a condition of a node's statistics, without polling."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ Condition = Callable[[dict[str, Any]], object]
 
 
 class Watch:
-    """Looks at the statistics of one node whenever something has changed that the node is told
-    of.
-    """
+    """Looks at the statistics of one node after each change that the node is notified of."""
 
     def __init__(self, node: Node, condition: Condition, timeout: float | None) -> None:
         if not callable(condition):

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class WaitFor(Awaitable[Any], Protocol):
-    """What a procedure waits for."""
+    """Awaitable step of a procedure."""
 
     def wait(self) -> Any:
         """Block this thread until it is there."""

@@ -118,7 +118,7 @@ class Pending(Coroutine[Any, Any, _R_co]):
 
 @disjoint_base
 class NativeMethod:
-    """What methods of clients derive from."""
+    """Base class of the methods of clients."""
 
     def __new__(
         cls, priority: str, result: Callable[[Any], Any] | None, takes: tuple[list[str], int, bool] | None
@@ -149,7 +149,7 @@ class Retry:
 
 @final
 class Route:
-    """The way to one instance of a service in another process."""
+    """The route to one instance of a service in another process."""
 
     def __new__(cls, link: Link, engine: Engine, instance: str, prefix: str, port: Any) -> Route: ...
 
@@ -165,7 +165,7 @@ class Admission:
 
 @final
 class Balancer:
-    """The instances of one service with the ways to them."""
+    """The instances of one service with the routes to them."""
 
     def __new__(cls) -> Balancer: ...
     @property
@@ -208,7 +208,7 @@ class ActorRef(Generic[_M_contra, _R_co]):
 
 @final
 class Context:
-    """What a handler sees besides its message."""
+    """Context of a message for its handler."""
 
     @property
     def asked(self) -> bool: ...
@@ -301,7 +301,7 @@ class CoroutineLoop(Coroutine[Any, Any, None]):
 
 @final
 class CallCounters:
-    """What an instance of a service counts."""
+    """Call counters of a service instance."""
 
     def __new__(cls) -> CallCounters: ...
     def began(self) -> None: ...
@@ -710,8 +710,8 @@ class Philox:
 
 @final
 class Run(Generic[_P]):
-    """What the function of a campaign is given for one run. ``tw.Run[Params]`` says which
-    parameters it takes.
+    """One run, as the function of a campaign gets it. ``tw.Run[Params]`` names the type of its
+    parameters.
 
     Make one to call the function by hand: ``tw.Run(12, campaign_seed=7, params={"steps": 83})``.
     """
@@ -733,7 +733,7 @@ class Run(Generic[_P]):
 
     @property
     def params(self) -> _P:
-        """The parameters of this run. What the function changes in them is seen by no other run."""
+        """The parameters of this run. No other run sees changes that the function makes in them."""
 
     @property
     def random(self) -> Random:
@@ -837,7 +837,7 @@ class CampaignWorker:
         or the worker is stopped. Returns the state of the campaign then."""
 
     def stop(self) -> None:
-        """Ends the worker after the run that it is in. What it has run by then is stored."""
+        """Ends the worker after its present run. Finished runs are stored."""
 
 def end_with_parent(parent: int) -> bool:
     """Has the system kill this process when its parent ends, where it can. False if the parent is
@@ -862,7 +862,7 @@ class DurableSubscriptionCore:
 
 @final
 class LeaseTenure:
-    """The lease of one holder, told the time as seconds of ``time.monotonic()``."""
+    """The lease of one holder; times are seconds of ``time.monotonic()``."""
 
     def __new__(cls, ttl_us: int) -> LeaseTenure: ...
     def granted(self, fence: int, now: float) -> None: ...
@@ -941,7 +941,7 @@ def release_problem(version: str, metadata: Mapping[str, str]) -> str | None: ..
 
 @final
 class StreamHome:
-    """A home of streams, buckets and leases."""
+    """A storage backend of streams, buckets and leases."""
 
     @staticmethod
     def open_nats(url: str) -> Pending[StreamHome]: ...

@@ -125,8 +125,8 @@ class CommandMarker:
     def __call__(self, function: Callable[Concatenate[Any, _P], _T], /) -> Command[_P, _T]: ...
 
 class Unlike:
-    """What only a parameter without a type of its own takes: it must not be mistaken for the
-    context of the call.
+    """Type that only a parameter without an annotation accepts: the parameter must not be mistaken
+    for the context of the call.
     """
 
 class Marker:

@@ -1,4 +1,4 @@
-"""Which URLs a node takes, without loading what links need."""
+"""URLs that a node takes, checked without loading the modules of links."""
 
 from __future__ import annotations
 

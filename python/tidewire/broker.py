@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BrokerConfig(Numbers):
-    """What agents and pools use where a call says nothing. ``docs/reference/limits.md`` has the
-    units and ranges.
+    """Defaults of agents and pools, where a call gives no value. ``docs/reference/limits.md`` has
+    the units and ranges.
 
     It is the table ``broker`` of a node's configuration: ``tw.Node(config={"broker":
     {"retry_limit": 3}})``, the table ``[broker]`` of a TOML file, or

@@ -60,8 +60,8 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file to check.", show_default=False)] = None,
 ) -> None:
-    """Look at versions and configuration, and try the engine out. Exit code 1 if something is to be
-    mended.
+    """Look at versions and configuration, and try the engine out. Exit code 1 if there is a problem
+    to fix.
     """
     from tidewire._doctor import examine
 
@@ -305,7 +305,7 @@ def req(
     header: Header = None,
     text: Text = False,
 ) -> int:
-    """Ask whoever is subscribed to a subject, and print the reply."""
+    """Send a request to a subscriber of a subject, and print the reply."""
     from tidewire.commands import talk
 
     hub.as_text = text

@@ -18,7 +18,7 @@ _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"th
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a node. What is not given keeps its default; ``docs/reference/limits.md`` lists
+    """Settings of a node. Absent settings keep their defaults; ``docs/reference/limits.md`` lists
     them all.
 
     Options win over the environment, the environment over the TOML file, the file over the values
@@ -30,8 +30,8 @@ class Config:
         file: A TOML file with the same tables, or None.
         environment: Variables to look at; the default is ``os.environ``.
             ``TIDEWIRE_DISPATCHERS__IO__THREADS=4`` sets ``dispatchers.io.threads``.
-        options: What a command line says: keys such as ``"links.link_heartbeat_ms"``, and their
-            values as text.
+        options: Settings of a command line: keys such as ``"links.link_heartbeat_ms"``, and
+            their values as text.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)

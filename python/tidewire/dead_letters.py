@@ -1,4 +1,4 @@
-"""Messages that were given up, kept with their reason."""
+"""Dead letters: messages that were given up, stored with their reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of a node: bounded, the oldest is let go first."""
+    """The dead letters of a node: bounded, the oldest is dropped first."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -101,7 +101,7 @@ class DeadLetters:
         that are refused stay.
 
         Returns:
-            How many were told again.
+            Number of messages that were told again.
         """
         told = 0
         for letter in self.list(reason=reason, name=name):

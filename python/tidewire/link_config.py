@@ -16,14 +16,14 @@ class LinkConfig(Numbers):
 
     It is the table ``links`` of a node's configuration: ``tw.Node(config={"links":
     {"link_heartbeat_ms": 1000}})``, the table ``[links]`` of a TOML file, or
-    ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` is what is in
-    force. What both sides of a link must know is said when a node joins: each keeps to the other's
-    heartbeat, to the longest frame and payload that it takes, and to the exchanges that it allows.
+    ``TIDEWIRE_LINKS__LINK_HEARTBEAT_MS=1000`` in the environment. ``node.links`` has the present
+    values. Both sides of a link exchange their settings when a node joins. Each keeps to the
+    other's heartbeat, to its longest frame and payload, and to the exchanges that it allows.
 
     Args:
         link_heartbeat_ms: A link is alive if something is heard within twice this time.
         link_greeting_ms: How long a new link may take to say who it is.
-        link_hello_bytes: What a connection may say before it has joined.
+        link_hello_bytes: Bytes that a connection may send before it has joined.
         link_greetings: Connections to this node that have not joined yet.
         link_backoff_ms: Wait before the first attempt to join a lost hub again; it doubles.
         link_backoff_max_ms: Longest wait between two attempts.
@@ -52,7 +52,7 @@ class LinkConfig(Numbers):
             there.
         hub_name_ms: How long the name of a node whose link was lost is kept for it and for others
             of its token.
-        link_said_bytes: What one node that joined this one says of its services and agents.
+        link_said_bytes: Size of the announcements of one joined node: its services and agents.
         stream_credit: Items of a stream that are under way to this node before it has asked for
             more.
         remote_objects: Functions and objects that the node has given to others, and that it holds

@@ -68,10 +68,11 @@ class Node(Subjects, Streams, Agents):
             JetStream.
         name: The node's name, for people; the default is made from the process id.
         config: A ``tw.Config``, nested tables, or the path of a TOML file.
-        inspect: Whether the node serves its statistics as the private service ``$sys``: at a socket
-            for ``tidewire top`` of the same user, and to nodes of its hub. None leaves it to
-            TIDEWIRE_INSPECT in the environment, and without that it does not.
-        token: Who it is, for hubs that ask; the default is TIDEWIRE_TOKEN of the environment.
+        inspect: True if the node serves its statistics as the private service ``$sys``: at a
+            socket for ``tidewire top`` of the same user, and to nodes of its hub. None takes
+            TIDEWIRE_INSPECT from the environment, and false where that is not set.
+        token: Token for hubs that ask for one; the default is TIDEWIRE_TOKEN of the
+            environment.
         tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for
             hubs that ask for one.
         join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for
@@ -164,8 +165,8 @@ class Node(Subjects, Streams, Agents):
     # Life
 
     def start(self) -> None:
-        """Start the node. What was told before is handled now. The context manager does this by
-        itself.
+        """Start the node. Messages that were told earlier are handled now. The context manager does
+        this by itself.
 
         Raises:
             AlreadyStarted: if it was started before.
@@ -207,7 +208,7 @@ class Node(Subjects, Streams, Agents):
                 at most are spent waiting for the node to be idle.
 
         Returns:
-            What became of all messages of the actors that were alive.
+            Outcome of all messages of the actors that were alive.
 
         Raises:
             AskCycle: if a handler of the node would wait for it.
@@ -301,7 +302,7 @@ class Node(Subjects, Streams, Agents):
 
     @property
     def ledger(self) -> Ledger | None:
-        """What became of all messages, once the node has stopped."""
+        """Outcome of all messages, once the node has stopped."""
         return self._ledger
 
     @property
@@ -341,10 +342,10 @@ class Node(Subjects, Streams, Agents):
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        It is looked at whenever the node is told of something: its link is lost or it has joined
-        again, a node has joined here or gone, a service or an agent of any node came or went, a
-        function or object was given or let go, a message became a dead letter. What is counted for
-        each message shows in the statistics, and is told by nothing.
+        The node checks the condition after each event: its link is lost or has joined again, a node
+        has joined here or gone, a service or an agent of any node came or went, a function or
+        object was given or released, a message became a dead letter. The statistics also show
+        counters of single messages, but nothing signals these.
 
         Args:
             condition: Called with ``statistics()``; true if they fit.
@@ -423,7 +424,7 @@ class Node(Subjects, Streams, Agents):
                 except TimeoutError as late:
                     logger.info("%s: it stops all the same", late)
                 except BaseException:
-                    # Whoever gives up waiting has stopped the node all the same.
+                    # A caller that stops waiting has stopped the node all the same.
                     self._begin_stop(_left(until))
                     raise
             pending = self._begin_stop(_left(until))

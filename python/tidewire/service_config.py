@@ -20,7 +20,7 @@ class ServiceConfig(Numbers):
     ``streams``.
 
     Args:
-        service_concurrency: Calls that one instance handles at once, whoever makes them.
+        service_concurrency: Calls that one instance handles at once, over all callers.
         service_waiting: Calls that wait for one instance; one more is refused.
         service_streams: Streams that one instance writes at once.
         stream_ahead: Items of a stream that were written here and not yet taken.

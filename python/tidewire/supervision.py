@@ -1,4 +1,4 @@
-"""The supervision policy: what failures of a handler lead to."""
+"""Supervision policy: the reaction to failures of a handler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Priority = Literal["high", "normal", "low"]
 
 @dataclass(frozen=True)
 class Supervision:
-    """What failures of an actor's handler lead to.
+    """Reaction to failures of an actor's handler.
 
     The failed message is handed out again until ``max_deliveries`` is reached, and then becomes a
     dead letter. After that:
@@ -34,7 +34,7 @@ class Supervision:
     - ``"escalate"`` stops the actor, and its parent fails with the same error.
 
     Args:
-        on_failure: What to do; the default is "resume".
+        on_failure: The reaction; the default is "resume".
         max_deliveries: How often a message is handed out, 1 to 1,000.
         max_restarts: Restarts allowed within the window; one more stops the actor.
         window_ms: The window, in milliseconds.
@@ -68,8 +68,9 @@ class Mailbox:
 
     Args:
         capacity: Most messages that wait at once, 1 to 1,000,000.
-        overflow: What happens to one more: "wait" (``tell`` raises, ``send`` waits), "fail" (both
-            raise), "drop_new" (it is dropped), or "drop_old" (the oldest waiting one is dropped).
+        overflow: Behavior for a further message: "wait" (``tell`` raises, ``send`` waits),
+            "fail" (both raise), "drop_new" (it is dropped), or "drop_old" (the oldest waiting one
+            is dropped).
 
     Raises:
         InvalidArgument: if a value is not allowed.

@@ -106,8 +106,8 @@ class Sync:
         timeout: float | EllipsisType | None = ...,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Ask whoever is subscribed to ``subject``, and block until it replies. Raises as ``ask``
-        does, and NoResponders.
+        """Send a request to a subscriber of ``subject``, and block until it replies. Raises as
+        ``ask`` does, and NoResponders.
         """
         return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
 

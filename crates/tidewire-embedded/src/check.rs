@@ -13,7 +13,7 @@ use crate::folder::beginnings;
 use crate::folder::errors::disk_error;
 use crate::folder::files::missing;
 
-/// What one file holds.
+/// Check result of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// Its name in the folder; that of a stream's folder if one of its files is missing.
@@ -24,7 +24,7 @@ pub struct Checked {
     pub records: u64,
     /// The bytes of them.
     pub bytes: u64,
-    /// What is wrong with it; None: nothing.
+    /// The damage; None for an intact file.
     pub damage: Option<String>,
     /// A crash has torn its last write: so many bytes, of which nothing was acked. Opening the
     /// folder cuts them off.
@@ -84,17 +84,18 @@ pub fn check(path: &Path) -> HomeResult<Vec<Checked>> {
 /// An event that was rescued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// Where it lies.
+    /// Name of its file.
     pub file: String,
     /// Its place in its stream.
     pub sequence: u64,
     /// When it was stored.
     pub time_us: u64,
-    /// What it was.
+    /// The stored message.
     pub message: NewMessage,
 }
 
-/// Gives every whole event of the streams of a folder, in order of file and place. Changes nothing.
+/// Visits every intact event of the streams of a folder, in order of file and position. Changes
+/// nothing.
 ///
 /// # Errors
 ///
@@ -118,8 +119,8 @@ pub fn salvage(path: &Path, visit: &mut dyn FnMut(&str, Rescued)) -> HomeResult<
     Ok(count)
 }
 
-/// Publishes every whole event of a folder's streams into another folder, in streams of the same
-/// names that take every subject. Gives how many.
+/// Publishes every intact event of a folder's streams into another folder, in streams of the same
+/// names that accept every subject. Returns how many.
 ///
 /// # Errors
 ///
@@ -150,8 +151,8 @@ pub fn salvage_into(path: &Path, into: &Path) -> HomeResult<u64> {
     Ok(count)
 }
 
-/// The id of a segment whose head is damaged, from the head of its first group, which says it as
-/// well.
+/// The id of a segment whose header is damaged, from the header of its first group, which repeats
+/// the id.
 fn id_of_groups(bytes: &[u8]) -> Option<u64> {
     use tidewire_core::stream::record::{GROUP_BYTES, Group, HEAD, Kind, Parsed, parse};
     (0..bytes.len().saturating_sub(GROUP_BYTES)).find_map(|at| {

@@ -1,11 +1,11 @@
-//! Durable streams, key-value buckets and leases in a folder of one machine.
+//! Durable streams, key-value buckets and leases in a folder of one computer.
 //!
-//! - [`open`]: a home for any number of threads, with one thread of its own that writes.
-//! - [`folder`]: what a folder holds, for one thread, without a clock.
+//! - [`open`]: a storage backend for any number of threads, with one thread of its own that writes.
+//! - [`folder`]: the contents of a folder, for one thread, without a clock.
 //! - [`disk`]: files, real ones and simulated ones that lose power.
-//! - [`check`]: what a folder's files hold, and the rescue of what is whole in damaged ones.
+//! - [`check`]: the check of a folder's files, and the rescue of intact events from damaged ones.
 //!
-//! What decides is in [`tidewire_core::stream`]. One process at a time has a folder open.
+//! The state machines are in [`tidewire_core::stream`]. One process at a time has a folder open.
 
 #![forbid(unsafe_code)]
 

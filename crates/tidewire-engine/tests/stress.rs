@@ -33,6 +33,7 @@ impl Seeded {
     }
 }
 
+// Promises: P1.1, P1.2, P2.1.
 #[test]
 fn four_senders_lose_nothing_and_keep_their_order() {
     const EACH: u64 = 100_000;
@@ -67,6 +68,7 @@ fn four_senders_lose_nothing_and_keep_their_order() {
     assert_eq!(engine.dead_letters().len(), 0);
 }
 
+// Promises: P9.3, P9.4.
 #[test]
 fn a_timer_is_fired_or_cancelled_never_both_never_neither() {
     const TIMERS: usize = 200_000;
@@ -101,6 +103,7 @@ fn a_timer_is_fired_or_cancelled_never_both_never_neither() {
     }
 }
 
+// Promises: P2.8.
 #[test]
 fn behaviours_change_in_order_with_messages() {
     let engine = engine(2);
@@ -159,6 +162,7 @@ fn behaviours_change_in_order_with_messages() {
     assert_eq!(base.load(SeqCst), 502);
 }
 
+// Promises: P8.2.
 #[test]
 fn fifty_stops_at_once_handle_everything_that_was_queued() {
     let engine = engine(4);
@@ -186,6 +190,7 @@ fn fifty_stops_at_once_handle_everything_that_was_queued() {
     });
 }
 
+// Promises: P3.11, P8.4.
 #[test]
 fn every_message_accepted_while_stopping_is_in_the_ledger() {
     for round in 0..50 {
@@ -250,6 +255,7 @@ fn an_actor_that_always_fails_does_bounded_work_and_disturbs_nobody() {
     assert_eq!(engine.dead_letters().len(), 5_000);
 }
 
+// Promises: P6.10.
 #[test]
 fn a_constant_subscriber_misses_nothing_while_others_come_and_go() {
     const BROADCASTS: u64 = 20_000;
@@ -286,6 +292,7 @@ fn a_constant_subscriber_misses_nothing_while_others_come_and_go() {
     wait(&finished);
 }
 
+// Promises: P6.11.
 /// What many subscribe to is remembered by those who publish.
 #[test]
 fn who_comes_and_goes_among_many_gets_what_is_published_meanwhile_and_nothing_after() {
@@ -365,6 +372,7 @@ fn each_message_runs_on_its_own_dispatcher() {
     assert_eq!(wrong.load(SeqCst), 0);
 }
 
+// Promises: P5.1, P5.2.
 #[test]
 fn two_actors_on_one_thread_take_turns() {
     const EACH: usize = 50_000;
@@ -397,6 +405,7 @@ fn two_actors_on_one_thread_take_turns() {
     assert!(of_the_other >= EACH / 10, "one finished when the other had done {of_the_other} of {EACH}");
 }
 
+// Promises: P8.8, P8.16.
 #[test]
 fn an_actor_that_blocks_for_ever_does_not_stop_shutdown() {
     let engine = engine(2);
@@ -426,6 +435,7 @@ fn an_actor_that_blocks_for_ever_does_not_stop_shutdown() {
     assert!(report.ledger.balances());
 }
 
+// Promises: P3.1, P3.7, P3.8.
 #[test]
 fn overflow_policies_under_many_senders_account_for_every_message() {
     for (overflow, seed) in [(Overflow::Wait, 1), (Overflow::Fail, 2), (Overflow::DropNew, 3), (Overflow::DropOld, 4)] {

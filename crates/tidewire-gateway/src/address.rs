@@ -1,4 +1,4 @@
-//! Where a gateway listens.
+//! Addresses on which a gateway listens.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -30,7 +30,7 @@ pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
     found.next().ok_or_else(|| wrong("give a name or an address of this machine"))
 }
 
-/// Refuses to listen where other machines reach it, unless that is wanted.
+/// Refuses to listen where other computers can connect, unless the options allow that.
 pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bool) -> Result<(), GatewayError> {
     if address.ip().is_loopback() || is_insecure {
         return Ok(());
@@ -43,7 +43,7 @@ pub(crate) fn check_open(address: SocketAddr, is_open_hub: bool, is_insecure: bo
     Err(GatewayError::new(ErrorCode::Unauthorized, text))
 }
 
-/// Whether an authority, as a request names it, is an address or stands for this machine.
+/// True if the authority of a request is an IP address or `localhost`.
 pub(crate) fn is_plain(authority: &str) -> bool {
     let host = host_of(authority);
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

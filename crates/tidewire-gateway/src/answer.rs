@@ -1,4 +1,4 @@
-//! Answers: their heads, and bodies that are whole or come bit by bit.
+//! HTTP responses: heads, and bodies that are whole or streamed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use hyper::{Response, StatusCode};
 use crate::connection::Open;
 use crate::problem::{MEDIA_TYPE, Problem};
 
-/// So much of a long answer is handed over at one go: whoever takes it shows that it does.
+/// Size of the parts of a long response; each part that the client takes counts as activity.
 const PART_BYTES: usize = 64 * 1024;
 
 pub(crate) type Answer = Response<Body>;
@@ -24,7 +24,7 @@ type Parts = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 /// The body of an answer.
 pub(crate) struct Body {
     content: Content,
-    /// The request is under way until its answer is gone.
+    /// The request is open until its response is sent.
     open: Option<Arc<Open>>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn nothing(status: StatusCode) -> Answer {
     answer
 }
 
-/// What is told of a problem.
+/// The response for a problem.
 pub(crate) fn problem(problem: Problem) -> Answer {
     let mut answer = answer(problem.status, MEDIA_TYPE, Body::whole(problem.json().to_string()));
     let headers = answer.headers_mut();

@@ -1,4 +1,4 @@
-//! Who makes a request, by the token that it shows, and what that one may do: as the hub has it for
+//! Callers of the gateway: authentication by token, and the permissions that the hub grants to
 //! nodes.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::server::Shared;
 /// A wrong token is answered so much later, as one of a node is.
 const WRONG: Duration = Duration::from_secs(1);
 
-/// Whoever makes a request.
+/// Caller of a request.
 #[derive(Clone)]
 pub(crate) struct Caller {
     grant: Option<usize>,
@@ -48,7 +48,8 @@ impl Caller {
         }
     }
 
-    /// Whether it may call a method, and which instances of the service.
+    /// The instances of the service on which the caller may call a method; an error if there are
+    /// none.
     pub fn instance(&self, access: &Access, service: &Service, method: &str) -> Result<Instance, Problem> {
         let name = &service.info.name;
         if access.may_call(self.grant, &format!("svc.{name}.{method}")) {
@@ -65,12 +66,12 @@ impl Caller {
         })
     }
 
-    /// Whether it may call a method of any instance.
+    /// True if it may call a method of at least one instance.
     pub fn may_call(&self, access: &Access, service: &Service, method: &str) -> bool {
         self.instance(access, service, method).is_ok()
     }
 
-    /// Refuses what the token does not allow to publish on.
+    /// Fails if the token does not allow to publish on the subject.
     pub fn check_publish(&self, access: &Access, subject: &str) -> Result<(), Problem> {
         let is_of_protocol = subject.starts_with('$');
         if !is_of_protocol && access.may_publish(self.grant, subject) {
@@ -80,7 +81,7 @@ impl Caller {
         Err(Problem::new(ErrorCode::Unauthorized, text))
     }
 
-    /// Refuses what the token does not allow to subscribe to.
+    /// Fails if the token does not allow to subscribe to the pattern.
     pub fn check_subscribe(&self, access: &Access, pattern: &str) -> Result<(), Problem> {
         let is_of_protocol = pattern.starts_with('$');
         if !is_of_protocol && access.may_subscribe(self.grant, pattern) {

@@ -57,7 +57,7 @@ pub(crate) fn found<'a>(
     })
 }
 
-/// What calls a method as its caller wants it.
+/// The client of a method, with the options of its caller.
 pub(crate) fn client(
     shared: &Shared,
     caller: &Caller,
@@ -73,7 +73,7 @@ pub(crate) fn client(
     })
 }
 
-/// The same client with what the headers of a request ask for, on behalf of a user.
+/// The same client with the options from the headers of a request, on behalf of a user.
 pub(crate) fn of_headers(
     client: Client,
     user: &str,

@@ -1,4 +1,4 @@
-//! The public services of the hub: a list that is kept until the hub tells of a change.
+//! Catalog of the public services of the hub: cached until the hub reports a change.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use tidewire_node::{Error, MethodInfo, Node, ServiceInfo, Subscription, Visibility};
 
-/// What the hub publishes when a service comes or goes.
+/// The subject on which the hub publishes joins and departures of services.
 const CHANGES: &str = "$hub.services.*";
-/// A list is asked for anew after so long, whatever the hub has told.
+/// Age at which a list is requested anew, even without changes from the hub.
 const OLD: Duration = Duration::from_secs(60);
 
 /// A service that is public, with those of its methods that are.
@@ -23,7 +23,7 @@ pub(crate) struct Service {
 /// Public services by their names.
 pub(crate) type Services = BTreeMap<String, Service>;
 
-/// What is known of them.
+/// Cache of the public services of the hub.
 pub(crate) struct Catalog {
     node: Node,
     /// The lock is held for looks and assignments.
@@ -69,7 +69,7 @@ impl Catalog {
             let changes = self.node.subscribe(CHANGES).await?;
             self.state().changes = Some(changes);
         }
-        // What is told from now on is newer than the list.
+        // Changes from now on are newer than the list.
         let asked = Instant::now();
         let listed = self.node.services().await?;
         let services = Arc::new(listed.into_iter().filter_map(Service::of).collect::<Services>());
@@ -98,7 +98,7 @@ impl Catalog {
     }
 }
 
-/// What of a service is public, if anything is.
+/// The public part of a service; None without public methods.
 pub(crate) fn public(mut info: ServiceInfo) -> Option<ServiceInfo> {
     let service = info.visibility;
     info.methods.retain(|method| method.visibility.min(service) == Visibility::Public);

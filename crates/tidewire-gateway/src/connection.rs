@@ -1,4 +1,4 @@
-//! What is known of one connection: which requests are under way on it, and when it last went on.
+//! State of one connection: its running requests and its last activity.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use crate::server::Shared;
 pub(crate) struct Connection {
     born: Instant,
     requests: AtomicUsize,
-    /// Answers that are being given.
+    /// Responses in progress.
     answering: AtomicUsize,
-    /// Whether it has ever had a request.
+    /// Number of requests so far.
     served: AtomicUsize,
-    /// When something last happened, in milliseconds since it was born.
+    /// Time of the last activity, in milliseconds since the start of the connection.
     active_ms: AtomicU64,
-    /// It makes room for others.
+    /// Notified to close the connection in favour of others.
     close: Notify,
     is_closing: AtomicBool,
 }
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// Ends it, to make room for others. False: that was said before.
+    /// Closes the connection in favour of others. False if it was closing already.
     pub fn close(&self) -> bool {
         let is_first = !self.is_closing.swap(true, Ordering::AcqRel);
         self.close.notify_one();
@@ -81,7 +81,7 @@ impl Connection {
     }
 }
 
-/// A request that is under way, until the last of its answer is gone.
+/// An open request, until the end of its response is sent.
 pub(crate) struct Open {
     connection: Arc<Connection>,
     shared: Arc<Shared>,

@@ -1,3 +1,5 @@
+//! Counters of a gateway, and its limits of connections, requests, streams and bodies.
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,19 +10,19 @@ use tokio::sync::Notify;
 /// Upper ends of the classes of times, in milliseconds.
 pub(crate) const CLASSES_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000];
 
-/// What a gateway has counted.
+/// Snapshot of the counters of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Connections that are open.
     pub connections: u64,
-    /// Requests that are under way, streams included.
+    /// Open requests, streams included.
     pub requests: u64,
-    /// Streams that are under way.
+    /// Open streams.
     pub streams: u64,
     /// Requests that were answered.
     pub answered: u64,
-    /// Connections that were closed to make room, or as their clients stood still.
+    /// Connections that were closed to free capacity, or because their clients stalled.
     pub closed: u64,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct Counting {
     times: Mutex<BTreeMap<Route, Times>>,
 }
 
-/// What a request is for.
+/// Kind of the route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Route {
     Services,
@@ -76,7 +78,7 @@ impl Counting {
         times.sum_us += took.as_micros() as u64;
     }
 
-    /// Waits until no request is under way.
+    /// Waits until no request is open.
     pub async fn idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -107,7 +109,7 @@ impl Counting {
     }
 }
 
-/// Counters are right whatever a thread that held them has done.
+/// Counters stay consistent after a panic of a thread.
 fn locked<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -116,7 +118,7 @@ fn locked<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(crate) struct LimitPermit<'a>(&'a AtomicUsize, usize);
 
 impl<'a> LimitPermit<'a> {
-    /// Takes so many, if there is room for them.
+    /// Takes so many, if the limit allows.
     pub fn some(counter: &'a AtomicUsize, many: usize, most: usize) -> Option<Self> {
         let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
             count.checked_add(many).filter(|count| *count <= most)

@@ -15,7 +15,7 @@ use crate::{metrics, openapi};
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
-/// The page loads nothing from elsewhere, and runs nothing that it is told in a description.
+/// The page loads nothing from other hosts, and runs no script of a description.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
@@ -51,7 +51,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead) -> Result<
     })
 }
 
-/// Whether calls can be made now.
+/// Readiness probe: 200 if calls can be made now, else 503.
 fn ready(shared: &Shared) -> Answer {
     match shared.node.is_joined() && !*shared.ending.borrow() {
         true => text(StatusCode::OK, "ready\n"),

@@ -1,4 +1,4 @@
-//! Static files: a folder that is read once, when the gateway begins, and answered from memory.
+//! Static files: a folder that is read once, when the gateway starts, and served from memory.
 //!
 //! A request is looked up among the names that were found, and never opens a file: no path leads
 //! out of the folder.
@@ -14,7 +14,7 @@ use hyper::header::{CACHE_CONTROL, HeaderValue, LOCATION};
 use crate::answer::{Answer, Body, answer, nothing};
 use crate::gateway::GatewayError;
 
-/// What a request for a folder gets.
+/// File that answers a request for a folder.
 const INDEX: &str = "index.html";
 
 /// The files of a folder and of those below it, by their paths with slashes.
@@ -27,8 +27,8 @@ struct File {
 }
 
 impl Files {
-    /// Reads a folder: at most so many bytes of names and contents. What begins with a dot is left
-    /// out, a symbolic link is refused.
+    /// Reads a folder: at most so many bytes of names and contents. Names that begin with a dot are
+    /// left out, a symbolic link is refused.
     pub fn read(folder: &Path, most: usize) -> Result<Self, GatewayError> {
         let (mut found, mut left) = (Self::default(), most);
         let mut folders = vec![(folder.to_owned(), String::new())];

@@ -1,3 +1,5 @@
+//! HTTP gateway of a hub: listen, count and stop.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,9 @@ impl Gateway {
     /// clients can connect.
     ///
     /// # Errors
-    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed,
-    /// `unauthorized` if other machines could reach it in clear text, `config_invalid` if the place
-    /// is taken, `name_taken` if the hub has a node of its name.
+    /// [`GatewayError`] with `invalid_argument` if the URL or an option is not allowed, and with
+    /// `unauthorized` if other computers could connect in clear text. `config_invalid` if the
+    /// address is in use, and `name_taken` if the hub has a node of its name.
     pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
         let address = of_url(url)?;
         let access = hub.access();
@@ -41,12 +43,12 @@ impl Gateway {
         &self.url
     }
 
-    /// What it has counted.
+    /// Snapshot of the counters.
     pub fn counts(&self) -> Counts {
         self.server.counts()
     }
 
-    /// Waits until no request is under way, at most so long; says whether it came to that.
+    /// Waits until no request is open, at most so long; true if idle in time.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -55,8 +57,8 @@ impl Gateway {
         async move { server.idle(most).await }
     }
 
-    /// Takes no more connections and requests in, and lets those that are under way end; streams
-    /// end at once. A second time does nothing.
+    /// Stops accepting connections and requests, and lets open requests end; streams end at once. A
+    /// second time does nothing.
     pub fn close(&self) {
         self.server.close();
     }

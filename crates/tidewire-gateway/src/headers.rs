@@ -1,5 +1,4 @@
-//! What the headers of a request say: which media types it has and takes, for whom it comes, how
-//! long it may take.
+//! Headers of a request: media types, timeout, trace context and the headers passed to the handler.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::problem::Problem;
 
 /// Seconds that a call may take.
 const TIMEOUT: &str = "tidewire-timeout";
-/// What the name of a header begins with that the handler gets.
+/// Prefix of the headers that the handler gets.
 const PASSED: &str = "tidewire-header-";
 /// The header of W3C Trace Context.
 const TRACE: &str = "traceparent";
@@ -53,7 +52,7 @@ pub(crate) fn check_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Problem
     Err(refused(format!("Content-Type: {:?} is not taken: send application/json in UTF-8", given.unwrap_or_default())))
 }
 
-/// How a stream is to be written, by what the client takes.
+/// Form of a stream that the client accepts.
 pub(crate) fn stream_form(headers: &HeaderMap) -> Result<StreamForm, Problem> {
     let mut best: Option<(u32, StreamForm)> = None;
     let mut has_any = false;
@@ -88,7 +87,7 @@ fn quality(one: &str) -> u32 {
         .map_or(1_000, |weight| (weight.clamp(0.0, 1.0) * 1_000.0) as u32)
 }
 
-/// How long a call may take, if the client says so.
+/// Timeout of a call, if the client sets one.
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
     let Some(given) = headers.get(TIMEOUT) else { return Ok(None) };
     let max = limits::ASK_TIMEOUT_MS.max / 1_000;
@@ -103,7 +102,7 @@ pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Problem> 
     time.map(Some).ok_or_else(wrong)
 }
 
-/// What the handler is given of the headers, by their names there.
+/// Headers for the handler, without their prefix.
 pub(crate) fn passed(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
     let mut found = Vec::new();
     for (name, value) in headers {

@@ -3,9 +3,9 @@
 //!
 //! `POST /services/NAME/METHOD` calls, `/subjects/SUBJECT` publishes and subscribes,
 //! `/openapi.json` describes, `/mcp` offers the same methods as tools; `spec/http.md` in the
-//! repository has all of it. [`NatsGateway`] offers the same methods as services of NATS
-//! (`spec/nats.md`). A gateway is a node of its hub like any other, but for what it may say of
-//! those who call through it: who they are, and that they came from outside.
+//! repository has the details. [`NatsGateway`] offers the same methods as services of NATS
+//! (`spec/nats.md`). A gateway is a node of its hub like any other, with one privilege: it may name
+//! the user of a call, and mark the call as external.
 //!
 //! ```
 //! use tidewire_gateway::{Gateway, GatewayOptions};

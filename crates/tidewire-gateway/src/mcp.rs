@@ -1,7 +1,7 @@
 //! `/mcp`: the public methods as tools of the Model Context Protocol, over its streamable HTTP
 //! transport.
 //!
-//! The server keeps no sessions: each POST has one message of JSON-RPC 2.0, and its answer is JSON.
+//! The server has no sessions: each POST has one message of JSON-RPC 2.0, and its response is JSON.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn methods(services: &Services) -> impl Iterator<Item = (&Service, &MethodInfo)>
     all.into_iter()
 }
 
-/// The name of a tool: what models take has no dots.
+/// The name of a tool, without dots, which models do not accept.
 fn name_of(service: &Service, method: &MethodInfo) -> String {
     format!("{}-{}", service.info.name, method.name)
 }
@@ -193,7 +193,7 @@ async fn called(
     };
     let (text, is_error) = match done {
         Ok(bytes) => (String::from_utf8(bytes).unwrap_or_default(), false),
-        // What has gone wrong is for the model, which may mend it.
+        // The model reads the problem, and may correct its call.
         Err(problem) => (problem.json().to_string(), true),
     };
     let mut result = json!({ "content": [{ "type": "text", "text": text }], "isError": is_error });

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::catalog::Services;
 use crate::server::Shared;
 
-/// Describes what a caller may call.
+/// Describes the methods that a caller may call.
 pub(crate) fn description(shared: &Shared, caller: &Caller, services: &Services) -> Value {
     let (mut paths, mut schemas) = (Map::new(), own_schemas());
     let mut tags = Vec::new();
@@ -81,7 +81,7 @@ fn positional(parameters: &Value) -> Value {
     json!({ "type": "array", "prefixItems": items })
 }
 
-/// Which way a value goes.
+/// Direction of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Input,
@@ -122,8 +122,8 @@ fn rewrite(schema: &mut Value, title: &str, form: Form) {
     }
 }
 
-/// Bytes come back in a form of their own; they are also taken as base64 alone where the type of
-/// the parameter says that they are bytes.
+/// Bytes are returned in a form of their own; parameters of the type bytes also accept plain
+/// base64.
 fn binary(text: Value, form: Form) -> Value {
     let bytes = json!({ "$ref": "#/components/schemas/Bytes" });
     if form == Form::Output { bytes } else { json!({ "anyOf": [text, bytes] }) }

@@ -1,3 +1,5 @@
+//! Options and limits of a gateway.
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,16 +36,16 @@ impl GatewayOptions {
         }
     }
 
-    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` stands
-    /// for all. By default only the gateway's own pages may.
+    /// Pages of these origins, such as `https://shop.example`, may call from a browser; `*` allows
+    /// all. By default only the gateway's own pages may.
     pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
         self.origins = origins.into_iter().collect();
         self
     }
 
-    /// Names under which the gateway of a hub without tokens may be reached, besides addresses and
-    /// `localhost`. A page that gave its own name the address of this machine could call it
-    /// otherwise. A hub with tokens takes any name.
+    /// Host names of the gateway of a hub without tokens, besides addresses and `localhost`.
+    /// Otherwise a web page whose name resolves to this computer could call the gateway. A hub with
+    /// tokens accepts any name.
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts = hosts.into_iter().collect();
         self
@@ -57,7 +59,7 @@ impl GatewayOptions {
         self
     }
 
-    /// Lets it listen where other machines reach it, in clear text. Off by default.
+    /// Lets it listen for other computers in clear text. Off by default.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.is_insecure = insecure;
         self
@@ -69,7 +71,7 @@ impl GatewayOptions {
         self
     }
 
-    /// Called with one line whenever connections can't be taken in. By default nobody is told.
+    /// Callback with one line whenever connections cannot be accepted. By default there is none.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self

@@ -11,7 +11,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request is not answered with what it asked for.
+/// Reason why a request fails.
 pub(crate) struct Problem {
     pub status: StatusCode,
     code: ErrorCode,
@@ -58,7 +58,7 @@ impl Problem {
         self
     }
 
-    /// What is wrong, in words.
+    /// Description of the problem.
     pub fn detail(&self) -> &str {
         &self.detail
     }

@@ -1,5 +1,4 @@
-//! From a request to its answer: what must hold for every request, and which part of the gateway
-//! has it.
+//! Routing of requests: common checks, and the part of the gateway that answers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ pub(crate) struct RequestHead {
     pub headers: HeaderMap,
 }
 
-/// Answers a request, whatever becomes of it.
+/// Answers a request, also after a failure.
 pub(crate) async fn answer(
     shared: Arc<Shared>,
     connection: Arc<Connection>,
@@ -40,8 +39,8 @@ pub(crate) async fn answer(
 ) -> Result<Answer, Infallible> {
     let (began, open) = (Instant::now(), Open::new(&shared, &connection));
     let (parts, body) = request.into_parts();
-    // What follows a body in chunks may be read otherwise by a proxy in front: nothing follows on
-    // such a connection.
+    // A proxy in front may frame a chunked body differently: the connection takes no further
+    // request.
     let is_last = parts.version < Version::HTTP_2 && parts.headers.contains_key(TRANSFER_ENCODING);
     let origin = parts.headers.get(ORIGIN).cloned();
     let route = route_of(parts.uri.path());
@@ -82,7 +81,7 @@ async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming
     }
 }
 
-/// What must hold for every request.
+/// Checks that every request must pass.
 fn checked(shared: &Shared, parts: Parts) -> Result<RequestHead, Problem> {
     let headers = &parts.headers;
     let authority = authority(&parts)?;

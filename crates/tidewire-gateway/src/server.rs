@@ -1,4 +1,4 @@
-//! The thread of a gateway: takes connections in, and looks after each until its end.
+//! Thread of a gateway: accepts connections, and serves each until its end.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,10 +29,10 @@ use crate::routes;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
-/// How long a connection that is asked to end may take to say so.
+/// Time that a connection has to end when it is asked to.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct Shared {
     pub node: Node,
     pub hub: HubHandle,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub options: GatewayOptions,
     pub files: Files,
     pub counting: Counting,
-    /// Whether it ends.
+    /// True once the gateway stops.
     pub ending: watch::Sender<bool>,
     /// Those that are open. The lock is held for one addition, removal or look at all of them.
     connections: Mutex<Vec<Weak<Connection>>>,
@@ -139,7 +139,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    /// Whether it is reached by whoever is on this machine, without a token.
+    /// True if any program on this computer may use the gateway without a token.
     pub fn is_open(&self) -> bool {
         self.access.is_open()
     }
@@ -152,7 +152,7 @@ impl Shared {
         kept.push(Arc::downgrade(connection));
     }
 
-    /// Closes the connection that has been idle for the longest time. False: all are at work.
+    /// Closes the connection that has been idle for the longest time. False: all are busy.
     fn make_room(&self) -> bool {
         let kept = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let open = kept.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());
@@ -185,7 +185,7 @@ async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
         }
     }
     drop(listener);
-    // What is under way ends on this thread; whoever closes the gateway says for how long.
+    // Running requests end on this thread; the caller of close sets the timeout.
     std::future::pending::<()>().await;
 }
 

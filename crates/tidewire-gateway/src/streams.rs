@@ -24,19 +24,19 @@ use crate::server::Shared;
 
 /// How long an answer waits for its first item, so that a failure at the beginning has a status.
 const FIRST: Duration = Duration::from_millis(500);
-/// How often a stream without items says that it is there.
+/// Interval of keep-alive signs on a stream without items.
 const BEAT: Duration = Duration::from_secs(15);
 /// Items that are written at one go.
 const BURST: usize = 64;
 /// Bytes after which no further item is written at the same go.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// Items of a stream that is given as an array.
+/// Maximal items of a stream that is returned as an array.
 const ITEMS: usize = 1_000;
 /// Bytes of them after which no further one is read.
 const ITEMS_BYTES: usize = 1024 * 1024;
 
-/// Something that gives JSON, bit by bit.
+/// Source of JSON in parts.
 pub(crate) trait Source: Send + Unpin + 'static {
     /// Appends the next item as JSON. None: there are no more.
     fn poll_json(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Option<Result<(), Problem>>>;
@@ -52,7 +52,7 @@ impl Source for OfMethod {
     }
 }
 
-/// The answer of a method that gives a stream.
+/// The response of a method that returns a stream.
 pub(crate) async fn of_method(shared: &Arc<Shared>, items: Items<Value>, form: StreamForm) -> Result<Answer, Problem> {
     begin(shared, OfMethod(items), form, FIRST).await
 }
@@ -101,7 +101,7 @@ pub(crate) async fn begin(
     };
     let mut answer = answer(StatusCode::OK, media_type, body);
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies pass on what they get at once.
+    // Asks proxies to forward parts at once.
     answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(answer)
 }
@@ -163,7 +163,7 @@ impl IntoWaiting for tokio::sync::watch::Receiver<bool> {
 
 enum State {
     Runs,
-    /// The last is written, and not yet handed over.
+    /// The end is written, and not taken by the client yet.
     Over,
     Gone,
 }
@@ -199,7 +199,7 @@ impl<S: Source> Stream for Parts<S> {
 }
 
 impl<S: Source> Parts<S> {
-    /// Writes what is there.
+    /// Writes the items that are ready.
     fn gather(&mut self, context: &mut Context<'_>) {
         for _ in 0..BURST {
             let mut wrong = None;
@@ -252,7 +252,7 @@ impl<S: Source> Parts<S> {
     }
 }
 
-/// What is written and not yet handed over.
+/// Encoded output that the client has not taken yet.
 struct OutputBuffer {
     out: Vec<u8>,
     form: StreamForm,

@@ -41,7 +41,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Inco
         None => options,
     };
     let subscription = shared.node.subscribe_with(subject, options).await?;
-    // It is in force: whoever waits for the head of the answer misses nothing.
+    // The subscription is active: a client that waits for the response headers misses no message.
     begin(shared, Messages(subscription), form, Duration::ZERO).await
 }
 
@@ -79,7 +79,7 @@ fn queue(query: &str) -> Result<Option<String>, Problem> {
     Ok(found)
 }
 
-/// What comes on a subject: its subject, headers and sender beside the payload.
+/// Messages on a subject, with subject, headers and sender beside the payload.
 struct Messages(Subscription);
 
 impl Source for Messages {
@@ -88,7 +88,7 @@ impl Source for Messages {
             let Some(message) = std::task::ready!(Pin::new(&mut self.0).poll_next(context)) else {
                 return Poll::Ready(None);
             };
-            // What can't be read as data is for others.
+            // A payload that is no data is meant for other subscribers.
             let Ok(payload) = message.read::<Value>() else { continue };
             let text = |text: &str| Value::Text(text.to_owned());
             let headers = message.headers().iter().map(|(name, value)| (text(name), text(value))).collect();

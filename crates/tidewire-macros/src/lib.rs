@@ -5,9 +5,9 @@ mod service;
 
 use proc_macro::TokenStream;
 
-/// Makes a service of an impl block: each of its functions is a method, and `into_service` is
-/// added, which gives the `Service` to serve. The names of the parameters are those of the
-/// function, so that callers may give arguments by them.
+/// Makes a service of an impl block. Each function is a method; the macro adds `into_service`,
+/// which returns the `Service` to serve. The names of the parameters are those of the function, so
+/// that callers may pass arguments by name.
 ///
 /// ```ignore
 /// #[tidewire_node::service(name = "pricing", schemas)]
@@ -25,26 +25,26 @@ use proc_macro::TokenStream;
 /// node.serve(Pricing::default().into_service()).await?;
 /// ```
 ///
-/// A method is an `async fn` of `&self` or `self: Arc<Self>` that gives a `Result` whose error is a
-/// `Failure`, or becomes one by `?`. One that gives a stream is a plain `fn` with
-/// `#[method(stream)]`; the stream outlives the borrow of `&self`, so that it takes `self:
+/// A method is an `async fn` of `&self` or `self: Arc<Self>` that returns a `Result` whose error is
+/// a `Failure`, or becomes one by `?`. A method that returns a stream is a plain `fn` with
+/// `#[method(stream)]`. The stream outlives the borrow of `&self`, so that the method takes `self:
 /// Arc<Self>`, or borrows nothing (`impl Stream<...> + use<>`). A parameter of the type `Context`
 /// is the call itself, and no argument. The first line of the doc comment is the description.
-/// Helpers stand in an impl block of their own.
+/// Helpers go in a separate impl block.
 ///
 /// | of the block | |
 /// |---|---|
 /// | `name = "pricing"` | the name of the service; needed |
-/// | `description = "..."` | what it does; the first line of the block's doc comment without it |
+/// | `description = "..."` | its purpose; the first line of the block's doc comment by default |
 /// | `schemas` | JSON Schemas of the parameters and results, made of their types (feature `schemars`) |
 ///
 /// | of a method: `#[method(...)]` | |
 /// |---|---|
 /// | `name = "..."` | another name than that of the function |
-/// | `stream` | it gives a stream |
-/// | `idempotent` | it may be called again where it is not known whether a call was handled |
-/// | `timeout = 2.5` | seconds that a call may take where the caller says nothing |
-/// | `visibility = "private"` | who may call it: `private` is nodes alone, `public` also clients of the HTTP gateway |
+/// | `stream` | it returns a stream |
+/// | `idempotent` | it may be called again when the outcome of a call is unknown |
+/// | `timeout = 2.5` | default timeout of a call in seconds |
+/// | `visibility = "private"` | permitted callers: `private` is nodes alone, `public` also clients of the HTTP gateway |
 #[proc_macro_attribute]
 pub fn service(options: TokenStream, block: TokenStream) -> TokenStream {
     service::expand(options.into(), block.into()).unwrap_or_else(|wrong| wrong.into_compile_error()).into()

@@ -1,5 +1,4 @@
-//! An impl block as a service: what its functions are, and the function that makes a service of
-//! them.
+//! An impl block as a service: its functions as methods, and the function that makes the service.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -117,7 +116,7 @@ impl<'a> Method<'a> {
         let arguments: Vec<_> = self.parameters.iter().filter_map(Parameter::argument).collect();
         let (idents, types): (Vec<_>, Vec<_>) = arguments.into_iter().unzip();
         let names: Vec<_> = idents.iter().map(|ident| plain(ident)).collect();
-        // What the macro names itself differs from what the user does.
+        // Names of the macro differ from those of the user.
         let (this, call) = (format_ident!("__this"), format_ident!("__call"));
         let given = self.parameters.iter().map(|parameter| parameter.argument().map_or(&call, |(name, _)| name));
         let receiver = if self.shares { quote!(#this) } else { quote!(&#this) };
@@ -181,7 +180,7 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// Whether a function takes `self: Arc<Self>`; any other form than that and `&self` is wrong.
+/// True if a function takes `self: Arc<Self>`; any other form than that and `&self` is wrong.
 fn shares(signature: &Signature) -> Result<bool> {
     match signature.receiver().map(|receiver| &receiver.kind) {
         Some(ReceiverKind::Reference(_, _, None)) => Ok(false),

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// The wall clock of this machine, in microseconds since 1970.
+/// The system clock of this computer, in microseconds since 1970.
 pub(crate) fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_micros() as u64)
 }
@@ -23,8 +23,8 @@ pub(crate) fn written(time_us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
-/// Reads RFC 3339, with any fraction and offset. None before 1970, as Go's zero time is, and for
-/// what is no time.
+/// Reads RFC 3339, with any fraction and offset. None for times before 1970, such as Go's zero
+/// time, and for invalid texts.
 pub(crate) fn read(text: &str) -> Option<u64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);

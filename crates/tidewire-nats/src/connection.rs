@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     lost: watch::Receiver<u64>,
 }
 
-/// What JetStream answered, if it is not what was asked for.
+/// Failure of a request to JetStream.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It refused: the number of the error, and its words.
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
 }
 
 impl Connection {
-    /// Connects and looks whether the server can do what is needed.
+    /// Connects, and checks the required capabilities of the server.
     pub async fn open(settings: Settings) -> HomeResult<Self> {
         let (told, lost) = watch::channel(0);
         let options = settings
@@ -168,7 +168,7 @@ impl Connection {
                         Some(_) => return Err(self.no_jetstream(answer["error"]["description"].as_str())),
                     }
                 }
-                // A server whose JetStream begins says that it has it before it answers.
+                // A server whose JetStream starts announces it before it answers.
                 Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {
                     if !self.client.server_info().jetstream {
                         return Err(self.no_jetstream(None));
@@ -199,7 +199,7 @@ pub(crate) fn pause(attempts: usize) -> Duration {
     }
 }
 
-/// Why there is no connection, and what to do.
+/// The reason of a failed connection, and the fix.
 pub(crate) fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
     let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let (kind, words) = match error.kind() {
@@ -221,7 +221,7 @@ pub(crate) fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
     HomeError::new(kind, format!("{}: {words}", settings.shown()))
 }
 
-/// What rustls refuses comes as an error of input and output that holds it.
+/// True for an error of rustls, which is wrapped in an I/O error.
 fn is_tls(error: &ConnectError) -> bool {
     let mut source = error.source();
     while let Some(inner) = source {

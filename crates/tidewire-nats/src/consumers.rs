@@ -1,4 +1,4 @@
-//! Consumers: made, looked at, paused, moved, deleted.
+//! Consumers on JetStream: create, inspect, pause, seek and delete.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +15,9 @@ use crate::shared::Shared;
 use crate::stream_cache::CachedStream;
 use crate::streams::{create_dead, find, first_difference, shown, sorted};
 
-/// A server measures pauses by the clock; this one is longer than anybody waits.
+/// A server measures pauses by the clock; this pause is practically endless.
 const FOR_EVER_US: u64 = 100 * 366 * 86_400 * 1_000_000;
-/// Where settings are kept that a server has no field for.
+/// Metadata keys of settings without a field on the server.
 const FILTER: &str = "tidewire.filter";
 const ACK_WAIT: &str = "tidewire.ack_wait_us";
 const BACKOFF: &str = "tidewire.backoff_us";
@@ -70,7 +70,7 @@ pub(crate) async fn create(shared: &Shared, stream: &str, settings: ConsumerSett
     described(shared, stream, &info).await
 }
 
-/// What there is of a consumer.
+/// The state of a consumer.
 pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<ConsumerInfo> {
     names::check("stream", stream)?;
     names::check("consumer", consumer)?;
@@ -78,8 +78,8 @@ pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeR
     described(shared, stream, &info).await
 }
 
-/// Whether a consumer has events that it may deliver now, as far as the server tells: of those to
-/// be delivered again it does not.
+/// True if the server reports events that the consumer may deliver now. The server does not report
+/// events to be redelivered.
 pub(crate) async fn is_ready(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<bool> {
     let info = ask(shared, stream, consumer).await?;
     let number = |name: &str| info[name].as_u64().unwrap_or_default();
@@ -96,7 +96,7 @@ pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<Consum
         let page = page.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
         let consumers = page["consumers"].as_array().map_or(&[][..], Vec::as_slice);
         seen += consumers.len();
-        // What has no durable name is a cursor, ours or somebody else's.
+        // Consumers without a durable name are cursors, of Tidewire or of other programs.
         for info in consumers.iter().filter(|info| info["config"]["durable_name"].is_string()) {
             found.push(described(shared, stream, info).await?);
         }
@@ -108,7 +108,7 @@ pub(crate) async fn list(shared: &Shared, stream: &str) -> HomeResult<Vec<Consum
     Ok(found)
 }
 
-/// Deletes a consumer with its dead letters, and what it would have got anew.
+/// Deletes a consumer with its dead letters and its events to be redelivered.
 pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<()> {
     names::check("stream", stream)?;
     names::check("consumer", consumer)?;
@@ -126,7 +126,7 @@ pub(crate) async fn delete(shared: &Shared, stream: &str, consumer: &str) -> Hom
     purge(names::dead(stream), names::given_up(stream, consumer)).await
 }
 
-/// Moves a consumer: the server has no such step, so that it is made anew.
+/// Moves a consumer: the server has no such step, so that the consumer is recreated.
 pub(crate) async fn seek(shared: &Shared, stream: &str, consumer: &str, start: Start) -> HomeResult<()> {
     names::check("stream", stream)?;
     names::check("consumer", consumer)?;
@@ -143,7 +143,7 @@ pub(crate) async fn seek(shared: &Shared, stream: &str, consumer: &str, start: S
     Ok(())
 }
 
-/// Pauses a consumer until a time, `None` for as long as nobody resumes it.
+/// Pauses a consumer until a time; `None`: until it is resumed.
 pub(crate) async fn pause(shared: &Shared, stream: &str, consumer: &str, until_us: Option<u64>) -> HomeResult<()> {
     let latest = clock::now_us() + FOR_EVER_US;
     let until = clock::written(until_us.unwrap_or(latest).min(latest));
@@ -231,8 +231,8 @@ fn config(stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> Va
     if !filter.is_empty() {
         config["filter_subjects"] = json!(filter);
     }
-    // What a process that died had is delivered again after its ack wait and the pause that a
-    // failure costs. The pauses of a server begin with the delivery.
+    // The backoff of a server begins with the delivery. Deliveries of a process that died are
+    // redelivered after the ack wait and the pause of a failure.
     let most = if settings.max_deliver == 0 { usize::MAX } else { settings.max_deliver as usize };
     let waits = settings.backoff_us.iter().take(most);
     let waits: Vec<_> = waits.map(|pause_us| clock::nanos(settings.ack_wait_us + pause_us)).collect();
@@ -279,7 +279,7 @@ fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
     }
 }
 
-/// The settings of a consumer, whoever made it.
+/// The settings of a consumer, made by any client.
 fn read(info: &Value) -> ConsumerSettings {
     let config = &info["config"];
     let kept = |name: &str| config["metadata"][name].as_str();
@@ -325,8 +325,7 @@ async fn described(shared: &Shared, stream: &str, info: &Value) -> HomeResult<Co
     let oldest_time_us = if idle {
         None
     } else {
-        // The next event that its filter selects is what it has not acked, or has acked out of
-        // turn.
+        // The next event that its filter selects was not acked yet, or acked out of order.
         let next = shared.stored(stream, &json!({"seq": acked_to + 1, "next_by_subj": ">"})).await?;
         next.map(|stored| stored.time_us)
     };

@@ -1,5 +1,5 @@
-//! Cursors: consumers without state on the server's disk, for reading and watching. One that was
-//! left at a place is kept for a few seconds, so that whoever reads on needs no new one.
+//! Cursors: consumers without state on the server's disk, for reading and watching. A cursor is
+//! stored for a few seconds after use, so that the next read from its position needs no new one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,9 +15,9 @@ use crate::connection::Connection;
 use crate::message::AckSubject;
 use crate::pull::{End, Pull, Puller, Wait};
 
-/// How long a server keeps a cursor that nobody uses.
+/// Time after which a server deletes an idle cursor.
 const INACTIVE: Duration = Duration::from_secs(30);
-/// How long this client does; less, so that what it keeps is there.
+/// Time for which this client stores a cursor: less, so that the cursor still exists on the server.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 const KEPT: usize = 64;
 
@@ -30,7 +30,7 @@ pub(crate) enum From {
     Newest,
 }
 
-/// What a cursor reads.
+/// Events that a cursor reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Selection {
     pub stream: String,
@@ -116,16 +116,14 @@ impl Cursor {
         (taken.into_iter().filter_map(placed).collect(), end)
     }
 
-    /// Tells the server that the cursor is not needed any more; one that is not told forgets it by
-    /// itself.
+    /// Deletes the cursor on the server; without this call the server forgets it after a while.
     pub async fn close(self, connection: &Connection) {
         let subject = connection.subject(&format!("CONSUMER.DELETE.{}.{}", self.selection.stream, self.name));
         drop(connection.client.publish_with_reply(subject, connection.client.new_inbox(), Default::default()).await);
     }
 }
 
-/// Everything that a selection has, from a place on, until there is no more or `visit` says that it
-/// is enough.
+/// All events of a selection, from a position on, until the end or until `visit` stops.
 pub(crate) async fn scan(
     connection: &Connection,
     selection: &Selection,

@@ -1,9 +1,8 @@
-//! Dead letters: events that a consumer has given up, in a stream of their own beside the stream
-//! that they are of.
+//! Dead letters: events that a consumer has given up, in a separate stream beside their own.
 //!
-//! A client keeps one when a handler has failed for the last time, with error and traceback. The
-//! server itself says so when the process of the last delivery has died: that stream takes its
-//! word, too.
+//! A client stores a dead letter after the last failure of a handler, with error and traceback. The
+//! server reports the death of the process of the last delivery itself: the separate stream
+//! captures this advisory, too.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +17,10 @@ use crate::message::{self, AckSubject};
 use crate::names;
 use crate::shared::Shared;
 
-/// Text of a fault that is kept.
+/// Longest stored text of a fault.
 const TEXT_MAX: usize = 256 * 1_024;
 
-/// A dead letter as it is kept.
+/// A dead letter as it is stored.
 #[derive(Debug)]
 struct StoredDeadLetter {
     /// Its place in the stream of dead letters.
@@ -96,7 +95,7 @@ pub(crate) async fn list(
     Ok(letters)
 }
 
-/// Delivers dead letters anew, to the consumer that gave them up.
+/// Redelivers dead letters to their consumer.
 pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, sequences: Vec<u64>) -> HomeResult<u64> {
     let kept = all(shared, stream, consumer).await?;
     let known = shared.streams.find(&shared.connection, stream).await?;
@@ -156,7 +155,7 @@ async fn forget(shared: &Shared, stream: &str, entries: &[StoredDeadLetter]) -> 
     Ok(())
 }
 
-/// Every dead letter of a consumer by its sequence; of one that was kept twice, the newest last.
+/// All dead letters of a consumer by sequence; of a letter stored twice, the newest last.
 async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeMap<u64, Vec<StoredDeadLetter>>> {
     let settings = shared.consumers.settings(shared, stream, consumer).await?;
     let filter = vec![names::dead_subject(stream, consumer), names::given_up(stream, consumer)];

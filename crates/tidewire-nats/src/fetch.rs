@@ -1,4 +1,4 @@
-//! Fetching: what is ready of a consumer, or the first event that becomes it.
+//! Fetches from a consumer: the ready events, or else the first one that becomes ready.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,18 +19,17 @@ use crate::shared::Shared;
 /// How long a delivery whose caller is gone waits for the next fetch.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// The longest wait that is asked of a server at once: whoever is asked may go.
+/// The longest wait of one request to a server: the server may leave meanwhile.
 const WAIT_AT_ONCE: Duration = Duration::from_secs(20);
 
-/// How long a request for what is ready stays with a server at first, and at most while that says
-/// that something is.
+/// Wait of a request for ready events: at first, and at most while the server reports some.
 const BRIEF: Duration = Duration::from_millis(5);
 const LONGEST_BRIEF: Duration = Duration::from_millis(1_280);
 
 /// Deliveries that are ready; waits for the first.
 ///
-/// Once `dropped` is notified, nobody waits for the result: the request to the server ends, and
-/// deliveries that had arrived are returned.
+/// Once `dropped` is notified, the caller has left: the request to the server ends, and received
+/// deliveries are returned.
 pub(crate) async fn fetch(
     shared: &Shared,
     stream: &str,
@@ -69,13 +68,13 @@ pub(crate) async fn fetch(
             return Ok(handed(shared, stream, consumer, taken).await);
         }
         match end {
-            // It may have been made anew somewhere else.
+            // Another client may have recreated the consumer.
             End::Gone => consumers::info(shared, stream, consumer).await.map(|_| ())?,
             End::Away(error) if error.kind() == HomeErrorKind::Closed || Instant::now() >= patience => {
                 return Err(error);
             }
             End::Away(_) => {
-                // Nobody answers for a consumer that is gone, either.
+                // A deleted consumer has no responders, either.
                 consumers::info(shared, stream, consumer).await?;
                 Puller::pause(patience).await;
             }
@@ -87,7 +86,7 @@ pub(crate) async fn fetch(
     }
 }
 
-/// What is ready; if nothing is, the first that comes, and what has become ready with it.
+/// Fetches the ready events; without any, waits for the first one and the events ready with it.
 async fn round(
     shared: &Shared,
     puller: &mut Puller,
@@ -107,7 +106,8 @@ async fn round(
             End::Empty if taken.is_empty() => (),
             end => return end,
         }
-        // It is empty, or its server was too busy to deliver in this time: then it tells so.
+        // The consumer is empty, or its server was too busy to deliver in this time, which it
+        // reports.
         brief *= 4;
         if brief > LONGEST_BRIEF || !consumers::is_ready(shared, stream, consumer).await.unwrap_or(false) {
             break;
@@ -126,7 +126,7 @@ async fn round(
     puller.pull(connection, stream, consumer, more, taken).await
 }
 
-/// The deliveries of what has come, noted as out.
+/// Deliveries of received messages, recorded as outstanding.
 async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Message>) -> Vec<Delivery> {
     let mut deliveries = Vec::with_capacity(taken.len());
     let mut handed = Vec::with_capacity(taken.len());
@@ -135,8 +135,8 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
         let Some(place) = AckSubject::read(&reply) else { continue };
         let again = names::is_ours(&message.subject).then_some(place.sequence);
         let Some(event) = message::event(message, place.sequence, place.time_us) else {
-            // Its subject is none of ours, such as one of 300 tokens: nobody here can ever handle
-            // it.
+            // Its subject is invalid here, such as one of 300 tokens: no handler can ever process
+            // the event.
             let term = how::term("the subject of this event can't be read");
             drop(shared.connection.client.publish(reply, term).await);
             continue;

@@ -1,4 +1,4 @@
-//! The home: the ports on top of one connection, each call a task of its runtime.
+//! Storage backend on one connection to NATS: each call is a task of its runtime.
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +29,7 @@ pub struct Nats {
     capabilities: Capabilities,
     place: String,
     closed: watch::Sender<bool>,
-    /// Taken when the home goes, which may be within another runtime.
+    /// Taken when the storage backend is dropped, possibly within another runtime.
     runtime: Option<Runtime>,
 }
 
@@ -86,7 +86,7 @@ impl Nats {
         connected
     }
 
-    /// Begins a call. It ends when the home is closed.
+    /// Begins a call. The call ends when the storage backend is closed.
     fn run<T, F>(&self, call: impl FnOnce(Arc<Shared>) -> F) -> Answer<T>
     where
         T: Send + 'static,
@@ -113,7 +113,7 @@ impl Nats {
     }
 }
 
-/// What servers of this version can do.
+/// Capabilities of servers of this version.
 fn capabilities(connection: &Connection) -> Capabilities {
     let version = connection.version;
     let newer =

@@ -93,7 +93,7 @@ pub(crate) async fn delete_bucket(shared: &Shared, bucket: &str) -> HomeResult<(
     deleted.map(|_| ()).map_err(|failure| failure.of_bucket(&shared.connection, bucket))
 }
 
-/// Writes a value, if what is expected is so.
+/// Writes a value, if the expectation holds.
 pub(crate) async fn put(
     shared: &Shared,
     bucket: &str,
@@ -110,7 +110,7 @@ pub(crate) async fn put(
     write(shared, bucket, key, headers, value, expect).await
 }
 
-/// Deletes a value, if there is one and what is expected is so.
+/// Deletes a value, if there is one and the expectation holds.
 pub(crate) async fn delete(
     shared: &Shared,
     bucket: &str,
@@ -173,7 +173,7 @@ pub(crate) async fn keys(
     Ok(found.into_keys().take(max as usize).collect())
 }
 
-/// What is kept of a key, oldest first.
+/// Stored entries of a key, oldest first.
 pub(crate) async fn history(shared: &Shared, bucket: &str, key: &Subject) -> HomeResult<Vec<Entry>> {
     check_key(&shared.connection, bucket, key)?;
     let mut found = Vec::new();
@@ -214,7 +214,7 @@ pub(crate) async fn watch(shared: &Shared, bucket: &str, watch: Watch) -> HomeRe
     }
 }
 
-/// What has changed by now.
+/// Changes up to now.
 async fn changes(shared: &Shared, bucket: &str, selection: &Selection, watch: &Watch) -> HomeResult<Changes> {
     let connection = &shared.connection;
     let from = if watch.after == 0 { From::Newest } else { From::Sequence(watch.after + 1) };
@@ -263,7 +263,7 @@ pub(crate) async fn write(
         if let Some(expected) = expected {
             headers.insert(EXPECTED, expected.to_string().as_str());
         }
-        // What was sent twice, because the first answer was lost, is written once.
+        // The id deduplicates a second write after the first reply was lost.
         headers.insert(names::MSG_ID, format!("{nonce}.{asked}").as_str());
         match shared.put(&stream, &subject, headers, value.clone()).await {
             Ok(revision) => return Ok(revision),
@@ -272,7 +272,8 @@ pub(crate) async fn write(
                 let revision = newest.as_ref().map_or(0, |entry| entry.revision);
                 let there = newest.is_some_and(|entry| entry.value.is_some());
                 match expect {
-                    // Deleted keys are absent: the next try expects what says so.
+                    // Deleted keys are absent: the next attempt expects the revision of the
+                    // deletion.
                     Expect::Absent if !there && expected != Some(revision) && asked < 3 => {
                         expected = Some(revision);
                         asked += 1;

@@ -1,8 +1,8 @@
 //! Leases: an entry of a bucket for each name, taken and renewed by compare-and-set in one step.
 //!
-//! The revision of the write that took a lease is its fence: it grows for ever, whoever writes. How
-//! old an entry is says the server that keeps it, by its own clock; nobody's clock but that one
-//! decides. What was released or is over stays in the bucket with its fence.
+//! The revision of the write that took a lease is its fence: it grows for ever, for all writers.
+//! The server that stores an entry tells its age, and only the clock of that server counts. An
+//! entry that was released or has expired stays in the bucket with its fence.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,20 +23,20 @@ use crate::shared::Shared;
 use crate::stream_reader::wait;
 use crate::streams::find;
 
-/// How often a release is written anew after a renewal on its way.
+/// Maximal attempts of a release that meets a renewal on its way.
 const RELEASE_ATTEMPTS: u32 = 10;
 const SHORTEST_US: u64 = 1_000;
 const LONGEST_US: u64 = 365 * 86_400 * 1_000_000;
 
-/// What this client holds and waits for.
+/// Leases that this client holds or waits for.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseTable {
-    /// Who waits for a name here does so in turn.
+    /// Queues of local waiters, by name.
     turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
     made: Mutex<bool>,
 }
 
-/// A lease as its entry says.
+/// A lease, decoded from its entry.
 #[derive(Debug)]
 struct LeaseEntry {
     revision: u64,
@@ -45,7 +45,7 @@ struct LeaseEntry {
     /// 0: that of the entry itself.
     fence: u64,
     ttl_us: u64,
-    /// It was given back.
+    /// True once it was released.
     released: bool,
 }
 
@@ -66,7 +66,7 @@ impl LeaseEntry {
         if self.fence == 0 { self.revision } else { self.fence }
     }
 
-    /// How long it is still held, as the server's clock says.
+    /// Remaining time of the lease, by the server's clock.
     const fn remaining_us(&self, now_us: u64) -> u64 {
         if self.released { 0 } else { (self.time_us + self.ttl_us).saturating_sub(now_us) }
     }
@@ -84,7 +84,7 @@ pub(crate) async fn acquire(shared: &Shared, name: &str, holder: &str, ttl_us: u
     let turn = Arc::clone(
         shared.held.turns.lock().unwrap_or_else(PoisonError::into_inner).entry(name.to_owned()).or_default(),
     );
-    // Whoever is before this one here may wait longer.
+    // A local waiter before this one may wait longer.
     let mine = match turn.try_lock() {
         Ok(mine) => Some(mine),
         Err(_) => tokio::time::timeout_at(until, turn.lock()).await.ok(),
@@ -136,8 +136,8 @@ pub(crate) async fn renew(shared: &Shared, name: &str, fence: u64) -> HomeResult
     }
 }
 
-/// Gives a lease back. A renewal of the same holder that is still on its way may write in between;
-/// the release is written after it then.
+/// Releases a lease. A renewal of the same holder may still be on its way and write in between; the
+/// release is then written again after it.
 pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResult<bool> {
     let key = key(shared, name)?;
     for _ in 0..RELEASE_ATTEMPTS {
@@ -156,13 +156,13 @@ pub(crate) async fn release(shared: &Shared, name: &str, fence: u64) -> HomeResu
     Err(shared.connection.error(HomeErrorKind::Revision, "a renewal of the lease came before each release: try again"))
 }
 
-/// What is known of a lease.
+/// The state of a lease.
 pub(crate) async fn info(shared: &Shared, name: &str) -> HomeResult<Option<LeaseInfo>> {
     let key = key(shared, name)?;
     Ok(look(shared, &key).await?.map(|(written, now_us)| described(name, &written, now_us)))
 }
 
-/// Every lease that somebody holds.
+/// All leases that are held.
 pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
     let mut found = Vec::new();
     let Some(now_us) = server_time(shared).await? else { return Ok(found) };
@@ -177,7 +177,7 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<LeaseInfo>> {
     Ok(found)
 }
 
-/// A lease as it is written, and the server's time. None if nobody ever held it.
+/// The entry of a lease, and the server's time. None if the lease never existed.
 async fn look(shared: &Shared, key: &Subject) -> HomeResult<Option<(LeaseEntry, u64)>> {
     let entry = match newest(shared, LEASES, key).await {
         Err(error) if error.kind() == HomeErrorKind::NotFound => return Ok(None),
@@ -193,7 +193,7 @@ fn described(name: &str, written: &LeaseEntry, now_us: u64) -> LeaseInfo {
     LeaseInfo { name: name.to_owned(), holder, fence: written.fence(), remaining_us }
 }
 
-/// The clock of the server that keeps the leases.
+/// The clock of the server that stores the leases.
 async fn server_now(shared: &Shared) -> HomeResult<u64> {
     let time = server_time(shared).await?;
     time.ok_or_else(|| {

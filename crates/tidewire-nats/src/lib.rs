@@ -1,10 +1,12 @@
-//! Streams, key-value buckets and leases on NATS JetStream: the home for more than one machine.
+//! Streams, key-value buckets and leases on NATS JetStream: the storage backend for several
+//! computers.
 //!
-//! [`open`] connects, and gives a [`Home`]. Subjects are those of NATS, streams are JetStream's,
-//! buckets are NATS KV: what others have made can be read here, and the other way round. What is
-//! Tidewire's own stands in subjects that begin with `$TW.`, and in streams named `<stream>@dead`.
+//! [`open`] connects, and returns a [`Home`], the storage backend. Subjects are those of NATS,
+//! streams are JetStream's, and buckets are NATS KV. Data of other clients can be read here, and
+//! the other way round. Private data of Tidewire is in subjects that begin with `$TW.`, and in
+//! streams named `<stream>@dead`.
 //!
-//! A home has a runtime of its own, on one thread; its callers need none.
+//! A storage backend has a runtime of its own, on one thread; its callers need none.
 
 #![forbid(unsafe_code)]
 
@@ -45,17 +47,18 @@ pub use settings::{Login, Settings, Tls};
 /// options. Blocks until the connection is there, at most for `connect_timeout_ms` for each server
 /// and `request_timeout_ms` for JetStream.
 ///
-/// A connection that is lost is made again, for as long as it takes. Calls that wait meanwhile go
-/// on; what the servers may have done and not answered fails with
-/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) unless it may be done twice.
+/// A lost connection is restored, however long that takes. Calls that wait meanwhile continue. A
+/// call whose reply was lost fails with
+/// [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable), unless it is idempotent.
 ///
 /// # Errors
 ///
 /// [`Invalid`](tidewire_backend::home::HomeErrorKind::Invalid) if the URL, or a file that it names,
-/// can't be used, [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server
-/// answers, [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if it refuses the login or
-/// TLS can't be agreed on, and [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported)
-/// if it is too old or has no JetStream. No error shows a password, a token or a seed.
+/// cannot be used. [`Unreachable`](tidewire_backend::home::HomeErrorKind::Unreachable) if no server
+/// answers. [`Denied`](tidewire_backend::home::HomeErrorKind::Denied) if the server refuses the
+/// login or TLS cannot be agreed on.
+/// [`Unsupported`](tidewire_backend::home::HomeErrorKind::Unsupported) if the server is too old or
+/// has no JetStream. No error shows a password, a token or a seed.
 pub fn open(url: &str) -> HomeResult<Arc<dyn Home>> {
     begin(url).wait()
 }

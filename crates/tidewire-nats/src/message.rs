@@ -10,7 +10,7 @@ use tidewire_proto::subject::Subject;
 use crate::clock;
 use crate::names::{ID, KEY, MSG_ID, ORDER, ORIGIN, TTL};
 
-/// Where a delivered message stands, as its reply subject says:
+/// Position of a delivered message, from its reply subject:
 /// `$JS.ACK.[domain.account.]stream.consumer.deliveries.sequence.number.time.pending[.random]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AckSubject {
@@ -37,7 +37,7 @@ impl AckSubject {
     }
 }
 
-/// The event of a message of a stream. One that is delivered anew is what it was at first.
+/// The event of a message of a stream. A redelivered message has its original event.
 pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Event> {
     let Some(headers) = message.headers else {
         let subject = Subject::new(&message.subject).ok()?;
@@ -69,7 +69,7 @@ pub(crate) fn event(message: Message, sequence: u64, time_us: u64) -> Option<Eve
     })
 }
 
-/// Headers that are neither the server's nor ours, in the order in which they were given.
+/// Headers of the user, in their original order.
 fn plain(headers: &HeaderMap) -> Headers {
     let value = |value: &HeaderValue| value.as_str().to_owned();
     if let Some(order) = headers.get(ORDER) {
@@ -83,7 +83,7 @@ fn plain(headers: &HeaderMap) -> Headers {
         return found;
     }
     let names = headers.iter().filter(|(name, _)| !is_reserved(name.as_ref()));
-    // The driver keeps names in no order.
+    // The driver does not preserve the order of names.
     let mut found: Headers =
         names.flat_map(|(name, values)| values.iter().map(|one| (name.to_string(), value(one)))).collect();
     found.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -96,9 +96,9 @@ fn is_reserved(name: &str) -> bool {
         && ours.iter().any(|start| name.get(..start.len()).is_some_and(|part| part.eq_ignore_ascii_case(start)))
 }
 
-/// Headers of a message on its way into a stream; none if it has nothing to say.
+/// Headers of a message for a stream; None without headers.
 ///
-/// `dedupe` says whether the server looks at ids.
+/// `dedupe`: the server deduplicates ids.
 pub(crate) fn headers(message: &NewMessage, dedupe: bool) -> HomeResult<Option<HeaderMap>> {
     if message.key.is_none() && message.id.is_none() && message.headers.is_empty() && message.ttl_us.is_none() {
         return Ok(None);
@@ -135,7 +135,7 @@ pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) 
     let Some(header) = name.parse::<HeaderName>().ok().filter(|_| !name.is_empty()) else {
         return refuse(name, "write a name of visible ASCII characters without a colon");
     };
-    // Blanks at the ends are lost on the way.
+    // The protocol strips leading and trailing blanks.
     let Ok(said) = value.parse::<HeaderValue>() else { return refuse(value, "write it without line breaks") };
     if value.trim() != value {
         return refuse(value, "write it without blanks at its ends");
@@ -144,7 +144,7 @@ pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) 
     Ok(())
 }
 
-/// What an event that is delivered anew was at first.
+/// Original sequence, time and subject of a redelivered event.
 pub(crate) fn origin(event: &Event) -> String {
     format!("{} {} {}", event.sequence, event.time_us, event.subject)
 }
@@ -154,7 +154,7 @@ fn read_origin(text: &str) -> Option<(u64, u64, String)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.to_owned()))
 }
 
-/// Bytes on the way, as limits count them.
+/// Bytes of a message, as limits count them.
 pub(crate) const fn weight(message: &NewMessage) -> u64 {
     message.payload.len() as u64 + 64
 }

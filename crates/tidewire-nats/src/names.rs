@@ -1,5 +1,4 @@
-//! Names on the server: streams of their own for dead letters, subjects for what is delayed or
-//! delivered anew.
+//! Names on the server: streams for dead letters, subjects for delayed and redelivered messages.
 
 use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 
@@ -30,8 +29,7 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {mend}")))
 }
 
-/// True for streams that people made to publish into: neither buckets nor what belongs to another
-/// stream.
+/// True for streams of users: neither buckets nor private streams of another stream.
 pub(crate) fn is_stream(name: &str) -> bool {
     check("stream", name).is_ok() && !name.starts_with("KV_") && !name.starts_with("OBJ_")
 }
@@ -46,12 +44,12 @@ pub(crate) fn dead_subject(stream: &str, consumer: &str) -> String {
     format!("$TW.dead.{stream}.{consumer}")
 }
 
-/// Where a server says that it has given up on an event.
+/// The subject on which a server reports that it has given up an event.
 pub(crate) fn given_up(stream: &str, consumer: &str) -> String {
     format!("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream}.{consumer}")
 }
 
-/// Where what waits for its time is, until the server publishes it.
+/// The subject of a delayed message, until the server publishes it.
 pub(crate) fn delayed(stream: &str, number: impl std::fmt::Display) -> String {
     format!("$TW.delay.{stream}.{number}")
 }
@@ -61,13 +59,13 @@ pub(crate) fn schedule(stream: &str, name: &str) -> String {
     format!("$TW.schedule.{stream}.{name}")
 }
 
-/// Where events are that one consumer gets anew.
+/// The subject of events to be redelivered to one consumer.
 pub(crate) fn again(stream: &str, consumer: &str) -> String {
     format!("$TW.again.{stream}.{consumer}")
 }
 
-/// The same for a stream that keeps the newest of each subject only: what is to come anew has a
-/// subject of its own each.
+/// The same for a stream that stores only the newest message of each subject: each redelivery has a
+/// separate subject.
 pub(crate) fn again_each(stream: &str, consumer: &str, number: impl std::fmt::Display) -> String {
     format!("$TW.again.{stream}.{consumer}.{number}")
 }

@@ -1,8 +1,8 @@
-//! Pulls: requests for the next messages of a consumer, over subscriptions that are used again.
+//! Pulls: requests for the next messages of a consumer, over reused subscriptions.
 //!
-//! A server sends what was asked for to the subscription of whoever asked, under the subjects of
-//! the messages, and a status when there is no more. One subscription has one request under way, so
-//! that each knows what is its own.
+//! A server sends the messages to the subscription of the requester, under their own subjects, and
+//! a status when there are no more. One subscription has one request in flight, so that each
+//! request recognizes its messages.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::connection::Connection;
 
-/// What an answer may take longer than a server was asked to wait.
+/// Time that a reply may take beyond the wait of the server.
 const MARGIN: Duration = Duration::from_secs(2);
 /// How long a server may take to confirm the end of a subscription.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Subscriptions of one consumer that are kept for later.
+/// Idle subscriptions of one consumer that are stored for reuse.
 const KEPT: usize = 16;
 
-/// What is asked for.
+/// Size and wait of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
     pub messages: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Pull {
 pub(crate) enum Wait {
     /// Not at all.
     No,
-    /// Not at all, but for what it may need to see that it may deliver nothing: of a consumer with
-    /// as many deliveries out as it may have it says nothing at once. A server that is busy may
-    /// need longer to deliver what it has.
+    /// Not at all, except for the time that the server may need to find that it may deliver
+    /// nothing. A consumer at its limit of outstanding deliveries gets no immediate status. A busy
+    /// server may need longer to deliver the ready events.
     Brief(Duration),
     For(Duration),
 }
@@ -48,11 +48,11 @@ pub(crate) enum Wait {
 /// Why a pull ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// Everything that was asked for has come.
+    /// All requested messages have arrived.
     Whole,
     /// There is no more for the moment.
     Empty,
-    /// The next message alone is larger than the bytes that were asked for.
+    /// The next message alone is larger than the requested bytes.
     TooLarge,
     /// There is no such consumer, or not any more.
     Gone,
@@ -87,7 +87,7 @@ impl Pullers {
         }
     }
 
-    /// Keeps a puller whose last pull has ended by itself.
+    /// Stores a puller whose last pull has ended by itself, for reuse.
     pub fn keep(&self, stream: &str, consumer: &str, puller: Puller) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle.entry((stream.to_owned(), consumer.to_owned())).or_default();
@@ -123,7 +123,7 @@ impl Pullers {
         expired
     }
 
-    /// A consumer is gone.
+    /// Forgets a deleted consumer.
     pub fn forget(&self, stream: &str, consumer: Option<&str>) {
         let stays = |(of, name): &(String, String)| of != stream || consumer.is_some_and(|consumer| consumer != name);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| stays(key));
@@ -143,7 +143,7 @@ impl Puller {
         Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
     }
 
-    /// Asks for messages, and takes what comes until the server says that this is all.
+    /// Requests messages, and receives them until the server reports the end.
     pub async fn pull(
         &mut self,
         connection: &Connection,

@@ -1,4 +1,4 @@
-//! Settling: what became of deliveries, said to the server and confirmed by it.
+//! Settlement of deliveries: sent to the server and confirmed by it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,20 +20,20 @@ use crate::shared::Shared;
 const NOTED: usize = 65_536;
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// A delivery that is out.
+/// An outstanding delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct OutstandingDelivery {
-    /// What it is settled by.
+    /// Ticket by which the delivery is settled.
     pub ticket: u64,
     pub delivery: u32,
     pub reply: Subject,
-    /// Of an event that is delivered anew: the sequence of its copy.
+    /// For a redelivered event: the sequence of its copy.
     pub again: Option<u64>,
 }
 
 type Of = (String, String);
 
-/// Deliveries that are out, by consumer and sequence, and subscriptions for the server's answers.
+/// Outstanding deliveries by consumer and sequence, and subscriptions for the server's replies.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingDeliveries {
     handed: Mutex<HashMap<Of, BTreeMap<u64, OutstandingDelivery>>>,
@@ -56,7 +56,7 @@ impl OutstandingDeliveries {
         }
     }
 
-    /// Takes a delivery that is out. None: it was settled, or the event was delivered again.
+    /// Takes an outstanding delivery. None: it was settled, or the event was redelivered.
     pub fn take(&self, stream: &str, consumer: &str, sequence: u64, ticket: u64) -> Option<OutstandingDelivery> {
         let mut all = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         let out = all.get_mut(&(stream.to_owned(), consumer.to_owned()))?;
@@ -81,7 +81,7 @@ struct Answers {
     lost: watch::Receiver<u64>,
 }
 
-/// What is said of deliveries, on the wire.
+/// Settlements of deliveries, on the wire.
 pub(crate) mod how {
     use bytes::Bytes;
 
@@ -100,7 +100,7 @@ pub(crate) mod how {
     }
 }
 
-/// One delivery on its way to being settled.
+/// One delivery that is being settled.
 struct Step {
     at: usize,
     sequence: u64,
@@ -110,7 +110,7 @@ struct Step {
     last: bool,
 }
 
-/// Says what became of deliveries. Each has a result of its own.
+/// Settles deliveries. Each has a separate result.
 pub(crate) async fn settle(
     shared: &Shared,
     stream: &str,
@@ -159,8 +159,8 @@ impl OutstandingDeliveries {
     }
 }
 
-/// What is said of a delivery, and whether that is the last of it. What is given up is kept as a
-/// dead letter first.
+/// The settlement of a delivery on the wire, and true if it is the last. A delivery that is given
+/// up becomes a dead letter first.
 async fn said(
     shared: &Shared,
     stream: &str,
@@ -226,7 +226,7 @@ impl Answers {
         Ok(Self { inbox, messages, number: 0, lost: connection.losses() })
     }
 
-    /// Says what is not confirmed yet, and takes the answers.
+    /// Sends unconfirmed settlements, and takes the replies.
     async fn round(&mut self, connection: &Connection, steps: &[Step], confirmed: &mut [bool], until: Instant) {
         self.lost.mark_unchanged();
         let first = self.number;
@@ -254,7 +254,7 @@ impl Answers {
     }
 }
 
-/// The copy of an event that was delivered anew is settled: nobody needs it any more.
+/// Deletes the copy of a redelivered event after its settlement.
 async fn forget_copy(shared: &Shared, stream: &str, copy: u64) {
     let body: Value = json!({"seq": copy, "no_erase": true});
     drop(shared.connection.api(&format!("STREAM.MSG.DELETE.{stream}"), &body).await);

@@ -1,4 +1,5 @@
-//! What all parts of a home share: the connection, what is known of streams, what is out.
+//! State shared by all parts of a storage backend: connection, stream cache, outstanding
+//! deliveries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::stream_cache::{Streams, kind};
 
 const RETRY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What all parts of a home share.
+/// State shared by all parts of a storage backend.
 pub(crate) struct Shared {
     pub connection: Arc<Connection>,
     pub streams: Arc<Streams>,
@@ -52,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// A stream is gone, with all that was known of it.
+    /// Forgets all state of a deleted stream.
     pub fn forget_stream(&self, stream: &str) {
         self.streams.forget(stream);
         self.consumers.forget(stream, None);
@@ -108,9 +109,10 @@ impl Shared {
         }
     }
 
-    /// Publishes one message, and waits for its ack. Only what may happen twice is published so.
+    /// Publishes one message, and waits for its ack. A retry may publish it twice: for idempotent
+    /// messages only.
     ///
-    /// Gives its sequence.
+    /// Returns its sequence.
     pub async fn put(&self, stream: &str, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<u64, Failure> {
         let until = Instant::now() + self.connection.settings.request_timeout;
         loop {
@@ -133,7 +135,7 @@ impl Shared {
             match &failure {
                 Failure::Refused { code, .. } if kind(*code) != HomeErrorKind::Unreachable => return Err(failure),
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),
-                // Nobody took it: the stream may be gone.
+                // The message had no responders: the stream may be deleted.
                 _ => match crate::streams::find(&self.connection, stream).await {
                     Err(gone @ Failure::Refused { code: 10_059, .. }) => return Err(gone),
                     _ => sleep(RETRY_PAUSE).await,

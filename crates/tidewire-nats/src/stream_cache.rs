@@ -1,5 +1,4 @@
-//! A cache of streams: their subjects, and what their configuration allows. Asked for once, then
-//! remembered.
+//! Cache of streams: their subjects and their configuration, queried once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +14,9 @@ use crate::streams::DEDUPE;
 /// A stream as its server has it, as far as publishing and reading need it.
 #[derive(Debug)]
 pub(crate) struct CachedStream {
-    /// What users may publish to.
+    /// Subjects that users may publish to.
     pub subjects: Vec<Pattern>,
-    /// Whether ids are looked at.
+    /// True if message ids are deduplicated.
     pub dedupe: bool,
     pub durability: Durability,
     pub batches: bool,
@@ -46,14 +45,14 @@ impl Streams {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(stream);
     }
 
-    /// Takes over what the server says of a stream.
+    /// Stores the server's description of a stream.
     pub fn learn(&self, connection: &Connection, stream: &str, info: &Value) -> Arc<CachedStream> {
         let known = Arc::new(CachedStream::read(connection, stream, &info["config"]));
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(stream.to_owned(), Arc::clone(&known));
         known
     }
 
-    /// What is known of a stream; asks if nothing is.
+    /// The cached state of a stream; queries the server on a miss.
     pub async fn find(&self, connection: &Connection, stream: &str) -> HomeResult<Arc<CachedStream>> {
         match self.get(stream) {
             Some(known) => Ok(known),
@@ -109,7 +108,7 @@ impl CachedStream {
         }
     }
 
-    /// Where events are that one consumer gets anew, or all with `*`.
+    /// The subject of events to be redelivered to one consumer, or to all with `*`.
     pub fn again_of(&self, stream: &str, consumer: &str) -> String {
         if self.compact { names::again_each(stream, consumer, "*") } else { names::again(stream, consumer) }
     }
@@ -148,7 +147,7 @@ impl Failure {
     }
 }
 
-/// What a number of JetStream's errors means.
+/// The error kind of an error number of JetStream.
 pub(crate) const fn kind(code: u64) -> HomeErrorKind {
     match code {
         10_014 | 10_037 | 10_059 => HomeErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! Reading a stream from a place on, without state that is kept.
+//! Stateless reads of a stream, from a position on.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::pull::{End, Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::streams::find;
 
-/// How long a replica may lag before it is asked again.
+/// Longest lag of a replica before a retry.
 const LAG: Duration = Duration::from_millis(100);
 
 /// A piece of a stream.
@@ -70,7 +70,7 @@ pub(crate) async fn read(shared: &Shared, stream: &str, read: Read) -> HomeResul
     }
 }
 
-/// What was read so far, and where it goes on.
+/// Events read so far, and the next position.
 struct ReadBatch {
     begin: u64,
     events: Vec<Event>,
@@ -91,7 +91,7 @@ impl ReadBatch {
     }
 }
 
-/// What there is now, in one pull.
+/// Reads the present events, in one pull.
 async fn piece(
     shared: &Shared,
     selection: &Selection,
@@ -124,7 +124,7 @@ async fn piece(
         .filter(|(_, message)| !names::is_ours(&message.subject))
         .filter_map(|(place, message)| message::event(message, place.sequence, place.time_us))
         .collect();
-    // One that lags would give later what is counted as seen.
+    // A lagging replica would later return events that count as seen.
     let sure = !replicated || matches!(end, End::Whole);
     match end {
         End::Empty => next = next.max(last + 1),

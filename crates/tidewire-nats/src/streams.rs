@@ -1,4 +1,4 @@
-//! Streams: made, looked at, purged, deleted.
+//! Streams on JetStream: create, inspect, purge and delete.
 
 use serde_json::{Value, json};
 use tidewire_backend::home::{Compact, Full, HomeError, HomeErrorKind, HomeResult, Purge, StreamInfo, StreamSettings};
@@ -18,9 +18,9 @@ pub(crate) const WITH_BATCHES: Version = Version(2, 12, 0);
 const WITH_SCHEDULES: Version = Version(2, 14, 0);
 /// The shortest span that a server knows for the age of events and the window of ids.
 const SHORTEST_US: u64 = 100_000;
-/// Where it is kept what a stream without limits would do at them.
+/// Metadata key of the policy at limits, for a stream without limits.
 const FULL: &str = "tidewire.full";
-/// Where the window that was asked for is kept.
+/// Metadata key of the requested deduplication window.
 pub(crate) const DEDUPE: &str = "tidewire.dedupe_us";
 const PAGE: usize = 256;
 
@@ -32,7 +32,7 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
     match find(connection, &name).await {
         Ok(info) => {
             same(connection, &read(&info), &settings)?;
-            // It is of others, or of another client: what belongs to it is made when it is missing.
+            // The stream belongs to another client: its private streams are created when missing.
             shared.streams.learn(connection, &name, &info);
             return described(shared, &info).await;
         }
@@ -54,12 +54,12 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
     described(shared, &info).await
 }
 
-/// What the server says of a stream.
+/// The server's description of a stream.
 pub(crate) async fn find(connection: &Connection, stream: &str) -> Result<Value, Failure> {
     connection.api(&format!("STREAM.INFO.{stream}"), &Value::Null).await
 }
 
-/// What there is of a stream.
+/// The state of a stream.
 pub(crate) async fn info(shared: &Shared, stream: &str) -> HomeResult<StreamInfo> {
     names::check("stream", stream)?;
     let found = find(&shared.connection, stream).await;
@@ -80,7 +80,7 @@ pub(crate) async fn list(shared: &Shared) -> HomeResult<Vec<StreamInfo>> {
     Ok(found)
 }
 
-/// What the server says of every stream, buckets and our own included.
+/// The server's description of every stream, including buckets and private streams of Tidewire.
 pub(crate) async fn all(connection: &Connection) -> HomeResult<Vec<Value>> {
     let mut found: Vec<Value> = Vec::new();
     loop {
@@ -215,7 +215,7 @@ fn config(connection: &Connection, settings: &StreamSettings) -> Value {
     config
 }
 
-/// The settings of a stream, whoever made it.
+/// The settings of a stream, made by any client.
 pub(crate) fn read(info: &Value) -> StreamSettings {
     let config = &info["config"];
     let limit = |name: &str| config[name].as_i64().filter(|value| *value > 0).map(|value| value as u64);
@@ -240,7 +240,7 @@ pub(crate) fn read(info: &Value) -> StreamSettings {
     }
 }
 
-/// What there is of a stream, without what is not the user's.
+/// The state of a stream, without the private parts of Tidewire.
 async fn described(shared: &Shared, info: &Value) -> HomeResult<StreamInfo> {
     let settings = read(info);
     let state = &info["state"];
@@ -308,7 +308,7 @@ fn same(connection: &Connection, has: &StreamSettings, asked: &StreamSettings) -
     first_difference(connection, &format!("stream {:?}", has.name), fields)
 }
 
-/// Refuses what exists with other settings: names the first that differs.
+/// Refuses an object that exists with other settings: names the first difference.
 pub(crate) fn first_difference<const COUNT: usize>(
     connection: &Connection,
     what: &str,

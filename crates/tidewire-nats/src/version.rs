@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Major, minor and patch number. What stands behind them, such as `-RC.1`, does not count.
+/// Major, minor and patch number. A suffix such as `-RC.1` does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(pub u32, pub u32, pub u32);
 
 impl Version {
-    /// Reads `2.12.1`; what is no number counts as 0.
+    /// Reads `2.12.1`; a part that is no number counts as 0.
     pub fn read(text: &str) -> Self {
         let mut numbers = text.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);

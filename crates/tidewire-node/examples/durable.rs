@@ -1,9 +1,9 @@
-//! Durable streams of a hub from Rust, one run of a workload, whose rate goes to standard output as
-//! JSON: `cargo run --release -p tidewire-node --example durable -- tide://127.0.0.1:7420 pipelined
-//! 300000`.
+//! Durable streams of a hub from Rust: one run of a workload, with its rate as JSON on standard
+//! output: `cargo run --release -p tidewire-node --example durable -- tide://127.0.0.1:7420
+//! pipelined 300000`.
 //!
-//! `tidewire bench streams` runs it beside Python and the peers. Messages have 256 bytes; an ack
-//! says that one is on the disk.
+//! `tidewire bench streams` runs it beside Python and the peers. Messages have 256 bytes; an acked
+//! message is on the disk.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,8 +1,8 @@
-//! Requests and replies through TCP, one after another and 64 in flight, beside a bare socket of
-//! tokio on the same machine: `cargo run --release -p tidewire-node --example echo [requests]`.
+//! Requests and replies through TCP, one after another and 64 in flight, beside a bare tokio socket
+//! on the same computer: `cargo run --release -p tidewire-node --example echo [requests]`.
 //!
 //! A node calls a service of another node through a hub; all three are in this process and joined
-//! by sockets. The bare socket has one hop each way where these have two.
+//! by sockets. The bare socket has one hop in each direction where the nodes have two.
 
 mod measuring;
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// Requests a second with so many under way.
+/// Requests a second with so many in flight.
 fn in_flight(client: &Client, width: usize, requests: usize) -> Result<f64, Fault> {
     let data = Bytes(vec![7; BYTES]);
     let begin = Instant::now();

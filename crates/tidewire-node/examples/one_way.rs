@@ -1,10 +1,10 @@
-//! Messages one way through TCP, from a node over a hub to another one, beside a bare socket of
-//! tokio that writes them in batches: `cargo run --release -p tidewire-node --example one_way
+//! One-way message throughput over TCP, from a node over a hub to another node. A bare tokio socket
+//! with batched writes is the reference: `cargo run --release -p tidewire-node --example one_way
 //! [messages]`.
 //!
 //! The clock runs from the first message sent to the last one received. The sender is at most
-//! 10,000 messages ahead of its receiver, as a subscription keeps no more than it was given room
-//! for. The bare socket waits for nothing, and has one hop where these have two.
+//! 10,000 messages ahead of its receiver, because a subscription buffers no more than its capacity.
+//! The bare socket waits for nothing, and has one hop where the nodes have two.
 
 mod measuring;
 

@@ -1,3 +1,6 @@
+//! Unary calls: resolve an instance, send, await the reply, and retry after a lost link or a
+//! refusal.
+
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -18,7 +21,7 @@ use crate::prepared_call::PreparedCall;
 use crate::reply_slot::{CallOutcome, ReplySlot};
 use crate::values;
 
-/// A call under way: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
+/// A running call: `.await` it on any runtime, or [`wait`](Call::wait) for it on a plain thread.
 ///
 /// # Cancel safety
 /// Dropping it cancels the call: its handler is dropped where it awaits.
@@ -28,7 +31,7 @@ pub struct Call<T> {
     shot: Option<PreparedCall>,
     problem: Option<Error>,
     place: Arc<ReplySlot>,
-    /// None: it is not under way now.
+    /// None: it is not in flight now.
     key: Option<CallKey>,
     /// Before the next attempt.
     pause: Option<Delay>,
@@ -36,7 +39,7 @@ pub struct Call<T> {
     is_here: bool,
     /// It is not known yet where it goes.
     finding: Option<InstanceLookup>,
-    /// The result, while streams are dropped that the call has given.
+    /// The result, while the streams among its arguments are being dropped.
     result: Option<CallOutcome>,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
@@ -96,8 +99,8 @@ impl<T> Call<T> {
         Ok(())
     }
 
-    /// Whether it is made again after an error of this number, and if so from when on. `was_sent`:
-    /// whoever had it may have handled it.
+    /// True if the call is retried after an error of this number; sets the pause before the retry.
+    /// `was_sent`: the callee may have handled the call.
     fn goes_on(&mut self, number: u16, was_sent: bool) -> bool {
         let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| code.number() == number);
         let is_loss = is_one_of(&[ErrorCode::LinkLost]);
@@ -120,8 +123,7 @@ impl<T> Call<T> {
         let core = shot.core()?;
         core.rejoined.add(context.waker());
         if core.link.joined().is_none() {
-            // What it gives may have been lost with this link since it was decided to make the call
-            // again.
+            // A lost link may have taken exported arguments with it since the retry was decided.
             return if shot.may_again() { Ok(()) } else { Err(Error::lost(&shot.title)) };
         }
         if self.pause.as_ref().is_some_and(|pause| !pause.is_over(context)) {
@@ -131,7 +133,7 @@ impl<T> Call<T> {
         self.send()
     }
 
-    /// What keeps it from being sent; None: it is tried again.
+    /// The error if the call cannot be sent; None if the call is retried.
     fn unsent(&mut self, error: Error) -> Option<Error> {
         if self.goes_on(error.code().number(), false) {
             return None;
@@ -156,7 +158,7 @@ impl<T> Call<T> {
         }
     }
 
-    /// Whether it is sent by now, where it first had to be learned where it goes.
+    /// Takes the call back from its instance lookup once the lookup has sent it.
     fn look_found(&mut self, context: &Context<'_>) -> Result<(), Error> {
         let Some(finding) = &self.finding else { return Ok(()) };
         if let Poll::Ready((shot, sent)) = finding.poll(context) {
@@ -170,7 +172,7 @@ impl<T> Call<T> {
         self.finding.as_ref().is_some_and(InstanceLookup::is_under_way)
     }
 
-    /// Ready when it was handed over by whoever has sent it.
+    /// Ready once the instance lookup has sent the call and handed it back.
     fn poll_handed_over(&mut self, context: &Context<'_>) -> Poll<Result<(), Error>> {
         let looked = self.look_found(context);
         if looked.is_ok() && self.finding.is_some() { Poll::Pending } else { Poll::Ready(looked) }
@@ -184,15 +186,16 @@ impl<T> Call<T> {
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    /// Blocks this thread until it is answered, or its time is over.
+    /// Blocks this thread until the reply arrives or the deadline passes.
     ///
     /// # Errors
-    /// What awaiting it would give: the error of the handler, or why there is no answer.
+    /// The same as awaiting the call: the error of the handler, or the reason for the missing
+    /// reply.
     pub fn wait(self) -> Result<T, Error> {
         wait(self)
     }
 
-    /// What has become of it, unless the call is to be made again.
+    /// The outcome of the call, or None if the call is retried.
     fn settled(&mut self, outcome: CallOutcome) -> Option<CallOutcome> {
         self.take_back();
         let Some(shot) = &mut self.shot else { return Some(outcome) };
@@ -212,7 +215,7 @@ impl<T: DeserializeOwned> Call<T> {
         None
     }
 
-    /// The result, once the streams that it has given were dropped.
+    /// The result, once the streams among its arguments are dropped.
     fn poll_ended(&mut self, context: &Context<'_>) -> Poll<Result<T, Error>> {
         if let (Some(shot), Some(outcome)) = (&mut self.shot, &self.result) {
             shot.ended(outcome);
@@ -258,7 +261,8 @@ impl<T: DeserializeOwned> Future for Call<T> {
                 return Poll::Ready(Err(error));
             }
             match this.place.poll(context) {
-                // The answer has come before the call was handed over: that comes next.
+                // The reply arrived before the lookup handed the call over: the hand-over comes
+                // next.
                 Poll::Ready(outcome) if this.is_handed_over_late() => {
                     this.place.put_back(outcome);
                     if let Err(error) = std::task::ready!(this.poll_handed_over(context)) {
@@ -272,7 +276,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
                     if is_lost && let Err(error) = this.poll_again(context) {
                         match this.unsent(error) {
                             Some(error) => return Poll::Ready(Err(error)),
-                            // It learns what wakes it.
+                            // The next turn of the loop registers the waker.
                             None => continue,
                         }
                     }

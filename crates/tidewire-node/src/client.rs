@@ -1,3 +1,5 @@
+//! Service clients: call options, priorities, load balancing and broadcast calls.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ pub enum Priority {
     Urgent,
     /// Before what is normal.
     High,
-    /// Where nothing is said.
+    /// The default.
     #[default]
     Normal,
     /// After all others.
@@ -39,7 +41,7 @@ impl Priority {
         [Self::Urgent, Self::High, Self::Normal, Self::Low][lane.min(3)]
     }
 
-    /// As homes and nodes of other languages write it.
+    /// The name that storage backends and nodes of other languages use.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Urgent => "urgent",
@@ -54,8 +56,8 @@ impl Priority {
     }
 }
 
-/// Which of several instances gets a call. The hub chooses, unless the call gives a stream, a
-/// function or an object, which is for one node.
+/// Load balancing between the instances of a service. The hub chooses, unless an argument is a
+/// stream, a function or an object, which is for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choice {
@@ -66,14 +68,14 @@ pub enum Choice {
     First,
     /// Any.
     Random,
-    /// The one whose calls from this node have taken the least time lately, with those counted that
-    /// are under way there. Each is tried once, and one call in twenty goes to any of them. This
-    /// node chooses, and not the hub: its first call asks the hub which instances there are.
+    /// The instance with the lowest recent latency of calls from this node; running calls count,
+    /// too. Each instance is tried once, and one call in twenty goes to any of them. This node
+    /// chooses, and not the hub: its first call requests the list of instances from the hub.
     LowestLatency,
 }
 
 impl Choice {
-    /// As the hub is told.
+    /// The number that the hub is sent.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::LeastOutstanding | Self::LowestLatency => 0,
@@ -92,17 +94,17 @@ impl Choice {
     }
 }
 
-/// What one instance answered to a call of all of them.
+/// The reply of one instance to a broadcast call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Answer<T> {
     /// The id of the instance.
     pub instance: String,
-    /// What it answered.
+    /// The result of this instance.
     pub result: Result<T, Error>,
 }
 
-/// Calls the methods of a service. Each setting gives a client of its own, which is cheap to make
+/// Calls the methods of a service. Each setting returns a separate client, which is cheap to make
 /// and to clone.
 ///
 /// ```
@@ -126,7 +128,7 @@ pub struct Client {
     options: CallOptions,
 }
 
-/// What is said of a call besides what is called.
+/// Options of a call: all except its target and arguments.
 #[derive(Clone, Default)]
 pub(crate) struct CallOptions {
     timeout: Option<Duration>,
@@ -140,7 +142,7 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Nothing is said, but that a name is wrong.
+    /// Default options, with the error of an invalid name.
     pub fn checked(name: Result<(), Error>) -> Self {
         Self { problem: name.err(), ..Self::default() }
     }
@@ -170,7 +172,7 @@ impl CallOptions {
         self.headers.push((name, value));
     }
 
-    /// Until when a call may take, that has so long where nothing is said.
+    /// Deadline of a call, with `timeout` as the default.
     pub fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         let own = self.timeout.or(timeout).map(|timeout| Instant::now() + timeout);
         match (own, self.until) {
@@ -179,7 +181,7 @@ impl CallOptions {
         }
     }
 
-    /// Keeps the first problem, for the call to tell.
+    /// Stores the first error, for the call to return.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
             self.problem = Some(problem);
@@ -193,8 +195,7 @@ impl Client {
         Self { core, service: service.into(), options }
     }
 
-    /// How long a call may take: 30 s where nothing is said. A stream may last for ever where
-    /// nothing is said.
+    /// Timeout of a call: 30 s by default. A stream has no timeout by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.with_timeout(timeout);
         self
@@ -227,16 +228,16 @@ impl Client {
         self
     }
 
-    /// Says that calls may be made twice: one whose link is lost is made again, within its deadline
-    /// and up to as often as [`NodeOptions::resends`](crate::NodeOptions::resends) says.
+    /// Marks calls as idempotent: a call whose link is lost is retried, within its deadline and at
+    /// most [`NodeOptions::resends`](crate::NodeOptions::resends) times.
     pub fn idempotent(mut self) -> Self {
         self.options.idempotent = true;
         self
     }
 
-    /// Makes calls on behalf of somebody who came from outside: a user, or nobody that is known
-    /// (`""`), with the trace of 32 hexadecimal digits that they gave. Only a
-    /// [gateway](crate::Node::gateway) may: the hub refuses calls of other nodes that say so.
+    /// Makes calls on behalf of an external caller: a user, or an unknown one (`""`), with the
+    /// caller's trace of 32 hexadecimal digits. Only a [gateway](crate::Node::gateway) may: the hub
+    /// refuses such calls of other nodes.
     pub fn on_behalf(mut self, user: &str, trace: Option<&str>) -> Self {
         self.options.with_caller(user, trace);
         self
@@ -265,8 +266,8 @@ impl Client {
     /// Calls a method of each instance, and waits for all of them.
     ///
     /// # Errors
-    /// Awaiting it fails if the hub does not list its services; what an instance fails with is in
-    /// its [`Answer`].
+    /// Awaiting it fails if the hub does not list its services; the error of an instance is in its
+    /// [`Answer`].
     ///
     /// # Cancel safety
     /// If it is dropped, the calls are cancelled.
@@ -274,7 +275,7 @@ impl Client {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        // What is given is for one node, and not for all.
+        // Exported arguments are for one node; a broadcast cannot carry them.
         let arguments = match within(None, || Writer::arguments(arguments)) {
             Ok(blob) => blob,
             Err(wrong) => return Pending::failed(Error::of_value(&self.title(method), wrong)),
@@ -297,7 +298,7 @@ impl Client {
         })
     }
 
-    /// Passes a call on: as a part of it, with what its caller added.
+    /// Forwards a call: as a part of it, with the headers of its caller.
     pub(crate) fn passing_on(mut self, context: &Context) -> Self {
         self.options.priority = context.priority();
         let headers = context.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
@@ -349,7 +350,7 @@ impl Client {
     }
 }
 
-/// How long a call may take where nothing is said.
+/// Default timeout of a call.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(limits::ASK_TIMEOUT_MS.default);
 
 impl fmt::Debug for Client {

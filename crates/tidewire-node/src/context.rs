@@ -18,18 +18,18 @@ use crate::streams::Lease;
 
 /// The header with the id that a call shares with the one it was made in.
 pub(crate) const TRACE: &str = "tw-trace";
-/// The header that says on whose behalf a call is made; only the gateway of a hub gives it.
+/// The header with the user of a call; only the gateway of a hub sets it.
 pub(crate) const USER: &str = "tw-user";
-/// The header that says from where a call comes; only the gateway of a hub gives it.
+/// The header with the origin of a call; only the gateway of a hub sets it.
 pub(crate) const ORIGIN: &str = "tw-origin";
-/// What it says of those who came over HTTP.
+/// The value of [`ORIGIN`] for callers over HTTP.
 pub(crate) const PUBLIC: &str = "public";
 
 /// The call that a handler works at: who called, and how long that one waits.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>, Active);
 
-/// Under what a single active service is the active one.
+/// Lease or fence under which a single active service is active.
 #[derive(Clone)]
 enum Active {
     /// Of its service any number is.
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub exchange: Arc<InboundCallState>,
     pub trace: OnceLock<String>,
     pub origin: Visibility,
-    /// On whose behalf, where a gateway says so.
+    /// The user, if a gateway names one.
     pub user: Option<String>,
 }
 
@@ -70,8 +70,8 @@ impl Context {
         Self(self.0, Active::Under(Arc::clone(lease)))
     }
 
-    /// The context of a call that no node has made, for tests of handlers; what is not said of it
-    /// is as usual.
+    /// The context of a call that no node has made, for tests of handlers; unset fields have their
+    /// defaults.
     ///
     /// ```
     /// use std::time::Duration;
@@ -133,8 +133,8 @@ impl Context {
         &self.0.from.name
     }
 
-    /// The user on whose behalf the call is made: that of the token that its caller gave to the
-    /// gateway of the hub, or that the node that called joined with. None if nobody has signed in.
+    /// The user on whose behalf the call is made: the user of the token that the caller sent to the
+    /// gateway of the hub, or with which the calling node joined. None without a login.
     pub fn user(&self) -> Option<&str> {
         let user = self.0.user.as_deref().unwrap_or(&self.0.from.user);
         Some(user).filter(|user| !user.is_empty())
@@ -156,12 +156,12 @@ impl Context {
         self.0.deadline
     }
 
-    /// How long the caller still waits; None for ever.
+    /// Remaining time of the caller; None without a deadline.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.deadline.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// What the caller added to the call.
+    /// Headers that the caller added to the call.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.0.headers
     }
@@ -189,14 +189,14 @@ impl Context {
         }
     }
 
-    /// Whether nobody waits for the answer any more. A handler that awaits is dropped then; one
-    /// that computes for long should look.
+    /// True once no caller waits for the reply. An async handler is dropped then; a handler with
+    /// long computations should poll this.
     pub fn is_cancelled(&self) -> bool {
         self.0.exchange.ended().is_some() || self.remaining() == Some(Duration::ZERO)
     }
 }
 
-/// What is said of a call that no node has made; see [`Context::detached`].
+/// Builder of a context for a call that no node has made; see [`Context::detached`].
 #[must_use = "build() gives the context"]
 pub struct Detached {
     inner: Inner,
@@ -205,7 +205,7 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// The name of the node that called; `caller` where nothing is said.
+    /// The name of the calling node; `caller` by default.
     pub fn node(mut self, name: &str) -> Self {
         name.clone_into(&mut self.named.name);
         self
@@ -217,7 +217,7 @@ impl Detached {
         self
     }
 
-    /// How long the caller waits, from now on; for ever where nothing is said.
+    /// Remaining time of the caller, from now on; unlimited by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.inner.deadline = Instant::now().checked_add(timeout);
         self

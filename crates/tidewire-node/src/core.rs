@@ -30,26 +30,26 @@ pub(crate) struct Core {
     pub hub: Option<HubHandle>,
     /// Where streams, buckets and leases live, if not at the hub that it has joined.
     pub home: Option<Arc<dyn Home>>,
-    /// Whether the node has opened the home, and closes it.
+    /// True if the node opened the storage backend; the node then closes it.
     pub owns_home: bool,
-    /// What calls of other nodes look at that wait for something in the home.
+    /// Stop signal of remote calls that wait in the storage backend.
     pub leaving: Arc<StopSignal>,
     pub runner: Arc<Runner>,
     pub local: LocalSubscriptions,
     pub objects: Arc<Objects>,
     pub directory: Directory,
-    /// What was announced here and is of no use.
+    /// Announcements that this node could not use.
     pub skipped: Skipped,
     /// Woken when the link is back.
     pub rejoined: Wakers,
     pub listening: Mutex<Vec<Listening>>,
     pub served: Mutex<BTreeMap<u64, ServedRecord>>,
-    /// Instances that are active one at a time, or stand by.
+    /// Single active instances, active or on standby.
     pub singles: Mutex<Vec<Weak<single_active::Inner>>>,
     pub log: Log,
-    /// Told of what comes and goes.
+    /// Notified of joins and departures.
     pub changes: Log,
-    /// How often a call is made again whose link was lost, if it may be.
+    /// Maximal number of retries of an idempotent call whose link was lost.
     pub resends: u32,
     pub is_stopping: AtomicBool,
     pub engine: Engine,
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub runtime: Runtime,
 }
 
-/// Who runs handlers, and watches deadlines.
+/// Runs handlers and watches deadlines.
 pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
@@ -66,11 +66,11 @@ pub(crate) struct Runner {
     watchdog: Arc<Watchdog>,
     /// Woken when a call or a stream has ended.
     pub ended: Wakers,
-    /// How much goes back to the home of the hub.
+    /// Number of unclaimed results on their way back to the storage backend of the hub.
     returning: AtomicUsize,
 }
 
-/// Something of the home of a hub that nobody wanted any more, until it is back there.
+/// Guard of an unclaimed result, until it is back in the storage backend of the hub.
 pub(crate) struct Returning(Arc<Runner>);
 
 impl Returning {
@@ -94,12 +94,12 @@ impl Runner {
         Self { engine, spawn, objects, began, watchdog, ended, returning }
     }
 
-    /// Whether all that was on its way from the home of the hub is back there.
+    /// True once everything unclaimed is back in the storage backend of the hub.
     pub fn has_returned(&self) -> bool {
         self.returning.load(Ordering::Acquire) == 0
     }
 
-    /// What handlers are given, and give, belongs to this.
+    /// Sets the table of objects that handlers receive and return.
     pub fn serves(&self, objects: &Arc<Objects>) {
         let _ = self.objects.set(Arc::downgrade(objects));
     }
@@ -119,13 +119,13 @@ impl Runner {
         self.watchdog.begun();
     }
 
-    /// A time on the clock of the machines of this node; 0 if it was before the node.
+    /// A time on the clock of the state machines of this node; 0 if it was before the node.
     pub fn us_at(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// For how many milliseconds no task has begun that is ready; `log` is told of it once. A task
-    /// is made ready that has nothing else to do.
+    /// Milliseconds for which no ready task has begun; `log` is notified once. An idle runner gets
+    /// an empty task as a probe.
     pub fn blocked_ms(&self, log: &Log) -> u32 {
         if self.watchdog.ready(self.us_at(Instant::now())) {
             let watchdog = Arc::clone(&self.watchdog);
@@ -148,15 +148,15 @@ impl Runner {
         }
     }
 
-    /// Runs a task of the node itself, on its own threads wherever handlers run: a program may
-    /// block the runtime that runs those while it waits for what the task does. If the node is
-    /// ending, the task is dropped.
+    /// Runs a task of the node itself, on its own threads. A program may block the runtime of its
+    /// handlers while it waits for the result of this task. If the node is ending, the task is
+    /// dropped.
     pub fn aside(&self, task: Task) {
         let mut task = Some(task);
         let made = move |inbox: Inbox<()>| {
             let task = task.take();
             async move {
-                // The actor ends with its inbox: it is kept for as long as the task runs.
+                // The actor ends with its inbox: the inbox lives as long as the task runs.
                 let _inbox = inbox;
                 if let Some(task) = task {
                     task.await;
@@ -180,7 +180,7 @@ impl Core {
         self.served.lock().values().map(|kept| Arc::clone(&kept.host)).collect()
     }
 
-    /// Refuses what a node that is stopping does not begin.
+    /// Fails if the node is stopping.
     pub fn check(&self) -> Result<(), Error> {
         if self.is_stopping.load(Ordering::Acquire) {
             let text = format!("{}: the node is stopping or has stopped: make a new one", self.name);
@@ -190,7 +190,7 @@ impl Core {
     }
 }
 
-/// Waits until something is in force that was asked for.
+/// Waits until a subscription is active.
 pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(), Error> {
     let outcome = std::future::poll_fn(|context| place.poll(context)).await;
     match outcome {

@@ -1,4 +1,5 @@
-//! The service whose handler this thread runs, so that one which waits for its own end is told.
+//! The service whose handler runs on this thread: a handler that waits for its own stop gets an
+//! error.
 
 use std::cell::Cell;
 use std::sync::Arc;

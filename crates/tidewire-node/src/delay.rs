@@ -1,4 +1,4 @@
-//! Pauses: a wait for a time to come, which a future looks at beside other things.
+//! Delays: timers that a future polls beside other things.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ impl Delay {
         Self { _watch: runner.watch(Instant::now() + wait, Arc::clone(&alarm) as Arc<dyn Fire>), alarm }
     }
 
-    /// Whether it is over. If not, it wakes when it is.
+    /// True once the delay has passed. Until then, its end wakes the task of `context`.
     pub fn is_over(&self, context: &Context<'_>) -> bool {
         self.alarm.wakers.add(context.waker());
         self.alarm.has_come.load(Ordering::Acquire)

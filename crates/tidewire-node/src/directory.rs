@@ -1,5 +1,5 @@
-//! Which instances of services there are, as the hub tells, and how their calls from here go. A
-//! node begins to follow that when it first has to choose an instance itself.
+//! Directory of service instances, as the hub reports them, with the load of their calls. A node
+//! subscribes to changes when it first has to choose an instance itself.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -25,7 +25,7 @@ use crate::pending::Wakers;
 use crate::reply_slot::ReplySlot;
 use crate::values::{self, Bytes};
 
-/// What the hub publishes when a service comes or goes.
+/// The subject on which the hub publishes joins and departures of services.
 const CHANGES: &str = "$hub.services.*";
 
 /// The instances that this node knows.
@@ -33,9 +33,9 @@ const CHANGES: &str = "$hub.services.*";
 pub(crate) struct Directory {
     /// The lock protects all that is known; nothing is called under it.
     state: Mutex<State>,
-    /// Counts changes of what is known.
+    /// Counts changes of the directory.
     changes: AtomicU64,
-    /// Woken when what is known has changed.
+    /// Woken when the directory has changed.
     news: Wakers,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct ChosenInstance {
     since: Option<Instant>,
 }
 
-/// The error of a call that nobody is there for.
+/// The error of a call without an instance.
 pub(crate) fn nobody(service: &str) -> Error {
     let text = format!("{service}: nobody serves it, or nobody takes this call: see which services there are");
     Error::new(ErrorCode::NoResponders, text)
 }
 
-/// Whether there is an instance: this one, or any.
+/// True if the balancer has the instance `id`, or any instance without an `id`.
 fn has(balancer: &Balancer<Arc<str>>, id: Option<&str>) -> bool {
     id.map_or(!balancer.is_empty(), |id| balancer.get(id).is_some())
 }
@@ -84,7 +84,7 @@ impl Directory {
         let was_tried = |id: &str| tried.iter().any(|other| **other == *id);
         let (instance, node) = match id {
             Some(id) => balancer.get(id).filter(|(id, _)| !was_tried(id))?,
-            // One that stands by would pass it on.
+            // A standby instance would forward the call.
             None => match balancer.choose(policy, names::dice(), |id| was_tried(id) || id.starts_with(STANDBY)) {
                 Some(active) => active,
                 None => state.services.get_mut(&**service)?.choose(policy, names::dice(), was_tried)?,
@@ -106,7 +106,7 @@ impl Directory {
         }
         self.refresh(core).await?;
         if !self.state.lock().machine.is_current() {
-            // Changes were lost while the list was under way.
+            // Changes were lost while the list was requested.
             self.refresh(core).await?;
         }
         let is_known = self.state.lock().services.get(service).is_some_and(|known| has(known, id));
@@ -118,7 +118,7 @@ impl Directory {
         state.machine.is_current() && state.services.get(service).is_some_and(|known| has(known, id))
     }
 
-    /// Waits until an instance is active that does not only stand by, but none of these.
+    /// Waits until an instance is active, not only on standby, that was not tried yet.
     pub async fn active(&self, core: &Arc<Core>, service: &str, tried: &[Arc<str>]) -> Result<Arc<str>, Error> {
         self.follow(core).await?;
         loop {
@@ -141,7 +141,7 @@ impl Directory {
         }
     }
 
-    /// What was told is not all any more: the link was lost, or too much waited for it.
+    /// Marks the directory as incomplete: the link was lost, or its subscription dropped changes.
     pub fn missed(&self) {
         self.state.lock().machine.missed();
         self.has_changed();
@@ -152,7 +152,7 @@ impl Directory {
         self.news.wake();
     }
 
-    /// How often what is known has changed.
+    /// Number of changes of the directory.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -166,7 +166,7 @@ impl Directory {
         .await;
     }
 
-    /// Has the hub tell of changes, from the first time on.
+    /// Subscribes to changes of the hub, on the first call.
     pub async fn follow(&self, core: &Arc<Core>) -> Result<(), Error> {
         if self.state.lock().subscription.is_some() {
             return Ok(());
@@ -212,7 +212,7 @@ impl Directory {
     }
 }
 
-/// A list that was asked for, until it has come or nobody waits for it any more.
+/// A requested list, until it has arrived or no caller waits for it.
 struct DirectoryRequest<'a> {
     directory: &'a Directory,
     number: u64,
@@ -265,7 +265,7 @@ impl ChosenInstance {
     }
 }
 
-/// Hears from the hub what came and went.
+/// Subscriber to the hub's changes.
 struct Follower(Weak<Core>);
 
 impl Handler for Follower {

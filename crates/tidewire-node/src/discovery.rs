@@ -1,4 +1,4 @@
-//! Which services there are: what an instance says of itself, and the list of the hub.
+//! Service discovery: descriptions of instances, and the list of the hub.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::{self, Bytes};
 
-/// A longer description is told without its schemas.
+/// A longer description is announced without its schemas.
 const FIELD_BYTES_MAX: usize = 16_000;
 
-/// Who may call: the own node, the nodes that joined, or also those who come over HTTP.
+/// Permitted callers: the own node, the nodes that joined, or also callers over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Visibility {
@@ -41,9 +41,9 @@ pub enum Visibility {
 pub struct ServiceInfo {
     /// Its name.
     pub name: String,
-    /// What it is for, in one line.
+    /// Purpose of the service, in one line.
     pub description: String,
-    /// Who may call it.
+    /// Permitted callers of the service.
     pub visibility: Visibility,
     /// Its methods, in the order of their declaration.
     pub methods: Vec<MethodInfo>,
@@ -51,7 +51,7 @@ pub struct ServiceInfo {
     pub events: Vec<EventInfo>,
     /// The ids of its instances.
     pub instances: Vec<String>,
-    /// What tells these from each other, in the same order.
+    /// Details of the instances, in the same order.
     #[serde(default)]
     pub details: Vec<InstanceInfo>,
 }
@@ -62,12 +62,12 @@ pub struct ServiceInfo {
 pub struct InstanceInfo {
     /// Its id.
     pub id: String,
-    /// The name of the node that serves it; empty where it says so itself.
+    /// The name of the node that serves it; empty in its own announcement.
     #[serde(default)]
     pub node: String,
-    /// Its semantic version; empty if it says none.
+    /// Its semantic version; may be empty.
     pub version: String,
-    /// What else it says of itself, by name.
+    /// Metadata of the instance, by name.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -77,21 +77,21 @@ pub struct InstanceInfo {
 pub struct MethodInfo {
     /// Its name.
     pub name: String,
-    /// What it does, in one line.
+    /// Purpose of the method, in one line.
     pub description: String,
     /// JSON Schema of its arguments, as an object by their names.
     pub parameters: serde_json::Value,
     /// JSON Schema of its result; of one item, if it is a stream.
     pub result: serde_json::Value,
-    /// Whether it gives a stream.
+    /// True if the method returns a stream.
     pub stream: bool,
-    /// Whether it may be called again where it is not known whether a call was handled.
+    /// True if the method may be called again when the outcome of a call is unknown.
     pub idempotent: bool,
-    /// Seconds that a call may take where the caller says nothing.
+    /// Default timeout of a call, in seconds.
     pub timeout: Option<f64>,
-    /// Who may call it.
+    /// Permitted callers of the method.
     pub visibility: Visibility,
-    /// What the schemas don't say.
+    /// Remarks that the schemas do not express.
     pub notes: Vec<String>,
 }
 
@@ -105,15 +105,15 @@ pub struct EventInfo {
     pub queue: Option<String>,
     /// The name of the method.
     pub method: String,
-    /// What it does, in one line.
+    /// Purpose of the event handler, in one line.
     pub description: String,
-    /// JSON Schema of what it takes.
+    /// JSON Schema of the message.
     pub message: serde_json::Value,
 }
 
 impl ServiceInfo {
-    /// What other nodes may know of it, as the fields of a subscription; nothing if they may not
-    /// call it.
+    /// The description for other nodes, as the fields of a subscription; empty if they may not call
+    /// the service.
     pub(crate) fn said(&self) -> Result<Vec<u8>, Error> {
         let mut fields = Vec::new();
         if self.visibility == Visibility::Node {
@@ -138,8 +138,8 @@ impl ServiceInfo {
 }
 
 impl ServiceInfo {
-    /// The instances that the nodes of a hub serve, each by itself: without those of nodes on which
-    /// the hub only has a bridge. Such as are not described as they should be are left out.
+    /// Instances that nodes of a hub serve, one by one, without instances behind a bridge.
+    /// Malformed descriptions are left out.
     pub fn served_at(hub: &HubHandle) -> Vec<Self> {
         let mut found = Vec::new();
         for interest in hub.interests() {
@@ -155,7 +155,8 @@ impl ServiceInfo {
         found
     }
 
-    /// Adds another instance. Who may call is whom all instances let: a call may go to any of them.
+    /// Adds another instance. A caller needs the permission of all instances, because a call may go
+    /// to any of them.
     fn join(&mut self, other: Self) {
         self.visibility = self.visibility.min(other.visibility);
         for method in &mut self.methods {
@@ -166,7 +167,7 @@ impl ServiceInfo {
         self.details.extend(other.details);
     }
 
-    /// One of an instance that may have said nothing of itself.
+    /// Adds the node to an instance without details.
     fn on(mut self, node: &str) -> Self {
         if self.details.is_empty() {
             self.details.extend(self.instances.first().map(|id| InstanceInfo { id: id.clone(), ..Default::default() }));
@@ -181,8 +182,8 @@ fn json(info: &ServiceInfo) -> String {
     serde_json::to_string(info).unwrap_or_default()
 }
 
-/// Reads the list of a hub. Instances of one name are put together; what is not as it should be is
-/// skipped and counted.
+/// Decodes the list of a hub. Instances of one name are merged; malformed entries are skipped and
+/// counted.
 fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
     for told in told(listed, skipped)? {
@@ -203,7 +204,7 @@ fn malformed(_: Malformed) -> Error {
     Error::new(ErrorCode::WireError, text)
 }
 
-/// An instance, and whose it is.
+/// An instance, and its node.
 pub(crate) struct Listed {
     pub service: String,
     pub instance: String,
@@ -222,7 +223,7 @@ pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, 
     Ok(told(listed, skipped)?.into_iter().map(|told| told.listed).collect())
 }
 
-/// An instance with what it says.
+/// An instance with its description.
 struct Described<'a> {
     listed: Listed,
     json: &'a str,
@@ -243,8 +244,8 @@ fn told<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, 
     Ok(found)
 }
 
-/// How many entries were skipped: whoever announced them is a stranger, and the rest of a list is
-/// of use nevertheless.
+/// Number of skipped entries. A malformed entry comes from another version or program; the rest of
+/// a list is still of use.
 #[derive(Default)]
 pub(crate) struct Skipped(AtomicU64);
 
@@ -262,7 +263,7 @@ impl Skipped {
     }
 }
 
-/// Asks the hub what is served.
+/// Requests the list of services from the hub.
 pub(crate) async fn listed(core: &Arc<Core>) -> Result<Vec<ServiceInfo>, Error> {
     services(&list(core).await?, &core.skipped)
 }

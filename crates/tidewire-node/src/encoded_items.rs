@@ -1,3 +1,5 @@
+//! Item streams with their items encoded for the wire.
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

@@ -1,3 +1,5 @@
+//! Errors of calls, nodes and streams: a code, a text and the exception of a remote handler.
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,8 +11,8 @@ use tidewire_proto::wire::WireError;
 use crate::reply_slot::Alive;
 use crate::values::{self, DecodeError, Kind, Value};
 
-/// Why something failed: a code of `spec/errors.toml`, and a text that names the field, the value
-/// and the mend.
+/// Error of this crate: a code of `spec/errors.toml`, and a text that names the field, the value
+/// and the fix.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -34,7 +36,7 @@ pub struct Remote {
     /// Where it was raised, as text; empty if that is not known.
     #[serde(default)]
     pub traceback: String,
-    /// What it was made with, if that could be sent.
+    /// Arguments of the exception, if they could be sent.
     #[serde(default)]
     pub args: Value,
 }
@@ -66,7 +68,7 @@ impl Error {
         Self::new(code, format!("{name}{between}{text}"))
     }
 
-    /// What a caller is told: a number and a text, or a value.
+    /// The error that a caller receives: a number and a text, or a value.
     pub(crate) fn told(title: &str, number: u16, payload: &[u8]) -> Self {
         let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
         if number != ErrorCode::RemoteError.number() {
@@ -79,14 +81,14 @@ impl Error {
     }
 
     fn remote_of(title: &str, remote: Remote) -> Self {
-        // An error of this project keeps its code, whatever language raised it.
+        // An error of this project keeps its code, in any language.
         let known = remote.type_name.split_once(':').filter(|(module, _)| module.starts_with("tidewire"));
         let code = known.and_then(|(_, name)| code_named(name)).unwrap_or(ErrorCode::RemoteError);
         let message = format!("{title}: {}: {}", remote.type_name, remote.message);
         Self(Box::new(Inner { code, message, remote: Some(remote), blocked: None }))
     }
 
-    /// No answer came in time. What was heard of the call at last tells what its callee was at.
+    /// Timeout of a call. The last sign of life tells the state of its callee.
     pub(crate) fn late(title: &str, alive: Option<Alive>) -> Self {
         let (what, blocked) = match alive {
             None => ("allow more, or look at what the other side does".to_owned(), None),
@@ -129,7 +131,7 @@ impl Error {
         self.0.code
     }
 
-    /// Whether it makes sense to try the same again after a pause.
+    /// True if the same operation may succeed after a pause.
     pub fn is_retryable(&self) -> bool {
         self.0.code.retryable()
     }
@@ -139,9 +141,9 @@ impl Error {
         self.0.remote.as_ref()
     }
 
-    /// What is known of a callee whose answer did not come in time: zero if its handler was at work
-    /// at last, more if the event loop or the threads that run handlers there were blocked, and for
-    /// how long; None if nothing was heard of it.
+    /// State of the callee when a call timed out; None without a sign of life. Zero: its handler
+    /// was running. More: the time for which the event loop or the handler threads of the callee
+    /// were blocked.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Event handlers of a service: what is published on a subject, one message after the other.
+//! Event handlers of a service: messages on subjects, handled one after the other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,13 +30,13 @@ use tidewire_proto::generated::limits;
 type Handled = Pin<Box<dyn Future<Output = Result<Blob, Failure>> + Send>>;
 type Handles = dyn Fn(EventContext, &Message) -> Result<Handled, Failure> + Send + Sync;
 
-/// An event handler of a service: what runs for each message on a pattern of subjects, and what
-/// others are told of it.
+/// Event handler of a service: runs for each message on a pattern of subjects, with a description
+/// for other nodes.
 ///
-/// Messages are handled one after the other, in their order. One that fails, that does not fit the
-/// type, or whose handler panics is counted and told to
-/// [`NodeOptions::log`](crate::NodeOptions::log); the next one follows. A request on the subject is
-/// answered with what the handler gives.
+/// Messages are handled one after the other, in order. A message fails if its handler returns an
+/// error or panics, or if the message does not fit the type. A failure is counted and reported to
+/// [`NodeOptions::log`](crate::NodeOptions::log); the next message follows. A request on the
+/// subject is answered with the result of the handler.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -77,12 +77,12 @@ struct Inner {
 }
 
 impl Event {
-    /// A handler of this name, for what is published on subjects of a pattern: `*` is one token,
-    /// `>` the rest.
+    /// A handler of this name for messages on a pattern of subjects: `*` is one token, `>` the
+    /// rest.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for
-    /// that is over.
+    /// The future of the handler is dropped where it awaits when its service stops and the timeout
+    /// is over.
     pub fn new<A, O, F, Fut>(name: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -120,14 +120,14 @@ impl Event {
         self
     }
 
-    /// What it does, in one line.
+    /// Purpose of the event handler, in one line.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
-    /// by the type.
+    /// JSON Schema (2020-12) of the message, for publishers. The type of the handler checks the
+    /// messages.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self
@@ -158,12 +158,12 @@ impl EventContext {
         }))
     }
 
-    /// What it came on.
+    /// Subject of the message.
     pub fn subject(&self) -> &str {
         &self.0.subject
     }
 
-    /// What its sender added to it.
+    /// Headers that the sender added to the message.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.0.headers
     }
@@ -173,7 +173,7 @@ impl EventContext {
         &self.0.node
     }
 
-    /// The user whose token that node joined with, if it gave one.
+    /// The user of the token that the node joined with, if there was one.
     pub fn user(&self) -> Option<&str> {
         self.0.user.as_deref()
     }
@@ -208,9 +208,9 @@ impl Listener {
         })
     }
 
-    /// Whether nothing waits for it, and it is at nothing.
+    /// True if the mailbox is empty and no handler runs.
     pub fn is_idle(&self) -> bool {
-        // In this order: what it takes is marked before.
+        // The order matters: a message is marked before it leaves the mailbox.
         self.mailbox.is_empty() && !self.is_handling.load(Ordering::SeqCst)
     }
 
@@ -218,7 +218,7 @@ impl Listener {
         self.mailbox.dropped()
     }
 
-    /// Ends it, and the handler that is at work.
+    /// Ends the subscription and the running handler.
     pub fn end(&self) {
         self.exchange.end(crate::inbound_call::Ended::Stopping);
     }
@@ -244,7 +244,7 @@ impl Listener {
             let next = self.mailbox.poll(task);
             if !matches!(next, Poll::Ready(Some(_))) {
                 self.is_handling.store(false, Ordering::SeqCst);
-                // Whoever looked meanwhile has taken it for busy.
+                // An observer that looked meanwhile saw the handler as busy: wake it.
                 runner.ended.wake();
             }
             next

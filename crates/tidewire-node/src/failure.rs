@@ -1,3 +1,5 @@
+//! Failures of handlers, as their callers receive them.
+
 use std::any::Any;
 use std::fmt;
 
@@ -6,8 +8,8 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::error::Error;
 use crate::values::{self, Blob, Value};
 
-/// Why a handler failed, as its caller is told. Any error that may cross threads becomes one by
-/// `?`: its type and its text travel. So do a boxed error, one of `anyhow`, and a plain text.
+/// Failure of a handler, as its caller receives it. `?` converts any error that may cross threads:
+/// its type and its text travel. `?` also converts boxed errors, `anyhow` errors and plain texts.
 ///
 /// ```
 /// use tidewire_node::{Failure, Service};
@@ -19,7 +21,8 @@ use crate::values::{self, Blob, Value};
 /// });
 /// ```
 pub struct Failure {
-    /// Set where it is not the handler that failed: the caller is told this code, and the text.
+    /// Code for a refusal by this node rather than a failure of the handler; the caller receives
+    /// the code and the text.
     refusal: Option<ErrorCode>,
     type_name: String,
     message: String,
@@ -47,7 +50,7 @@ impl Failure {
         Self { refusal: Some(code), type_name: String::new(), message: message.into() }
     }
 
-    /// What is sent: a code, and a text or a value.
+    /// The code and the payload on the wire: a text or a value.
     pub(crate) fn payload(&self) -> (ErrorCode, Blob) {
         let text = |text: &str| Blob::new(text.as_bytes().to_vec(), Vec::new());
         if let Some(code) = self.refusal {
@@ -68,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What a panic says.
+    /// The failure for a panic, with the text of the panic.
     pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -100,7 +103,7 @@ fn type_name<E>() -> String {
     let name = std::any::type_name::<E>();
     let plain = name.split('<').next().unwrap_or(name);
     match plain.rsplit_once("::") {
-        // A text, or a box around an error whose type is not known any more.
+        // A text, or a box around an error of unknown type.
         None | Some(("alloc::string" | "alloc::boxed", _)) => "std:Error".to_owned(),
         Some((module, name)) => format!("{}:{name}", module.replace("::", ".")),
     }

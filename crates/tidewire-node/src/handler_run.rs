@@ -1,4 +1,4 @@
-//! Runs one handler, until it has answered or nobody waits for it.
+//! Run of one handler, until it has replied or no caller waits for it.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use crate::tracing::Span;
 use crate::values::references::within;
 use crate::values::{Blob, Input};
 
-/// How long a caller may take to say that it waits no longer.
+/// Time that a caller has to cancel after its deadline.
 const LATE: Duration = Duration::from_millis(100);
 
 /// Works at a call. The next one is let in when it is over, or dropped.
@@ -40,7 +40,7 @@ pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
     let context = context(&method, &call, &exchange);
     let span = Span::of(&context);
     let (objects, input) = (host.runner.objects(), Input::of_message(&mut call.message));
-    // What the caller gives is taken by this node.
+    // This node takes the references in the arguments.
     let objects = objects.as_ref();
     match &method.handling {
         MethodHandler::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
@@ -122,7 +122,7 @@ async fn stream(
             Ok(Some(Err(failure))) => return fail(host, span, call, &failure),
             Ok(None) => return call.over(),
             Err(ended) => {
-                // What the stream holds is let go before its reader hears of the end.
+                // The stream releases its resources before its reader receives the end.
                 drop(items);
                 return give_up(host, call, &exchange, ended).await;
             }
@@ -176,7 +176,7 @@ fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
 }
 
-/// Gives what an answer refers to. What this answers is kept until the answer is sent.
+/// Exports the references in a reply. The scope lives until the reply is sent.
 fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<ExportScope, Failure> {
     match objects {
         Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
@@ -204,7 +204,7 @@ fn context(method: &Method, call: &Call, exchange: &Arc<InboundCallState>) -> Co
 
 fn reply(call: Call, blob: &mut Blob) {
     let flusher = call.flusher();
-    // What can't be sent is told to the caller by the link.
+    // The link reports a reply that cannot be sent to the caller.
     let _ = call.reply(blob.sending());
     flusher.flush();
 }
@@ -234,8 +234,8 @@ async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallS
     }
 }
 
-/// The caller's own clock comes to the deadline at about the same time. It knows best how the call
-/// went, and says that it waits no longer: only one that does not is told.
+/// The caller's own clock reaches the deadline at about the same time. The caller knows best how
+/// the call went, and cancels it: only a caller that does not cancel gets this error.
 async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
     let until = Instant::now() + LATE;
     let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);

@@ -9,7 +9,7 @@ use tidewire_link::{Exchange, Message};
 
 use crate::instance::ServiceInstance;
 
-/// Why a handler goes on no longer.
+/// Reason for the end of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Nobody waits for the answer any more.
@@ -31,7 +31,7 @@ pub(crate) struct InboundCallState {
 #[derive(Default)]
 struct State {
     ended: Option<Ended>,
-    /// Its caller has said that it waits no longer.
+    /// Its caller has cancelled.
     is_gone: bool,
     /// Items that the caller takes.
     credit: u64,
@@ -46,7 +46,7 @@ impl InboundCallState {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The call waits for its turn: if its caller goes, the host lets go of it.
+    /// The call is queued: the service instance releases it if its caller leaves.
     pub fn waits(&self, host: &Arc<ServiceInstance>) {
         self.state.lock().line = Some(Arc::downgrade(host));
     }
@@ -83,7 +83,7 @@ impl InboundCallState {
         Poll::Pending
     }
 
-    /// Ready when the caller has said that it waits no longer, or at a time at which this is woken.
+    /// Ready when the caller has cancelled, or at a time at which this is woken.
     pub fn poll_gone(&self, until: Instant, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.state.lock();
         if state.is_gone || Instant::now() >= until {
@@ -123,7 +123,7 @@ impl Exchange for InboundCallState {
         }
     }
 
-    /// No credit was given for any.
+    /// No credit is granted for input.
     fn input(&self, _: Message) {}
 
     fn input_over(&self) {}

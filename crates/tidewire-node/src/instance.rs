@@ -1,5 +1,4 @@
-//! The server side of a service instance: calls come in from the thread of the links, and handlers
-//! run.
+//! Server side of a service instance: calls arrive on the thread of the links, and handlers run.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,8 +46,8 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    /// What the holder of its object is told: name, whether it gives a stream, and seconds that a
-    /// call may take.
+    /// Description of the method for the holder of its object: name, stream flag and timeout in
+    /// seconds.
     pub fn offered(&self) -> Value {
         Value::List(vec![Value::from(&*self.name), Value::Bool(self.is_stream()), Value::Nil])
     }
@@ -58,7 +57,7 @@ impl Method {
     }
 }
 
-/// What has become of calls.
+/// Outcomes of calls, as counters.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub calls: AtomicU64,
@@ -70,7 +69,7 @@ pub(crate) struct Counts {
 
 struct AdmissionState {
     calls: Admission<AdmittedCall>,
-    /// A stream may last for ever, and must not take the place of a call.
+    /// Streams may last for ever, and so have a separate limit.
     streams: Admission<AdmittedCall>,
     running: HashMap<u64, Running>,
     next: u64,
@@ -94,7 +93,7 @@ pub(crate) struct AdmittedCall {
 /// Held by a handler; dropping it lets the next call in.
 pub(crate) struct AdmissionPermit {
     pub host: Arc<ServiceInstance>,
-    /// Whether its task was run at all.
+    /// True once its task has run.
     pub has_begun: bool,
     number: u64,
 }
@@ -108,7 +107,7 @@ impl ServiceInstance {
         Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.room, runner) }
     }
 
-    /// Runs calls of what the node has given to others.
+    /// The instance that runs calls of exported objects.
     pub fn of_objects(runner: Arc<Runner>) -> Self {
         Self::of("objects".into(), ConcurrencyLimits::default(), runner)
     }
@@ -155,7 +154,7 @@ impl ServiceInstance {
         })
     }
 
-    /// Calls and streams whose handlers run, and calls that wait.
+    /// Running calls and streams, and waiting calls.
     pub fn open(&self) -> (usize, usize) {
         let doors = self.doors.lock();
         (doors.running.len(), doors.calls.waiting() + doors.streams.waiting())
@@ -188,22 +187,22 @@ impl ServiceInstance {
         self.end(|running| running.is_stream);
     }
 
-    /// Gives events of streams back that were not handled.
+    /// Returns events of streams that were not handled.
     pub fn give_back(&self) {
         self.durables().iter().for_each(|durable| durable.cut());
     }
 
-    /// Whether what was fetched of streams is handled or given back, and that is stored.
+    /// True once all fetched stream messages are handled or given back, and this is stored.
     pub fn has_given_back(&self) -> bool {
         self.durables().iter().all(|durable| durable.is_over())
     }
 
-    /// Events that found no room.
+    /// Events dropped because the mailbox was full.
     pub fn events_dropped(&self) -> u64 {
         self.listeners().iter().map(|listener| listener.dropped()).sum()
     }
 
-    /// Whether no handler runs, and nothing waits for one. For a host that leaves.
+    /// True if no handler runs and no call is queued. A leaving service instance waits for this.
     pub fn is_idle(&self) -> bool {
         self.open() == (0, 0) && self.listeners().iter().all(|listener| listener.is_idle()) && self.has_given_back()
     }
@@ -222,8 +221,7 @@ impl ServiceInstance {
         self.give_back();
     }
 
-    /// The caller of a call has gone. If that waits for its turn, it is let go of at once, with all
-    /// that it came with.
+    /// The caller of a call has left. A queued call is released at once, with its payload.
     pub fn gone(&self, exchange: &InboundCallState) {
         let is_it = |job: &AdmittedCall| std::ptr::eq(&*job.exchange, exchange);
         let job = {
@@ -276,7 +274,7 @@ impl Handler for InstanceSubscription {
     fn published(&self, _: Published) {}
 }
 
-/// Lets a call in, or lets it wait. What it keeps `busy` is kept until its handler has ended.
+/// Admits a call or queues it. The pin `busy` lives until the handler has ended.
 pub(crate) fn let_in(
     host: &Arc<ServiceInstance>,
     call: Call,
@@ -334,8 +332,8 @@ impl Drop for AdmissionPermit {
         };
         match next {
             Some(job) => self.host.begin(job),
-            // Who runs tasks takes none any more. Each that waits would only be dropped within the
-            // drop of the one before.
+            // The runner is stopping. Closing refuses all queued calls at once; otherwise each
+            // would be dropped inside the drop of the one before.
             None if !self.has_begun => self.host.close(),
             None => {}
         }

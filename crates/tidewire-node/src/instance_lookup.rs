@@ -1,5 +1,4 @@
-//! A call for which it is learned first where it goes. It is sent as soon as that is known, whether
-//! anybody polls it or not.
+//! Instance lookup of a call: the call is sent as soon as its instance is known, polled or not.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -11,7 +10,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 use crate::error::Error;
 use crate::prepared_call::PreparedCall;
 
-/// The call on its way, for the one who made it.
+/// Instance lookup of a call, for its caller.
 pub(crate) struct InstanceLookup(Arc<LookupSlot>);
 
 /// A call that was sent, or why it could not be.
@@ -28,12 +27,12 @@ struct State {
 enum Where {
     /// It is not known yet where it goes.
     Waits(Box<PreparedCall>),
-    /// The task is sending it. If it is given up meanwhile, the task ends it.
+    /// The task is sending the call. If the caller gives up meanwhile, the task ends the call.
     Sends {
         is_given_up: bool,
     },
     Sent(Box<LookupResult>),
-    /// Whoever made it has it back.
+    /// The owner of the lookup has taken the call back.
     Gone,
 }
 
@@ -63,8 +62,8 @@ impl InstanceLookup {
         }
     }
 
-    /// Whether it is known by now where it goes: its answer may have come before the task has
-    /// handed it over.
+    /// True once the instance is resolved: the reply may arrive before the task hands the call
+    /// over.
     pub fn is_under_way(&self) -> bool {
         !matches!(self.0.0.lock().call, Where::Waits(_))
     }
@@ -85,7 +84,7 @@ impl InstanceLookup {
     }
 }
 
-/// The task's side. One that never comes to send it, as the node is ending, says so.
+/// The task's side. If the node ends before the task runs, dropping it reports that.
 struct LookupTask(Arc<LookupSlot>);
 
 impl Drop for LookupTask {
@@ -119,7 +118,7 @@ impl LookupSlot {
         self.sent(shot, sent);
     }
 
-    /// Hands the call over, or ends it if nobody wants it any more.
+    /// Hands the call over, or ends it if its caller has left.
     fn sent(&self, mut shot: Box<PreparedCall>, sent: Result<CallKey, Error>) {
         let waker = {
             let mut state = self.0.lock();

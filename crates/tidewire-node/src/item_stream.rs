@@ -1,3 +1,5 @@
+//! Item streams on the side of their reader: credit, deadline and the end of a stream.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -31,9 +33,9 @@ const CREDIT: u32 = limits::STREAM_CREDIT.default as u32;
 /// Dropping it closes the stream of the service. An error comes after the items before it, and is
 /// the last.
 ///
-/// As an argument of a handler it is the stream that the caller gave: a [`Feed`](crate::Feed) of
-/// Rust, a generator of Python. That one begins when its first item is asked for, can be read while
-/// its call is under way, and is closed when this is dropped.
+/// As an argument of a handler it is the stream that the caller passed: a [`Feed`](crate::Feed) of
+/// Rust, a generator of Python. Such a stream begins when its first item is requested, and can be
+/// read while its call runs. Dropping the argument closes it.
 #[must_use = "dropping a stream closes it"]
 pub struct Items<T> {
     shot: Option<PreparedCall>,
@@ -41,11 +43,11 @@ pub struct Items<T> {
     late: Option<Arc<ImportHandle>>,
     finding: Option<InstanceLookup>,
     problem: Option<Error>,
-    /// Why it has ended, while streams are dropped that were given with the call.
+    /// Reason of the end, while the streams among the arguments are being dropped.
     end: Option<End>,
     place: Arc<ItemBuffer>,
     key: Option<CallKey>,
-    /// Items that were read, and that the writer was not given credit for yet.
+    /// Items that were read without credit for them yet.
     taken: u32,
     watch: Option<Watch>,
     of: PhantomData<fn() -> T>,
@@ -76,7 +78,7 @@ enum End {
 }
 
 impl End {
-    /// As what those see it who note how calls go.
+    /// The outcome for statistics of calls.
     fn outcome(&self) -> CallOutcome {
         match self {
             Self::Failed(number, _) => CallOutcome::Failed(*number, None),
@@ -157,7 +159,7 @@ impl<T> Items<T> {
         Ok(())
     }
 
-    /// Lets the writer go on, once half of what it may be ahead has been read.
+    /// Grants the writer more credit, once half of its window has been read.
     fn took_one(&mut self) {
         self.taken += 1;
         if self.taken < CREDIT.div_ceil(2) {
@@ -224,7 +226,7 @@ impl<T: DeserializeOwned> Items<T> {
             return self.over(problem);
         }
         if self.end.is_none() {
-            // Its first items may come before it was handed over by whoever has sent it.
+            // The first items may arrive before the instance lookup hands the call over.
             if self.finding.is_some() {
                 std::task::ready!(self.place.poll_any(context));
                 if self.finding.as_ref().is_some_and(InstanceLookup::is_under_way) {
@@ -253,16 +255,16 @@ impl<T: DeserializeOwned> Items<T> {
         }
     }
 
-    /// It could not be opened: that is told once, and then it is over.
+    /// The stream could not be opened: the error is returned once, and then the stream is over.
     fn over(&mut self, problem: Error) -> Poll<Option<Result<T, Error>>> {
         self.close();
         self.place.over();
         Poll::Ready(Some(Err(problem)))
     }
 
-    /// The end, once the streams were dropped that were given with the call.
+    /// The end, once the streams among the arguments are dropped.
     fn poll_end(&mut self, context: &Context<'_>) -> Poll<Option<Result<T, Error>>> {
-        // The other side goes on, if it was not the one that ended it.
+        // The other side still runs, unless it has ended the stream itself.
         if matches!(self.end, Some(End::Late | End::TooMany)) {
             self.close();
         }
@@ -329,7 +331,7 @@ impl ItemBuffer {
         Poll::Pending
     }
 
-    /// The next item, or the end: what failed is told once, and then it is over.
+    /// The next item, or the end: an error is returned once, and then the stream is over.
     fn poll(&self, context: &Context<'_>) -> Poll<Result<Payload, End>> {
         let mut state = self.state.lock();
         if let Some(item) = state.items.pop_front() {

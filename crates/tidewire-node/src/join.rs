@@ -26,8 +26,7 @@ pub(crate) fn greeting(options: &NodeOptions, token: Option<String>) -> Greeting
     Greeting { token, heartbeat_ms: options.heartbeat.as_millis() as u64, ..Greeting::new(&options.name) }
 }
 
-/// Refuses to listen where other machines can reach it in clear text, or without showing who they
-/// are.
+/// Refuses to listen where other computers can connect in clear text or without a token.
 pub(crate) fn check_open(address: &Address, options: &NodeOptions) -> Result<(), Error> {
     if address.is_local() || options.insecure {
         return Ok(());

@@ -1,9 +1,9 @@
 //! Nodes of the Tidewire messaging runtime in Rust: join a hub or be one, serve typed services and
 //! call them, publish and subscribe.
 //!
-//! A node of Rust and one of Python call each other's services with the same values, errors,
-//! deadlines and streams; `spec/wire.md`, `spec/values.md` and section 13 of `spec/semantics.md` in
-//! the repository say what is promised. Everything can be awaited on any async runtime, or waited
+//! Nodes of Rust and Python call each other's services with the same values, errors, deadlines and
+//! streams. `spec/wire.md`, `spec/values.md` and section 13 of `spec/semantics.md` in the
+//! repository have the guarantees. Every operation can be awaited on any async runtime, or waited
 //! for on a plain thread; no runtime is needed.
 //!
 //! ```
@@ -26,15 +26,15 @@
 //! | to | use |
 //! |---|---|
 //! | join a hub, or be one | [`Node::join`], [`Node::listen`] |
-//! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler is given a [`Context`] |
+//! | serve | [`Service`], [`Method`], [`Node::serve`]; a handler receives a [`Context`] |
 //! | have one instance active at a time | [`Node::serve_single`], [`Context::fence`] |
-//! | call | [`Node::client`]; a [`Call`] gives one value, [`Items`] are a stream |
-//! | give streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
-//! | look what is served | [`Node::services`], [`Node::watch_services`] |
+//! | call | [`Node::client`]; a [`Call`] returns one value, [`Items`] are a stream |
+//! | pass streams, functions and objects | [`Feed`], [`Function`], [`Object`]; a handler takes [`Items`], [`RemoteFunction`], [`RemoteObject`] |
+//! | list services | [`Node::services`], [`Node::watch_services`] |
 //! | handle events | [`Service::on`], [`Event`] |
-//! | publish, ask, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
-//! | keep durable streams, key-value buckets, leases | [`streams`], [`Node::stream_with`], [`Node::bucket_with`], [`Node::lease`] |
-//! | send what has no type | [`values::Value`] |
+//! | publish, request, subscribe | [`Node::publish`], [`Node::request`], [`Node::subscribe`] |
+//! | store durable streams, key-value buckets, leases | [`streams`], [`Node::stream_with`], [`Node::bucket_with`], [`Node::lease`] |
+//! | send data without a type | [`values::Value`] |
 
 #![forbid(unsafe_code)]
 

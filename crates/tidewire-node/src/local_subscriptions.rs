@@ -1,5 +1,5 @@
-//! Subscriptions of this node: what it publishes and asks itself goes to them directly, and not
-//! over its link.
+//! Subscriptions of this node: its own messages and requests go to them directly, not over its
+//! link.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tidewire_proto::wire::PublishHead;
 
 use crate::subjects::Message;
 
-/// What a subscriber has not read yet.
+/// Bounded queue of the messages that a subscriber has not read yet.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
@@ -57,8 +57,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether there is no room for what is published: it is counted as dropped then, before
-    /// anything is made of it.
+    /// True if the queue is full: a message is then counted as dropped before it is built.
     fn drops(&self) -> bool {
         let mut state = self.state.lock();
         let is_full = state.messages.len() >= self.capacity || state.bytes as u64 >= limits::SUBSCRIPTION_BYTES.default;
@@ -87,7 +86,7 @@ impl Mailbox {
         self.state.lock().dropped
     }
 
-    /// Takes no more; what is there can still be read.
+    /// Accepts no more messages; queued ones can still be read.
     pub fn close(&self) {
         let waker = {
             let mut state = self.state.lock();
@@ -151,12 +150,13 @@ impl LocalSubscriptions {
             table.all.retain(|(known, _)| *known != id);
             table.subscriptions.remove(id)
         };
-        // What waits in it may be requests, which are answered after the lock.
+        // Queued messages may be requests, and dropping a request answers it: do so outside of the
+        // lock.
         drop(removed);
     }
 
-    /// Those that get what is published on a subject: all outside of queue groups, and one of each
-    /// group, in turn.
+    /// Receivers of a message on a subject: all outside of queue groups, and one of each group, in
+    /// turn.
     pub fn receivers(&self, subject: &str) -> Vec<Arc<Mailbox>> {
         let mut table = self.tree.lock();
         table.turn = table.turn.wrapping_add(1);
@@ -186,7 +186,7 @@ impl LocalSubscriptions {
         (!found.is_empty()).then(|| found.swap_remove(turn % found.len()))
     }
 
-    /// Ends all subscriptions: what waits can still be read.
+    /// Ends all subscriptions: queued messages can still be read.
     pub fn close(&self) {
         let all = self.tree.lock().all.clone();
         all.iter().for_each(|(_, mailbox)| mailbox.close());

@@ -7,7 +7,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use crate::error::Error;
 
-/// What clients of other languages have besides the methods of a service.
+/// Members of clients in other languages: a method of a service cannot take these names.
 const RESERVED: [&str; 2] = ["sync", "with_"];
 
 pub(crate) fn subject(text: &str) -> Result<(), Error> {
@@ -49,7 +49,7 @@ pub(crate) fn method(name: &str) -> Result<(), Error> {
     token("method", name)
 }
 
-/// A number of 32 hexadecimal digits that nobody else has.
+/// A random number in hexadecimal digits, unique in practice.
 pub(crate) fn random_hex(bytes: usize) -> String {
     let mut random = vec![0; bytes];
     // The system has no randomness only before it has fully started.

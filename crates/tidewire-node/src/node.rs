@@ -1,3 +1,5 @@
+//! Nodes: join or host a hub, serve, call, publish and subscribe.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,17 +35,18 @@ use crate::streams::{self, LeaseOptions};
 use crate::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 
-/// What handlers have to end once nobody waits for them any more.
+/// Time that handlers have to end once no caller waits for them.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// A node: it joins a hub, or is one, and serves, calls, publishes and subscribes. Clones are the
 /// same node.
 ///
-/// It ends when it is [stopped](Node::stop). It also ends when the last clone is dropped, together
-/// with all clients, calls and streams that were made with it; then at once: what is under way
-/// fails with `link_lost` on the other side. What it holds of other nodes does not keep it, nor do
-/// calls of that, nor streams of callers that its handlers read. Handlers that hold a clone keep
-/// their node alive until it is stopped.
+/// A node ends when it is [stopped](Node::stop). A node also ends, at once, when its last clone and
+/// all clients, calls and streams made with it are dropped. Open work then fails with `link_lost`
+/// on the other side.
+///
+/// Imported objects, calls of them, and caller streams that handlers read do not keep a node alive.
+/// Handlers that hold a clone keep their node alive until it is stopped.
 ///
 /// ```
 /// use tidewire_node::{Node, NodeOptions};
@@ -57,7 +60,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Ok::<(), tidewire_node::Error>(())
 /// ```
 ///
-/// On an async runtime, whichever it is, the same is `.await`ed:
+/// On any async runtime, the same operations are `.await`ed:
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -76,29 +79,30 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Whether all calls were finished in time, and their answers written.
+    /// True if all calls finished in time, and their replies were written.
     pub is_drained: bool,
 }
 
-/// What a node has given to others, and what it holds of others; each at most `remote_objects`.
+/// Counts of the objects that a node has exported and imported; each at most `remote_objects`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStatistics {
     /// Functions, objects and streams that others may call.
     pub given: usize,
-    /// Those of other nodes that were not let go yet.
+    /// Imported objects of other nodes that are not released yet.
     pub held: usize,
 }
 
 impl Node {
     /// Joins the hub at a URL: `tide://host:port`, `tide+unix:///path`, `ws://host:port/path`, or
-    /// with TLS `tide+tls://` and `wss://`. If the link is lost later, the node joins again by
-    /// itself, with what it serves and subscribed to.
+    /// with TLS `tide+tls://` and `wss://`. If the link is lost later, the node rejoins by itself,
+    /// with its services and subscriptions.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
-    /// `link_lost` if nobody listens there, `unauthorized` if the hub does not take the token,
-    /// `name_taken` if it has a node of this name, `wire_error` if it is no hub.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, and with
+    /// `link_lost` if no hub listens there. It fails with `unauthorized` if the hub refuses the
+    /// token, and with `name_taken` if the hub has a node of this name. It fails with `wire_error`
+    /// if the peer is no hub.
     ///
     /// # Cancel safety
     /// If it is dropped, the node leaves as soon as it has joined.
@@ -124,9 +128,9 @@ impl Node {
     /// [`insecure`](NodeOptions::insecure) is set.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed,
-    /// `config_invalid` if the place is taken, `unauthorized` if other machines could reach it
-    /// without showing who they are.
+    /// Awaiting it fails with `invalid_argument` if the URL or an option is not allowed, and with
+    /// `config_invalid` if the address is in use. It fails with `unauthorized` if other computers
+    /// could connect without a token.
     ///
     /// # Cancel safety
     /// If it is dropped, the hub ends as soon as it listens.
@@ -152,7 +156,7 @@ impl Node {
             let link = Link::join_local(&hub, greeting(&options, own))?;
             let node = Self::new(options, runtime, link, Some(hub), home)?;
             if let Some(home) = &node.core.home {
-                // Whoever joins finds it.
+                // Nodes find the service as soon as they join.
                 node.serve(streams::service(Arc::clone(home), &node.core.leaving)).wait()?;
             }
             if let Some(hub) = &node.core.hub {
@@ -164,9 +168,9 @@ impl Node {
     }
 
     /// Joins a hub of this process as its gateway, which needs no token: it may call, publish and
-    /// subscribe everywhere, says [for whom](Client::on_behalf) it does, and looks itself at what
-    /// [`access`](HubHandle::access) allows those. It blocks for as long as somebody else is at the
-    /// hub.
+    /// subscribe everywhere. The gateway names [the user](Client::on_behalf) of each call, and
+    /// checks the permissions of [`access`](HubHandle::access) itself. It blocks while another
+    /// thread uses the hub.
     ///
     /// # Errors
     /// [`Error`] if an option is not allowed, the hub has a node of this name, or is stopping.
@@ -177,12 +181,12 @@ impl Node {
         Self::new(options, hub.runtime().clone(), link, None, home)
     }
 
-    /// Hands what is published to subscriptions, on the thread that runs this, for as long as that
-    /// goes on: for a [gateway](Self::gateway) alone, whose messages wait for it. So many that
-    /// subscribe cost the thread of the hub nothing.
+    /// Delivers published messages to subscriptions on the current thread, as long as it is polled.
+    /// Only for a [gateway](Self::gateway), whose messages wait for it. Many subscribers then cost
+    /// the thread of the hub nothing.
     ///
     /// # Cancel safety
-    /// Messages that wait stay.
+    /// Waiting messages stay queued.
     pub fn spread(&self) -> impl Future<Output = ()> + Send + use<> {
         self.core.link.spread()
     }
@@ -241,17 +245,18 @@ impl Node {
         self.core.listening.lock().iter().map(|listening| listening.address.to_string()).collect()
     }
 
-    /// Whether there is a link to the hub now.
+    /// True while the node has a link to its hub.
     pub fn is_joined(&self) -> bool {
         self.core.link.joined().is_some()
     }
 
-    /// Lets others call a service. It is in force once the pending is done; a lost link is no end
-    /// of it.
+    /// Lets other nodes call a service. The service is registered once the pending is done, and
+    /// survives a lost link.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, `name_taken` if this
-    /// node serves the instance already, `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `invalid_argument` if the declaration is wrong, and with `name_taken`
+    /// if this node serves the instance already. It fails with `unauthorized` if the token does not
+    /// allow it.
     ///
     /// # Cancel safety
     /// If it is dropped, the service is served all the same.
@@ -259,11 +264,13 @@ impl Node {
         serve(&self.core, service)
     }
 
-    /// Serves a service of which one instance is active at a time, wherever they are served, by
-    /// nodes of whichever language: the holder of a lease of 5 seconds. The others stand by, and
-    /// hold calls until one is active. An instance whose process ends is followed by another at
-    /// once where the lease is at a hub. One that may have lost its lease answers no more, by its
-    /// own clock. A node that serves one at its hub stays until it is stopped.
+    /// Serves a service with one active instance at a time, across all nodes and languages: the
+    /// active one holds a lease of 5 seconds. The others stand by, and queue calls until one is
+    /// active.
+    ///
+    /// The next instance takes over at once if the process of the active one ends and the lease is
+    /// at a hub. An instance that may have lost its lease, by its own clock, answers no more. A
+    /// node that serves a single active instance at its hub lives until it is stopped.
     ///
     /// ```
     /// # use tidewire_node::{Node, NodeOptions, Service};
@@ -281,8 +288,8 @@ impl Node {
     /// ```
     ///
     /// # Errors
-    /// As for [`serve`](Node::serve). An error of the home of leases, such as a hub without one, is
-    /// told to [`NodeOptions::log`], and it is tried again.
+    /// As for [`serve`](Node::serve). An error of the lease backend, such as a hub without one, is
+    /// reported to [`NodeOptions::log`], and the node retries.
     ///
     /// # Cancel safety
     /// If it is dropped, the instance may stand by all the same.
@@ -318,8 +325,8 @@ impl Node {
         Pending::new(async move { listed(&core).await })
     }
 
-    /// The instances of a service, or of all if none is named, that nodes of the hub serve, and
-    /// then whichever come and go, until the node stops.
+    /// The instances of a service, or of all services, at the nodes of the hub, and then all joins
+    /// and departures, until the node stops.
     ///
     /// ```
     /// use tidewire_node::{Node, NodeOptions, Service};
@@ -386,7 +393,7 @@ impl Node {
         self.subscribe_with(pattern, SubscribeOptions::default())
     }
 
-    /// As [`subscribe`](Node::subscribe), in a queue group or with room for more or fewer messages.
+    /// As [`subscribe`](Node::subscribe), in a queue group or with another queue capacity.
     ///
     /// # Errors
     /// As for `subscribe`, and with `invalid_argument` if an option is not allowed.
@@ -397,15 +404,14 @@ impl Node {
         subscribe(&self.core, pattern, options)
     }
 
-    /// How many functions, objects and streams it has given to other nodes, and how many of others
-    /// it holds.
+    /// Numbers of functions, objects and streams that it has exported and imported.
     pub fn remote(&self) -> RemoteStatistics {
         let (given, held) = self.core.objects.counts();
         RemoteStatistics { given, held }
     }
 
-    /// Waits until what it has given and what it holds is as somebody wants, which is asked now,
-    /// and whenever something is given, comes or is let go.
+    /// Waits until the counts of exported and imported objects satisfy a predicate. The predicate
+    /// is evaluated now, and whenever an object is exported, imported or released.
     ///
     /// ```
     /// # use tidewire_node::{Node, NodeOptions};
@@ -440,9 +446,9 @@ impl Node {
         }))
     }
 
-    /// Stops the node: it takes no new calls and events, finishes those that it has, cuts streams,
-    /// and leaves. What is not done after `timeout` is dropped; handlers have 100 ms more to end. A
-    /// second call waits for the same end. Subscriptions end; what they have not read can still be
+    /// Stops the node: takes no new calls and events, finishes the running ones, cuts streams, and
+    /// leaves. After `timeout`, unfinished work is dropped; handlers have 100 ms more to end. A
+    /// second call waits for the same end. Subscriptions end; their unread messages can still be
     /// read.
     ///
     /// # Errors
@@ -457,8 +463,8 @@ impl Node {
         let hosts = core.hosts();
         hosts.iter().for_each(|host| host.leave());
         core.objects.host.leave();
-        // Handlers of durable events that are at work may still call others, and what becomes of
-        // their events is stored.
+        // Running handlers of durable events may still call other nodes, and their settlements are
+        // stored.
         let has_given_back = {
             let (hosts, runner) = (hosts.clone(), Arc::clone(&core.runner));
             move || hosts.iter().all(|host| host.has_given_back()) && runner.has_returned()
@@ -490,7 +496,7 @@ impl Node {
             is_drained &= until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
             is_drained &= core.link.drained(&core.runtime, left()).await;
             if let Some(hub) = &core.hub {
-                // Behind the link: what this node answers goes through its hub.
+                // After the link: replies of this node go through its hub.
                 is_drained &= hub.idle(left()).await;
             }
             core.end();
@@ -514,7 +520,7 @@ impl fmt::Debug for Node {
 }
 
 impl Core {
-    /// Minds what becomes of the link.
+    /// Follows the state of the link.
     fn follow_link(self: &Arc<Self>) {
         self.runner.serves(&self.objects);
         let (runner, log) = (Arc::downgrade(&self.runner), Arc::clone(&self.log));
@@ -555,7 +561,7 @@ impl Core {
             hub.close();
         }
         self.rejoined.wake();
-        // Who watches services hears that it has stopped.
+        // Watchers of services learn that the node has stopped.
         self.directory.missed();
     }
 }
@@ -563,7 +569,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
-        // In this order: what is under way is lost for the other side, and not answered.
+        // The order matters: open calls are lost for the other side, and not answered.
         self.link.close();
         self.end();
     }

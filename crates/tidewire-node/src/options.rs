@@ -1,3 +1,5 @@
+//! Options of a node: name, tokens, TLS, storage, runtime and logging.
+
 use std::fmt;
 use std::future::Future;
 #[cfg(feature = "embedded")]
@@ -14,13 +16,13 @@ use crate::streams::Home;
 use crate::token::Token;
 use crate::tracing;
 
-/// What a node gives to whoever runs its handlers.
+/// A task that runs a handler, for the runtime of the application.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) type Spawn = Arc<dyn Fn(Task) + Send + Sync>;
 pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a node is made. Each setting says its unit and its default.
+/// Options of a node. Each setting documents its unit and its default.
 #[derive(Clone)]
 pub struct NodeOptions {
     pub(crate) name: String,
@@ -62,7 +64,7 @@ impl NodeOptions {
         }
     }
 
-    /// Who the node is, where its hub asks for that. None by default.
+    /// Token that identifies the node at a hub with access control. None by default.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -74,22 +76,21 @@ impl NodeOptions {
         self
     }
 
-    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts whom the system
-    /// trusts.
+    /// Certificates for `tide+tls://` and `wss://`. By default a node trusts the certificates of
+    /// the system.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Lets a hub listen where other machines reach it without a token or without TLS. Off by
-    /// default.
+    /// Lets a hub listen for other computers without a token or without TLS. Off by default.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
     }
 
-    /// The number of threads that run handlers; 0, the default, means one per core. They are not
-    /// started if [`spawn`](Self::spawn) is given.
+    /// The number of threads that run handlers; 0, the default, means one per core. A node with
+    /// [`spawn`](Self::spawn) starts none.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -102,8 +103,8 @@ impl NodeOptions {
         self
     }
 
-    /// How often an [idempotent](crate::Client::idempotent) call whose link was lost is made again,
-    /// within its deadline; the limit `link_resends` has the default. 0: never.
+    /// Maximal number of retries of an [idempotent](crate::Client::idempotent) call whose link was
+    /// lost, within its deadline; `link_resends` by default. 0: never.
     pub fn resends(mut self, calls: u32) -> Self {
         self.resends = calls;
         self
@@ -126,25 +127,25 @@ impl NodeOptions {
         self
     }
 
-    /// Called with one line whenever a link is lost or turned away, and when handlers block all
-    /// threads that run them while calls wait. By default nobody is told. It is called on the
-    /// thread of the links, and must not wait.
+    /// Callback for log lines: a link is lost or refused, or handlers block all handler threads
+    /// while calls wait. By default there is none. The callback runs on the thread of the links,
+    /// and must not block.
     pub fn log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.log = Arc::new(log);
         self
     }
 
-    /// Called with one line when the node joins its hub, again too, and when it serves something or
-    /// does so no longer; at a hub also when others join, leave, or serve something. By default
-    /// nobody is told. It is called on any thread, and must not wait.
+    /// Callback for changes, one line each: the node joins its hub, or starts or stops serving. At
+    /// a hub, also when others join, leave, or serve. By default there is none. The callback runs
+    /// on any thread, and must not block.
     pub fn changes(mut self, changes: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.changes = Arc::new(changes);
         self
     }
 
-    /// Where the [streams](crate::streams), buckets and leases of this node live, instead of at the
-    /// hub that it has joined: a folder, a cluster of NATS, or any other home. A hub offers it to
-    /// those that join it. It is not closed when the node stops.
+    /// The storage backend of the [streams](crate::streams), buckets and leases of this node,
+    /// instead of the hub that it has joined. It may be a folder, a cluster of NATS, or any other
+    /// [`Home`]. A hub offers it to the nodes that join. The node does not close it on stop.
     pub fn home(mut self, home: Arc<dyn Home>) -> Self {
         self.home = Some(home);
         self
@@ -159,7 +160,7 @@ impl NodeOptions {
         self
     }
 
-    /// The home of the node, if it has one of its own. Opening a folder blocks.
+    /// The storage backend of the node, if it has its own. Opening a folder blocks.
     pub(crate) fn open_home(&self) -> Result<Option<Arc<dyn Home>>, Error> {
         #[cfg(feature = "embedded")]
         if let Some(folder) = &self.data {
@@ -175,7 +176,7 @@ impl NodeOptions {
         Ok(self.home.clone())
     }
 
-    /// Whether the home is opened, and so closed, by the node.
+    /// True if the node opens the storage backend; the node then closes it.
     pub(crate) fn owns_home(&self) -> bool {
         self.home.is_none()
     }

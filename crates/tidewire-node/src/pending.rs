@@ -1,3 +1,5 @@
+//! Pending operations: awaited on any runtime, or waited for on a blocking thread.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -9,7 +11,7 @@ use tidewire_engine::raw::{Mutex, blocking};
 
 use crate::error::Error;
 
-/// Something under way: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
+/// A running operation: `.await` it on any runtime, or [`wait`](Pending::wait) for it on a plain
 /// thread.
 #[must_use = "nothing is known of it before it is awaited or waited for"]
 pub struct Pending<T>(Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>);
@@ -26,17 +28,17 @@ impl<T> Pending<T> {
         Self::new(std::future::ready(Err(error)))
     }
 
-    /// Blocks this thread until it is done.
+    /// Blocks this thread until the operation is done.
     ///
     /// # Errors
-    /// What awaiting it would give.
+    /// The same as awaiting the operation.
     pub fn wait(self) -> Result<T, Error> {
         wait(self)
     }
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Runs something that blocks on a thread of its own. It goes on if the pending is dropped.
+    /// Runs a blocking operation on a new thread. Dropping the pending does not stop it.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
         let slot = Arc::<ResultSlot<T>>::default();
         let told = Arc::clone(&slot);
@@ -127,7 +129,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Tasks that wait for one event. Each is kept once.
+/// Tasks that wait for one event. Each is stored once.
 #[derive(Default)]
 pub(crate) struct Wakers(Mutex<Vec<Waker>>);
 

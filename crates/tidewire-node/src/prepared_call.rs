@@ -1,4 +1,4 @@
-//! A call that is ready to be sent, and what is noted when it has ended.
+//! A call that is ready to be sent, with its retries and its exports.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
@@ -27,7 +27,7 @@ pub(crate) enum CallTarget {
     Subject(String),
     /// This node chooses an instance: of this id, or by the policy.
     Service { service: Arc<str>, method: String, instance: Option<String> },
-    /// A method of what another node has given.
+    /// A method of an imported object.
     Object(Arc<ImportHandle>, String),
 }
 
@@ -35,8 +35,7 @@ pub(crate) enum CallTarget {
 enum NodeHandle {
     /// The call keeps it alive.
     Kept(Arc<Core>),
-    /// It may end: what it holds of others does not keep it alive, and what is called of that does
-    /// not either.
+    /// The node may end: imports and calls of them do not keep it alive.
     Seen(Weak<Core>),
 }
 
@@ -54,7 +53,7 @@ pub(crate) struct PreparedCall {
     chosen: Option<ChosenInstance>,
     /// Its attempts, once one has failed.
     retry: Option<Box<Retry<Arc<str>>>>,
-    /// The number of the link that what it gives is named by.
+    /// The number of the link that names its exports.
     given_at: Option<u32>,
     giving: ExportScope,
 }
@@ -73,7 +72,7 @@ impl PreparedCall {
             return Err(problem.clone());
         }
         let fields = fields(&title, &options.headers)?;
-        // A stream is read once, and what goes back to its owner is for that one alone.
+        // A stream is read once, and a returned reference is for its owner alone.
         let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
         let idempotent = options.idempotent && !is_bound;
         let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
@@ -115,7 +114,7 @@ impl PreparedCall {
         Some(self.core().ok()?.runner.watch(self.deadline?, fire))
     }
 
-    /// Whether it is known where it goes. If not, [`find`](Self::find) it first.
+    /// Chooses an instance; true if there is one. If not, [`find`](Self::find) an instance first.
     pub fn is_found(&mut self) -> bool {
         self.leave();
         let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
@@ -190,7 +189,7 @@ impl PreparedCall {
         }
     }
 
-    /// Whether there is another instance to try, as the one that was chosen does not take it.
+    /// Chooses another instance if the chosen one refuses the call; true if there is one.
     pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
@@ -204,14 +203,14 @@ impl PreparedCall {
         self.is_found()
     }
 
-    /// Whether it may be made again although its link was lost. What it gives is named by the link
-    /// of its node, and gone with that.
+    /// True if the call may be retried after a lost link. Exports are named by the link of their
+    /// node, and lost with it.
     pub fn may_again(&self) -> bool {
         let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
         self.idempotent && self.core().is_ok_and(|core| is_current(&core))
     }
 
-    /// Whether it is made again, as whoever had it is lost, with what it was given.
+    /// Releases the exports of the lost attempt; true if the call is retried.
     pub fn lost(&mut self, core: &Core) -> bool {
         self.giving.ended(true);
         let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
@@ -219,12 +218,12 @@ impl PreparedCall {
         self.retry(core).lost(at, core.runner.us_at(Instant::now()))
     }
 
-    /// Whether it was sent, and its link lost since.
+    /// True if the call was sent and its link lost since.
     pub fn was_lost(&self) -> bool {
         self.retry.as_ref().is_some_and(|retry| retry.was_lost())
     }
 
-    /// The wait before it is tried again, where nobody takes it; None: it is given up.
+    /// The pause before a retry without an instance; None: no retry.
     pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
         self.leave();
         self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
@@ -254,15 +253,15 @@ impl PreparedCall {
         if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
             self.giving.ended(true);
         }
-        // What else was given stays until the answer was read, which may bring it back.
+        // Other exports stay until the reply is read, as it may return them.
         self.giving.close_streams();
         self.left(Some(failed.is_some()));
     }
 
-    /// Its caller waits no longer, which says nothing of its callee.
+    /// Its caller waits no longer; the result of the callee is unknown.
     pub fn given_up(&mut self) {
         self.giving.ended(false);
-        // What was never sent is not read either.
+        // The streams of an unsent call have no reader.
         for offered in std::mem::take(&mut self.blob.offered) {
             if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
                 slot.close();
@@ -271,7 +270,7 @@ impl PreparedCall {
         self.leave();
     }
 
-    /// The instance that was chosen has it no longer, which says nothing of how that one does.
+    /// Releases the chosen instance without an outcome.
     fn leave(&mut self) {
         self.left(None);
     }
@@ -282,12 +281,12 @@ impl PreparedCall {
         }
     }
 
-    /// Ready when all streams that it has given were dropped.
+    /// Ready when all streams among its arguments are dropped.
     pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
         self.giving.poll_closed(context)
     }
 
-    /// What a caller is told of an error: an object whose owner is not there is gone.
+    /// The error for the caller: an object whose owner has left is gone.
     pub fn told(&self, number: u16, payload: &[u8]) -> Error {
         match &self.aim {
             CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {

@@ -1,4 +1,4 @@
-//! The place for one answer, filled by the thread of the links.
+//! Slot for one reply, filled by the thread of the links.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,7 +20,7 @@ impl Payload {
         &self.memory[self.begin..]
     }
 
-    /// What a value is read from: if it is long, it is used up.
+    /// Input to decode a value from; decoding consumes a long payload.
     pub fn input(&mut self) -> Input<'_> {
         Input::of_memory(&mut self.memory, self.begin)
     }
@@ -39,7 +39,7 @@ impl From<Vec<u8>> for Payload {
     }
 }
 
-/// What has become of a call.
+/// Outcome of a call.
 pub(crate) enum CallOutcome {
     Replied(Payload),
     /// The number of the error, and its text or value; without one the link was lost.
@@ -50,7 +50,7 @@ pub(crate) enum CallOutcome {
     Late,
 }
 
-/// What one call waits for.
+/// Slot for the outcome of one call.
 #[derive(Default)]
 pub(crate) struct ReplySlot {
     state: Mutex<(Option<CallOutcome>, Option<Waker>)>,
@@ -77,7 +77,7 @@ impl ReplySlot {
         }
     }
 
-    /// What was taken out is there again.
+    /// Puts an outcome back that was taken out.
     pub fn put_back(&self, outcome: CallOutcome) {
         self.state.lock().0.get_or_insert(outcome);
     }
@@ -107,7 +107,7 @@ impl ReplyWaiter for ReplySlot {
         self.end(CallOutcome::Failed(failure.number, failure.message.map(Payload::from)));
     }
 
-    /// No credit was given for any.
+    /// No credit is granted for items.
     fn item(&self, _: Message) {}
 
     fn over(&self) {

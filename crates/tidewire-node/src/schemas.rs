@@ -1,3 +1,5 @@
+//! JSON schemas of methods, derived from Rust types.
+
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -5,8 +7,7 @@ use serde_json::{Value, json};
 use crate::service::Method;
 
 impl Method {
-    /// Makes the schemas of the parameters and of the result from types: those that the handler
-    /// takes and gives.
+    /// Makes the schemas of the parameters and of the result from types: those of the handler.
     ///
     /// ```
     /// use tidewire_node::{Method, Service};

@@ -1,3 +1,5 @@
+//! Served instances of services: registration, statistics and stop.
+
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
@@ -21,11 +23,12 @@ use crate::stop_wait::until;
 use crate::streams::{Consumer, DurableSubscription, own_or_hub};
 use crate::subjects;
 
-/// What a node holds of an instance that it serves.
+/// Record of an instance that a node serves.
 pub(crate) struct ServedRecord {
     pub host: Arc<ServiceInstance>,
     _subscriptions: [Subscription; 2],
-    /// What events come by. They end with these: what has come is still handled.
+    /// Subscriptions of the event handlers. They end with this record; received events are still
+    /// handled.
     _events: Vec<subjects::Subscription>,
 }
 
@@ -37,7 +40,7 @@ pub struct Served {
     host: Arc<ServiceInstance>,
 }
 
-/// What has become of the calls of one instance.
+/// Statistics of the calls of one instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceStatistics {
@@ -47,7 +50,7 @@ pub struct ServiceStatistics {
     pub errors: u64,
     /// Those of them that were cancelled, or came to their deadline.
     pub cancelled: u64,
-    /// Handlers that are at work.
+    /// Running handlers.
     pub in_flight: usize,
     /// Calls that wait for one of them.
     pub waiting: usize,
@@ -55,7 +58,7 @@ pub struct ServiceStatistics {
     pub events: u64,
     /// Those of them that failed.
     pub event_errors: u64,
-    /// Events that found no room.
+    /// Events dropped because the mailbox was full.
     pub events_dropped: u64,
 }
 
@@ -164,7 +167,7 @@ impl Served {
         &self.host.instance
     }
 
-    /// What has become of its calls.
+    /// Statistics of the calls of this instance.
     pub fn statistics(&self) -> ServiceStatistics {
         let (in_flight, waiting) = self.host.open();
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -175,20 +178,19 @@ impl Served {
         ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
     }
 
-    /// The consumer of a durable handler, by the name that it was given: to look at, to pause, for
-    /// dead letters.
+    /// The consumer of a durable handler by name: to inspect, to pause, for dead letters.
     pub fn consumer(&self, name: &str) -> Option<Consumer> {
         self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
     }
 
-    /// Takes no more calls and events, finishes those that came, and cuts streams. Handlers that
-    /// are at work after `timeout` are dropped.
+    /// Drains the instance: accepts no more calls and events, finishes the accepted ones, and cuts
+    /// streams. Handlers that still run after `timeout` are dropped.
     ///
     /// # Errors
-    /// `AskCycle` if a handler of the service awaits it; no more calls come all the same.
+    /// `AskCycle` if a handler of the service awaits it; no more calls are accepted all the same.
     ///
     /// # Cancel safety
-    /// If it is dropped, no more calls come, and handlers end by themselves.
+    /// If it is dropped, no more calls are accepted, and handlers end by themselves.
     pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
         self.forget();
         self.host.leave();

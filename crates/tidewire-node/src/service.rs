@@ -1,3 +1,5 @@
+//! Services and methods: handlers with their descriptions, schemas and options.
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +34,7 @@ pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<Blob, Failure>> +
 type Answers = dyn Fn(Context, Input<'_>) -> Result<ReplyFuture, Failure> + Send + Sync;
 type Streams = dyn Fn(Context, Input<'_>) -> Result<ReplyStream, Failure> + Send + Sync;
 
-/// What runs when a method is called.
+/// Handler of a method: one result or a stream.
 #[derive(Clone)]
 pub(crate) enum MethodHandler {
     Once(Arc<Answers>),
@@ -94,13 +96,13 @@ impl Service {
         }
     }
 
-    /// What it is for, in one line. Discovery tells others.
+    /// Purpose of the service, in one line. Discovery shows it.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
     }
 
-    /// Who may call it: by default all nodes that joined.
+    /// Permitted callers: by default all nodes that joined.
     pub fn visibility(mut self, visibility: Visibility) -> Self {
         self.info.visibility = visibility;
         self
@@ -119,15 +121,14 @@ impl Service {
         self
     }
 
-    /// The semantic version of this instance, such as "1.4.2". Discovery tells others.
+    /// The semantic version of this instance, such as "1.4.2". Discovery shows it.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.release.version = version.into();
         self
     }
 
-    /// What else discovery tells others of this instance: `.metadata("zone", "eu")`. Names and
-    /// values have at most `service_metadata_bytes` in all; a second value of one name replaces the
-    /// first.
+    /// Metadata of this instance for discovery: `.metadata("zone", "eu")`. Names and values have at
+    /// most `service_metadata_bytes` in all; a second value of one name replaces the first.
     pub fn metadata(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.release.metadata.insert(name.into(), value.into());
         self
@@ -157,7 +158,7 @@ impl Service {
         self
     }
 
-    /// Adds a method that gives one value; see [`Method::new`].
+    /// Adds a method with one result; see [`Method::new`].
     pub fn method<A, O, F, Fut>(self, name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -168,7 +169,7 @@ impl Service {
         self.with(Method::new(name, parameters, handler))
     }
 
-    /// Adds a method that gives a stream; see [`Method::stream`].
+    /// Adds a method that returns a stream; see [`Method::stream`].
     pub fn stream<A, O, F, S>(self, name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -179,7 +180,7 @@ impl Service {
         self.with(Method::stream(name, parameters, handler))
     }
 
-    /// Adds a method that says more of itself.
+    /// Adds a method with options.
     pub fn with(mut self, method: Method) -> Self {
         let is_known = self.methods.iter().any(|(known, _)| known.name == method.info.name);
         if is_known {
@@ -193,7 +194,7 @@ impl Service {
         self
     }
 
-    /// Adds a handler for what is published on subjects of a pattern; see [`Event::new`].
+    /// Adds a handler for messages on a pattern of subjects; see [`Event::new`].
     pub fn on<A, O, F, Fut>(self, name: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -204,7 +205,7 @@ impl Service {
         self.with_event(Event::new(name, pattern, handler))
     }
 
-    /// Adds an event handler that says more of itself.
+    /// Adds an event handler with options.
     pub fn with_event(mut self, mut event: Event) -> Self {
         self.note(event.problem.take().map_or(Ok(()), Err));
         self.info.events.push(event.info.clone());
@@ -223,7 +224,7 @@ impl Service {
         self.with_durable(DurableHandler::new(consumer, pattern, handler))
     }
 
-    /// Adds a durable event handler that says more of itself.
+    /// Adds a durable event handler with options.
     pub fn with_durable(mut self, durable: DurableHandler) -> Self {
         self.note(durable.check());
         let consumer = durable.consumer();
@@ -237,7 +238,7 @@ impl Service {
         self
     }
 
-    /// Keeps the first problem, for `serve` to tell.
+    /// Stores the first error, for `serve` to return.
     fn note(&mut self, checked: Result<(), Error>) {
         if let (None, Err(problem)) = (&self.problem, checked) {
             self.problem = Some(problem);
@@ -278,7 +279,7 @@ impl Default for ConcurrencyLimits {
     }
 }
 
-/// Refuses what is more than a limit, or less than makes sense.
+/// Refuses a value above its limit or below the least sensible one.
 fn up_to(limit: &Limit, name: &'static str, least: u64, value: usize) -> Result<(), Error> {
     within(&Limit { min: least, ..*limit }, name, value as u64)
 }
@@ -289,7 +290,7 @@ impl fmt::Debug for Service {
     }
 }
 
-/// A method of a service: a handler, and what others are told of it.
+/// A method of a service: a handler with its description for other nodes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -310,13 +311,13 @@ pub struct Method {
 }
 
 impl Method {
-    /// A method that gives one value. The handler is given the call and the arguments: a tuple
-    /// takes the parameters in order, `()` none, any other type is the only one. A parameter whose
-    /// type is an `Option` may be left out. Callers may give arguments by these names.
+    /// A method with one result. The handler receives the call and the arguments: a tuple takes the
+    /// parameters in order, `()` none, any other type is the only one. A parameter whose type is an
+    /// `Option` may be left out. Callers may pass arguments by these names.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
-    /// waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, leaves or
+    /// times out.
     pub fn new<A, O, F, Fut>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -333,8 +334,8 @@ impl Method {
         Self::of(name, parameters, MethodHandler::Once(Arc::new(answers)))
     }
 
-    /// A method that gives a stream of items. It is polled only as far as its reader gives credit,
-    /// and dropped when the reader closes early.
+    /// A method that returns a stream of items. The stream is polled only as far as its reader
+    /// grants credit, and dropped when the reader closes early.
     ///
     /// # Cancel safety
     /// As for [`new`](Method::new).
@@ -354,7 +355,7 @@ impl Method {
         Self::of(name, parameters, MethodHandler::Stream(Arc::new(streams)))
     }
 
-    /// A method whose handler begins at once and writes its answer itself.
+    /// A method whose handler begins at once and encodes its reply itself.
     pub(crate) fn answering<A, F>(name: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -379,14 +380,14 @@ impl Method {
         Self { info, handling, problem }
     }
 
-    /// What it does, in one line.
+    /// Purpose of the method, in one line.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
     }
 
-    /// JSON Schema (2020-12) of one parameter. Schemas are for those who call; what a handler takes
-    /// is checked by its types.
+    /// JSON Schema (2020-12) of one parameter, for callers. The types of the handler check the
+    /// arguments.
     pub fn parameter_schema(mut self, name: &str, schema: serde_json::Value) -> Self {
         match self.info.parameters["properties"].get_mut(name) {
             Some(place) => *place = schema,
@@ -410,8 +411,7 @@ impl Method {
         self
     }
 
-    /// How long a call may take where the caller says nothing. Callers of other nodes learn of it;
-    /// 30 s by default.
+    /// Default timeout of a call. Callers of other nodes learn of it; 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         let checked = check_timeout(timeout);
         self.problem = self.problem.or(checked.err());
@@ -419,7 +419,7 @@ impl Method {
         self
     }
 
-    /// Who may call it, if not all who may call its service.
+    /// Permitted callers, if fewer than those of the service.
     pub fn visibility(mut self, visibility: Visibility) -> Self {
         self.info.visibility = visibility;
         self

@@ -1,4 +1,4 @@
-//! Watches of services: which of their instances come and go.
+//! Watches of services: instances that join and leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::pending::wait;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InstanceChange {
-    /// Whether it came. One that comes back with another version or other metadata has left, and
-    /// come.
+    /// True if the instance joined. An instance that returns with another version or other metadata
+    /// has left and joined.
     pub has_joined: bool,
     /// The name of the service.
     pub service: String,
@@ -23,9 +23,9 @@ pub struct InstanceChange {
     pub instance: InstanceInfo,
 }
 
-/// The instances of one service, or of all, that there are, and then whichever come and go;
-/// [`Node::watch_services`](crate::Node::watch_services) gives it. A reader that is slow gets the
-/// difference to what it had, so that nothing queues up. While the link is lost, nothing is known.
+/// The current instances of one service, or of all, and then joins and departures; made by
+/// [`Node::watch_services`](crate::Node::watch_services). A slow reader gets the difference to its
+/// last state, so that nothing queues up. While the link is lost, no instance is known.
 #[must_use = "nothing is watched before it is asked for a change"]
 pub struct ServiceChanges {
     core: Arc<Core>,
@@ -33,7 +33,7 @@ pub struct ServiceChanges {
     problem: Option<Error>,
     known: BTreeMap<(String, String), InstanceInfo>,
     changes: VecDeque<InstanceChange>,
-    /// What the directory had changed when it was looked at.
+    /// Change count of the directory at the last look.
     seen: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl ServiceChanges {
             if self.core.check().is_err() {
                 return None;
             }
-            // Before the look: what changes meanwhile is looked at again.
+            // Before the look: changes in the meantime cause another look.
             self.seen = Some(self.core.directory.changes());
             match self.look().await {
                 Ok(()) => {}
@@ -84,7 +84,7 @@ impl ServiceChanges {
         wait(self.next())
     }
 
-    /// Looks what there is, and notes the difference.
+    /// Compares the directory with the last look, and queues the differences.
     async fn look(&mut self) -> Result<(), Error> {
         self.core.directory.follow(&self.core).await?;
         let mut there = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Single active services: of the instances of a name one is active, the holder of a lease. The
-//! others stand by, and hold calls until one is.
+//! Single active services: one instance of a name is active, the holder of a lease. The others
+//! stand by, and queue calls until one is active.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -41,7 +41,7 @@ pub struct SingleActive {
     door: Served,
 }
 
-/// What the task that stands by shares with those who look at it.
+/// State that the standby task shares with its handles.
 pub(crate) struct Inner {
     name: String,
     instance: String,
@@ -93,7 +93,7 @@ pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: Leas
     })
 }
 
-/// The end of the task that stands by, however it comes.
+/// Marks the end of the standby task, also after a panic.
 struct StandbyGuard(Arc<Inner>);
 
 impl Drop for StandbyGuard {
@@ -109,7 +109,7 @@ impl SingleActive {
         &self.inner.instance
     }
 
-    /// Whether it is the active one for sure, by the clock of this process.
+    /// True if this instance is certainly the active one, by the clock of this process.
     pub fn is_active(&self) -> bool {
         self.fence().is_ok()
     }
@@ -124,7 +124,7 @@ impl SingleActive {
         lease.map_or_else(|| Err(self.inner.idle()), |lease| lease.fence())
     }
 
-    /// Waits until this instance is the active one. Gives its fence.
+    /// Waits until this instance is the active one. Returns its fence.
     ///
     /// # Errors
     /// Awaiting it fails with `lease_lost` if it was stopped.
@@ -142,19 +142,19 @@ impl SingleActive {
         .await
     }
 
-    /// What has become of its calls since it is active; of those that it held until another was, if
-    /// it stands by.
+    /// Statistics of the calls since this instance became active. On standby: of the calls that it
+    /// queued until another instance was active.
     pub fn statistics(&self) -> ServiceStatistics {
         let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
         active.unwrap_or_else(|| self.door.statistics())
     }
 
-    /// Stops this instance. If it is active, calls that came are finished, and then another is
-    /// active at once.
+    /// Stops this instance. An active instance finishes its accepted calls, and then another takes
+    /// over at once.
     ///
     /// # Errors
     /// `AskCycle` if a handler of the service awaits it. `home_unavailable` if the lease could not
-    /// be given back: another is active when its time is over.
+    /// be released: another instance takes over when the TTL ends.
     ///
     /// # Cancel safety
     /// If it is dropped, it takes no more calls.
@@ -170,14 +170,14 @@ impl SingleActive {
 }
 
 impl Inner {
-    /// Stands by no longer.
+    /// Ends the standby.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.news.wake();
     }
 
-    /// Waits until it stands by no longer; if it is active, finishes its calls and gives its lease
-    /// back.
+    /// Waits until the standby has ended; an active instance finishes its calls and releases its
+    /// lease.
     pub async fn end(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
         self.leave();
         poll_fn(|context| {
@@ -191,7 +191,7 @@ impl Inner {
         counts.map(Some)
     }
 
-    /// Takes the lease, is active while it is held, and begins anew when it is lost.
+    /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
     async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
         let mut wait = Duration::ZERO;
         while !self.is_leaving.load(Ordering::Acquire) {
@@ -252,7 +252,7 @@ impl Inner {
         Ok(lease)
     }
 
-    /// None: it stands by no longer.
+    /// None: the standby has ended.
     async fn unless_leaving<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         poll_fn(|context| {
@@ -322,7 +322,7 @@ fn ends(lease: &Lease) -> Result<(), Failure> {
     Err(Failure::of(ErrorCode::LeaseLost, text))
 }
 
-/// Items that are given only while a lease is held.
+/// Items that are yielded only while a lease is held.
 struct LeasedItems {
     lease: Arc<Lease>,
     items: ReplyStream,
@@ -340,7 +340,7 @@ impl Stream for LeasedItems {
     }
 }
 
-/// The instance that stands by: its methods wait until one is active, and call that.
+/// The standby instance: its methods wait for an active instance, and call it.
 fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
     let mut door = service.clone();
     (door.events, door.durables, door.info.events) = (Vec::new(), Vec::new(), Vec::new());
@@ -392,7 +392,7 @@ impl QueuedUntilActive {
             let client = self.client.clone().instance(&*instance);
             match client.pass::<Value>(&self.method, self.blob.clone()).await {
                 Ok(value) => return result("the result", &value),
-                // It was not active any more, or has gone, and has not begun with the call.
+                // The instance was no longer active, or has left, and has not begun with the call.
                 Err(error) if [ErrorCode::NoResponders, ErrorCode::NodeStopped].contains(&error.code()) => {
                     tried.push(instance);
                 }
@@ -408,7 +408,7 @@ impl QueuedUntilActive {
     }
 }
 
-/// Items whose errors are told to the one who called.
+/// Items whose errors go to the caller.
 struct Items(crate::item_stream::Items<Value>);
 
 impl Stream for Items {

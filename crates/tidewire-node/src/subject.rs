@@ -1,3 +1,5 @@
+//! Handle of a subject: options for messages and requests on it.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +43,7 @@ impl Subject {
         Self { core, subject: subject.to_owned(), options }
     }
 
-    /// How long a request may take: 30 s where nothing is said.
+    /// Timeout of a request: 30 s by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.with_timeout(timeout);
         self

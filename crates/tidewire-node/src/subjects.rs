@@ -1,3 +1,5 @@
+//! Subscriptions to patterns of subjects: their messages, requests and replies.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -25,14 +27,13 @@ use crate::pending::{Pending, wait};
 use crate::reply_slot::{CallOutcome, Payload, ReplySlot};
 use crate::values::{self, Blob};
 
-/// What came on a subject: something that was published, or a request, which
-/// [`reply`](Message::reply) answers.
+/// A message on a subject: a published one, or a request, which [`reply`](Message::reply) answers.
 ///
-/// A request that is dropped without an answer fails with `no_reply`.
+/// A request that is dropped without a reply fails with `no_reply`.
 pub struct Message {
     subject: String,
     headers: BTreeMap<String, String>,
-    /// As a gateway has said.
+    /// User named by a gateway.
     user: Option<String>,
     from: Arc<Named>,
     payload: Arc<Payload>,
@@ -71,7 +72,7 @@ impl Message {
         Self { subject, headers, user, from, payload, answer }
     }
 
-    /// What it came on.
+    /// Subject of the message.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -81,32 +82,33 @@ impl Message {
         &self.from.name
     }
 
-    /// On whose behalf it was sent: the user of the token that its sender gave to the gateway of
-    /// the hub, or that the node that sent it joined with. None if nobody has signed in.
+    /// The user on whose behalf it was sent: the user of the token that the sender gave to the
+    /// gateway of the hub, or with which the sending node joined. None without a login.
     pub fn user(&self) -> Option<&str> {
         let user = self.user.as_deref().unwrap_or(&self.from.user);
         Some(user).filter(|user| !user.is_empty())
     }
 
-    /// What its sender added to it.
+    /// Headers that the sender added to the message.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
     }
 
-    /// Reads what was sent.
+    /// Reads the value of the message.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         values::read(&self.subject, self.payload.bytes())
     }
 
-    /// Whether somebody waits for an answer.
+    /// True if the sender waits for a reply.
     pub fn is_request(&self) -> bool {
         self.answer.is_some()
     }
 
-    /// Answers a request. For what was published nothing happens.
+    /// Answers a request. A published message needs no reply: nothing happens.
     ///
     /// # Errors
     /// [`Error`] if the value can't be sent; the request fails with `no_reply` then.
@@ -117,7 +119,7 @@ impl Message {
 
     /// Answers a request as far as that is possible.
     pub(crate) fn answer(mut self, blob: Blob) {
-        // What can't be sent is told to the caller by the link.
+        // The link reports a reply that cannot be sent to the caller.
         let _ = self.answered(blob);
     }
 
@@ -137,7 +139,7 @@ impl Message {
         }
     }
 
-    /// Answers a request with an error. For what was published nothing happens.
+    /// Answers a request with an error. For a published message nothing happens.
     pub fn fail(mut self, failure: impl Into<crate::Failure>) {
         let (code, mut blob) = failure.into().payload();
         match self.answer.take() {
@@ -204,7 +206,7 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// Shares what comes with the other members of this queue group: one of them gets a message.
+    /// Shares messages with the other members of this queue group: one of them gets each message.
     /// None by default.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
@@ -219,8 +221,8 @@ impl SubscribeOptions {
     }
 }
 
-/// What is published on a pattern of subjects, and asked on it: a `Stream` for any runtime, or read
-/// by [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
+/// Messages and requests on a pattern of subjects: a `Stream` for any runtime, or read by
+/// [`next`](Subscription::next) and [`next_blocking`](Subscription::next_blocking). It ends when
 /// its node stops. Dropping it ends it.
 #[must_use = "dropping a subscription ends it"]
 pub struct Subscription {
@@ -245,7 +247,7 @@ impl Subscription {
         wait(self.next())
     }
 
-    /// Messages that found no room.
+    /// Messages dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.mailbox.dropped()
     }
@@ -291,7 +293,7 @@ pub(crate) fn subscribe(core: &Arc<Core>, pattern: &str, options: SubscribeOptio
     }
 }
 
-/// As `subscribe`; what is answered with it tells when it is in force.
+/// As `subscribe`; the reply slot is filled once the subscription is active.
 pub(crate) fn begin(
     core: &Arc<Core>,
     pattern: &str,
@@ -314,7 +316,7 @@ pub(crate) fn begin(
     Ok((Subscription { core: Arc::downgrade(core), mailbox, id, pattern, _link: link }, place))
 }
 
-/// Gives a message to the subscriptions of this node, and to the hub for those of others.
+/// Delivers a message to the subscriptions of this node, and to the hub for other nodes.
 pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], flags: Flags) -> Result<(), Error> {
     core.check()?;
     names::subject(subject)?;

@@ -1,3 +1,5 @@
+//! Tokens of a hub: the user of a node and its permissions.
+
 use std::fmt;
 
 use tidewire_link::{Grant, TokenLimits};
@@ -6,8 +8,8 @@ use tidewire_proto::subject::Pattern;
 
 use crate::error::Error;
 
-/// One token of a hub, and what it allows: everything, unless it says otherwise. Every node may ask
-/// its hub which services there are, and is told of those that come and go.
+/// One token of a hub with its permissions: everything, unless restricted. Every node may list the
+/// services of its hub, and is notified when services join or leave.
 #[derive(Clone)]
 pub struct Token {
     token: String,
@@ -54,7 +56,7 @@ impl Token {
         self
     }
 
-    /// Allows to serve services of these names only; `*` stands for all. Without it, as for
+    /// Allows to serve services of these names only; `*` allows all. Without it, as for
     /// [`answer`](Self::answer).
     pub fn serve(mut self, services: &[&str]) -> Self {
         self.serve = Some(services.iter().copied().map(str::to_owned).collect());
@@ -68,8 +70,8 @@ impl Token {
         self.limit(&limits::HUB_LINKS, nodes)
     }
 
-    /// So many subscriptions of one node. A node has up to two of its own, for services and for
-    /// what it gives.
+    /// Maximal number of subscriptions of one node. A node has up to two of its own, for services
+    /// and for exports.
     pub fn link_subscriptions(self, subscriptions: usize) -> Self {
         self.limit(&limits::LINK_SUBSCRIPTIONS, subscriptions)
     }
@@ -110,7 +112,7 @@ impl Token {
             grant.serve.clone_from(serve);
         }
         grant.limits = self.token_limits()?;
-        // Every node may ask which services there are, and is told of those that come and go.
+        // Every node may list the services, and is notified when services join or leave.
         grant.call.push(crate::names::pattern("$hub.services")?);
         grant.subscribe.push(crate::names::pattern("$hub.services.*")?);
         Ok(grant)

@@ -1,4 +1,4 @@
-//! What a node holds of a long payload while its value is made. The node is a process of its own,
+//! Peak memory of a node while the value of a long payload is made. The node is a separate process,
 //! so that its peak is its own.
 #![cfg(target_os = "linux")]
 
@@ -24,7 +24,7 @@ fn bytes() -> Bytes {
     Bytes(vec![7; LENGTH])
 }
 
-/// What a `Vec<u8>` makes of bytes.
+/// The bytes as a `Vec<u8>`.
 fn octets() -> Vec<u8> {
     bytes().0
 }
@@ -54,7 +54,7 @@ fn array() -> Value {
     Value::Array(Array { dtype, shape, is_fortran: false, data: vec![1; LENGTH] })
 }
 
-/// What the process holds at present, or held at most since it was to forget that.
+/// Current memory of the process, or its peak since the last reset.
 fn held(what: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find(|line| line.starts_with(what)).expect("it is told");
@@ -62,7 +62,7 @@ fn held(what: &str) -> usize {
     kibibytes.expect("it is a number") * 1_024
 }
 
-/// Lets the peak begin at what the process holds now, and tells that.
+/// Resets the peak to the current memory of the process, and returns it.
 fn forget_peak() -> usize {
     fs::write("/proc/self/clear_refs", "5").expect("this is Linux");
     held("VmRSS")
@@ -76,7 +76,7 @@ where
 {
     let source = source.clone();
     service
-        // What it is compared with is made only after the peak was looked at.
+        // The expected value is made only after the peak was read.
         .method(&format!("take_{name}"), &["value"], move |_, value: T| {
             let peak = held("VmHWM");
             async move { Ok((peak, value == made())) }
@@ -107,7 +107,7 @@ fn receiver() {
     let service = receives(service, &source, "octets", octets);
     node.serve(service).wait().expect("it serves");
     source.call::<()>("is_ready", &()).wait().expect("it is told");
-    // It is over when its parent has nothing more to say.
+    // The process ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -129,7 +129,7 @@ impl Drop for Receiver {
     }
 }
 
-/// What the receiver of a payload grew by, in lengths of it.
+/// Growth of the receiver of a payload, in lengths of the payload.
 fn grown<T: Serialize + 'static>(name: &'static str, made: fn() -> T, is_caller: bool) -> f64 {
     let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait().expect("a hub listens");
     let (ready, is_ready) = sync_channel(1);

@@ -1,4 +1,4 @@
-//! What the subscriber of a program hears of a node, with the feature `tracing`.
+//! Spans and events that a node emits to the subscriber of a program, with the feature `tracing`.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

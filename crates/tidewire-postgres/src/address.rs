@@ -1,5 +1,4 @@
-//! Where the server is, and who asks: the URL, then the environment and the password file of
-//! `psql`.
+//! Address of the server and login: the URL, then the environment and the password file of `psql`.
 
 use std::env;
 use std::fs;
@@ -20,7 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 5432;
 const SOCKETS: &str = "/var/run/postgresql";
 
-/// Where a server is, who asks, and how the way is secured.
+/// Address of a server, with its login and TLS.
 pub(crate) struct Address {
     pub config: Config,
     pub tls: Settings,
@@ -28,7 +27,7 @@ pub(crate) struct Address {
     pub shown: String,
 }
 
-/// Reads a URL, and what it leaves out from the environment.
+/// Reads a URL, and its missing parts from the environment.
 pub(crate) fn read(url: &str) -> Result<Address> {
     let (url, mut tls) = split(url)?;
     let wrong = |error: postgres::Error| {
@@ -128,7 +127,7 @@ fn fill_in(config: &mut Config) -> Result<()> {
     Ok(())
 }
 
-/// The password of the password file, which nobody else may read.
+/// The password of the password file, which must be private to its user.
 fn password(host: &str, port: u16, database: &str, user: &str) -> Option<String> {
     let home = || Some(PathBuf::from(variable("HOME")?).join(".pgpass"));
     let path = variable("PGPASSFILE").map(PathBuf::from).or_else(home)?;

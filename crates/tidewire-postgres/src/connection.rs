@@ -1,4 +1,4 @@
-//! A connection to a server: transactions, statements, news of others.
+//! A connection to a server: transactions, statements and notifications of other connections.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::tls::Check;
 use crate::values::Parameter;
 use crate::{error, literal, results, values};
 
-/// Every connection begins with this. A lock is waited for so long; and who stops in the middle of
-/// a transaction, as a process that is suspended, must not hold its campaign for ever. What a
-/// commit has stored is on disk. Results are read in the order of their key: the planner, which
-/// knows nothing of a table that has just grown, would sort them in files, and fail on a full disk.
+/// Settings of every connection. Waits for a lock are limited. A process that is suspended in the
+/// middle of a transaction must not hold its campaign for ever. A commit is on disk when it
+/// returns. Results are read in the order of their key. The planner knows nothing of a table that
+/// has just grown: it would sort results in files, and fail on a full disk.
 const BEGIN: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; \
     SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; SET enable_sort = off; SET jit = off; \
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
 /// Statements that wait for the next one go as soon as they are longer than this.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Statements that are kept prepared: those of all calls, and one for each table of results.
+/// Prepared statements: those of all calls, and one for each table of results.
 const STATEMENTS_MAX: usize = 128;
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
@@ -64,7 +64,7 @@ impl Postgres {
         &self.address.shown
     }
 
-    /// Connects anew if the connection was lost.
+    /// Reconnects after a lost connection.
     fn revive(&mut self) -> Result<()> {
         if self.client.is_closed() {
             let (client, process) = connect(&self.address)?;
@@ -83,7 +83,7 @@ impl Postgres {
         self.client.batch_execute(statements).map_err(|error| self.failed(&error))
     }
 
-    /// The first column of what statements answer, as text.
+    /// The first column of the results of statements, as text.
     pub(crate) fn texts(&mut self, statements: &str) -> Result<Vec<String>> {
         let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error))?;
         let text = |answer: SimpleQueryMessage| match answer {
@@ -105,7 +105,7 @@ impl Postgres {
         Ok(ready)
     }
 
-    /// Sends what waits.
+    /// Sends the waiting statements.
     fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -114,8 +114,8 @@ impl Postgres {
         self.batch(&waiting)
     }
 
-    /// Begins a transaction with statements of which the last tells the time; gives the row of the
-    /// one before.
+    /// Begins a transaction with statements, of which the last returns the time; returns the row of
+    /// the one before.
     fn begin_with(&mut self, statements: &str) -> Result<(Now, Option<Vec<Option<String>>>)> {
         self.waiting.clear();
         let answers = self.client.simple_query(statements).map_err(|error| self.failed(&error));
@@ -135,7 +135,7 @@ impl Postgres {
         Ok((Now { clock: Clock { epoch: 0, us: utc_us.max(0) as u64 }, utc_us }, rows.pop()))
     }
 
-    /// Takes in what others have told, without waiting.
+    /// Reads the notifications of other connections, without waiting.
     fn hear(&mut self) -> Result<()> {
         let mut notifications = self.client.notifications();
         let mut told = notifications.iter();
@@ -148,7 +148,7 @@ impl Postgres {
         }
     }
 
-    /// Waits for one that another connection has told. False when the time is over.
+    /// Waits for a notification of another connection. False after the timeout.
     fn listen(&mut self, time: Duration) -> Result<bool> {
         let mut notifications = self.client.notifications();
         let told = notifications.timeout_iter(time).next();

@@ -6,7 +6,7 @@ use std::io;
 use postgres::error::SqlState;
 use tidewire_backend::{ErrorKind, StoreError};
 
-/// The error of a store that says what PostgreSQL said, and what to do.
+/// The error of a store, with the message of PostgreSQL and the fix.
 pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
     let Some(answer) = error.as_db_error() else {
         let why = error.source().map_or_else(String::new, |source| format!(": {source}"));
@@ -20,7 +20,7 @@ pub(crate) fn store_error(shown: &str, error: &postgres::Error) -> StoreError {
 
 /// The driver has no kinds of such errors that a program could ask for, only their names.
 fn of_connection(error: &postgres::Error) -> (ErrorKind, &'static str) {
-    // What rustls refuses comes as an error of input and output that holds it.
+    // An error of rustls is wrapped in an I/O error.
     let broken = |source: &io::Error| source.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>());
     let broken = error.source().and_then(|source| source.downcast_ref()).is_some_and(broken);
     match error.to_string().as_str() {

@@ -1,9 +1,9 @@
-//! Values written into statements, so that several can go to the server at once, without a place
-//! for each value.
+//! SQL literals: values in the text of statements, so that several statements can go to the server
+//! at once.
 //!
-//! The driver sends a statement with values only when the one before was answered; a text of many
-//! statements it sends as it is. Every connection has `standard_conforming_strings`, with which a
-//! text ends at its first quote that is not doubled.
+//! The driver sends a statement with parameters only after the reply to the one before. The driver
+//! sends a text of many statements as it is. Every connection has `standard_conforming_strings`,
+//! with which a text ends at its first quote that is not doubled.
 
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use crate::connection::Postgres;
 
 /// Each brings the tables to the next version.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("migrations/0001.sql")];
-/// Who changes the tables holds this lock: `Tidw` in ASCII.
+/// Advisory lock of schema changes: `Tidw` in ASCII.
 const LOCK: i64 = 0x5469_6477;
 
 /// Makes sure that the tables are there, and ours, and up to date.
@@ -48,8 +48,8 @@ fn version(database: &mut Postgres) -> Result<i64> {
         let message = format!("{shown}: has tables of that name that are not Tidewire's: name another");
         StoreError::new(ErrorKind::Foreign, message)
     };
-    // Not to_regclass, which may not have heard yet of what was made while this one waited for the
-    // lock.
+    // Not to_regclass, which may not see tables that were made while this transaction waited for
+    // the lock.
     let exists = |name| format!("SELECT 1 FROM pg_class WHERE relname = '{name}' AND pg_table_is_visible(oid)");
     let meta = !database.texts(&exists("tidewire_meta"))?.is_empty();
     let campaigns = !database.texts(&exists("tidewire_campaigns"))?.is_empty();

@@ -39,7 +39,7 @@ const fn type_of(kind: ColumnType) -> &'static str {
     }
 }
 
-/// The statement that takes rows in.
+/// The statement that inserts rows.
 pub(crate) fn copy(table: &ResultTable) -> String {
     format!("COPY {} ({}) FROM STDIN BINARY", table.name, table.quoted_columns().join(", "))
 }
@@ -73,7 +73,7 @@ pub(crate) fn insert(
         }
     }
     chunk.extend_from_slice(&TRAILER);
-    // What the server says of an error comes with the end.
+    // The server's description of an error comes with the end.
     let _said_below = writer.write_all(&chunk);
     writer.finish().map(|_| ())
 }
@@ -124,7 +124,7 @@ pub(crate) fn read(
         rows.rows.push(if schema.many { row.try_get::<_, i64>(1)? as u32 } else { 0 });
         for (at, column) in schema.columns.iter().enumerate() {
             let value = value(&row, ours + at, column.kind)?;
-            // A column that somebody has changed by hand reads as nulls, and the digest tells.
+            // A column that was changed by hand reads as nulls, and the digest reveals it.
             let _of_another_type = rows.columns[at].push(value);
         }
     }

@@ -1,4 +1,4 @@
-//! TLS to a server: whom to trust, by `sslmode` and files of certificates.
+//! TLS to a server: trust by `sslmode` and certificate files.
 
 use std::env;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, 
 use tidewire_backend::{ErrorKind, Result, StoreError};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What is asked of the server.
+/// Level of TLS that is demanded of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Check {
     /// `disable`: no TLS.
     Off,
-    /// `prefer`: TLS if the server has it; nobody checks with whom.
+    /// `prefer`: TLS if the server has it, without a check of its identity.
     #[default]
     IfOffered,
-    /// `require`: TLS; nobody checks with whom.
+    /// `require`: TLS, without a check of the server's identity.
     Nothing,
-    /// `verify-full`: TLS, and a certificate of the name by somebody who is trusted.
+    /// `verify-full`: TLS, and a certificate of the name by a trusted signer.
     Certificate,
 }
 
@@ -62,7 +62,7 @@ impl Settings {
         Ok(true)
     }
 
-    /// Takes from the environment what the URL has left out.
+    /// Takes parts that the URL leaves out from the environment.
     pub fn read_environment(&mut self) -> Result<()> {
         for (key, name, known) in [
             ("sslmode", "PGSSLMODE", self.mode.is_some()),
@@ -78,13 +78,13 @@ impl Settings {
         Ok(())
     }
 
-    /// What makes connections secure.
+    /// The TLS connector.
     pub fn connector(&self) -> Result<MakeRustlsConnect> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| wrong(&format!("TLS can't be used: {error}")))?;
-        // As with psql, a root that is given is asked of the server whatever the mode.
+        // As with psql, a configured root is demanded of the server in any mode.
         let builder = if self.check == Check::Certificate || self.root.is_some() {
             builder.with_root_certificates(self.roots()?)
         } else {

@@ -21,10 +21,10 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The first and the longest pause between two looks at a lock. A commit takes a few milliseconds.
 const PAUSE: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// The first and the longest pause between two looks for what others have written.
+/// The first and the longest pause between two looks for writes of other processes.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(50);
-/// Statements that are kept prepared.
+/// Number of prepared statements in the cache.
 const STATEMENTS: usize = 64;
 
 /// A connection to a file with the tables of campaigns.
@@ -36,15 +36,16 @@ pub struct Sqlite {
     seen: Option<i64>,
 }
 
-/// Opens the store in a file. An empty file, or one that is made, gets the tables.
+/// Opens the store in a file. An empty or new file gets the tables.
 ///
 /// # Errors
 ///
-/// [`Unreachable`](ErrorKind::Unreachable) if the folder, or with [`Missing::Fail`] the file, does
-/// not exist, or can't be opened, [`Foreign`](ErrorKind::Foreign) if the file is none of Tidewire,
-/// [`Newer`](ErrorKind::Newer) if a newer Tidewire has made it, [`Locked`](ErrorKind::Locked),
-/// [`ReadOnly`](ErrorKind::ReadOnly) if it can't be written. It can be read all the same while a
-/// process that may write has it open, as readers need the index of the write-ahead log.
+/// [`Unreachable`](ErrorKind::Unreachable) if the folder does not exist or the file cannot be
+/// opened; with [`Missing::Fail`] also if the file does not exist. [`Foreign`](ErrorKind::Foreign)
+/// if the file is not one of Tidewire, [`Newer`](ErrorKind::Newer) if a newer Tidewire has made it.
+/// [`Locked`](ErrorKind::Locked), or [`ReadOnly`](ErrorKind::ReadOnly) if the file cannot be
+/// written. A read-only file can be read while a process with write access has it open: readers
+/// need the index of the write-ahead log.
 pub fn open(path: &Path, missing: Missing) -> Result<Store<Sqlite>> {
     check_path(path, missing)?;
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
@@ -125,8 +126,8 @@ fn make(connection: &Connection) -> rusqlite::Result<()> {
 fn ours(connection: &Connection, path: &Path) -> Result<bool> {
     let failed = |error: rusqlite::Error| error::store_error(path, &error);
     let number = |statement: &str| connection.query_row(statement, [], |row| row.get::<_, i64>(0)).map_err(failed);
-    // In this order: whoever makes the tables says whose they are in the same transaction, which
-    // may end between two looks.
+    // The order matters: the creator of the tables sets the application id in the same transaction,
+    // which may end between the two queries.
     let things = number("SELECT count(*) FROM sqlite_schema")?;
     let (version, application) = (number("PRAGMA user_version")?, number("PRAGMA application_id")?);
     if application == APPLICATION {

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::ffi::{ErrorCode, SQLITE_IOERR_SHMSIZE, SQLITE_READONLY_DBMOVED};
 use tidewire_backend::{ErrorKind, StoreError};
 
-/// The error of a store that says what SQLite said, and what to do.
+/// The error of a store, with the message of SQLite and the fix.
 pub(crate) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     let file = path.display();
     let code = error.sqlite_error().map(|found| (found.code, found.extended_code));

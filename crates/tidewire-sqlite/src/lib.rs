@@ -1,8 +1,8 @@
-//! Campaigns on SQLite: one file, shared by the processes of one machine.
+//! Campaigns on SQLite: one file, shared by the processes of one computer.
 //!
 //! The file is in WAL mode, and each transaction that writes is on disk when its call returns
-//! (`synchronous = FULL`). Writers take turns (`BEGIN IMMEDIATE`); readers wait for nobody. What
-//! decides is in [`tidewire_backend::sql`].
+//! (`synchronous = FULL`). Writers take turns (`BEGIN IMMEDIATE`); readers never wait. The decision
+//! logic is in [`tidewire_backend::sql`].
 //!
 //! ```
 //! use tidewire_backend::{Campaigns, Missing};

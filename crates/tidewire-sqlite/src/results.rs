@@ -24,8 +24,7 @@ pub(crate) fn create(table: &ResultTable) -> String {
     format!("CREATE TABLE {} ({run}{set}{columns}{key}", table.name)
 }
 
-/// The type decides in which form SQLite keeps a value: text that looks like a number must stay
-/// text.
+/// The type decides how SQLite stores a value: text that looks like a number must stay text.
 const fn type_of(kind: ColumnType) -> &'static str {
     match kind {
         ColumnType::Integer | ColumnType::Time => "INTEGER",

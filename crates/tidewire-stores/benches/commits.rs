@@ -1,9 +1,9 @@
 //! The cost of claims and commits: `python tools/servers.py postgres --durable -- cargo bench -p
 //! tidewire-stores`.
 //!
-//! Prints the median, the least and the most of each, for SQLite in a temporary folder, and for the
-//! server of `TIDEWIRE_TEST_POSTGRES` if there is one. Not compared with figures of other runs:
-//! disks differ.
+//! Prints the median, the minimum and the maximum of each, for SQLite in a temporary folder. The
+//! server of `TIDEWIRE_TEST_POSTGRES` is measured, too, if there is one. Figures of different runs
+//! are not comparable: disks differ.
 
 use std::env;
 use std::time::Instant;
@@ -29,7 +29,7 @@ fn main() {
     for rows in [1, 100, 10_000] {
         let mut taken: Vec<Vec<f64>> = vec![Vec::new(); stores.len()];
         let mut held: Vec<_> = stores.iter_mut().map(|(_, store)| grown(store, &format!("{rows} rows"))).collect();
-        // In turns, so that whatever else the machine does meets all of them.
+        // In turns, so that other load on the computer affects all of them.
         for _ in 0..ROUNDS {
             for (at, (_, store)) in stores.iter_mut().enumerate() {
                 let (id, worker, lease) = &mut held[at];

@@ -2,8 +2,8 @@
 //!
 //! - `sqlite:///farm.db` is a file of the working folder, `sqlite:////var/farm.db` one by its whole
 //!   path.
-//! - `postgres://user@host:5432/database` is a server; what is left out comes from where `psql`
-//!   takes it.
+//! - `postgres://user@host:5432/database` is a server; missing parts come from the sources of
+//!   `psql`.
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +60,7 @@ fn wrong<T>(url: &str, mend: &str) -> Result<T> {
     Err(StoreError::new(ErrorKind::Url, format!("store: {} {mend}", shown(url))))
 }
 
-/// A URL as people may see it: without what may be a password.
+/// A URL for people: without a possible password.
 fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return if url.contains('@') { "the URL".to_owned() } else { format!("{url:?}") };

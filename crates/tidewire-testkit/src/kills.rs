@@ -88,6 +88,7 @@ impl Victim {
     }
 }
 
+// Promises: P15.6, P15.14, P15.37.
 pub fn processes_that_are_killed_in_commits_lose_and_double_nothing(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("killed", RUNS));
@@ -156,6 +157,7 @@ pub fn a_process_that_stands_still_beyond_its_lease_stores_nothing_late(place: &
     assert_eq!((status.summary.state, status.rows, status.digest), (State::Done, 500, digest_of(500)));
 }
 
+// Promises: P15.44.
 /// No row exists for a run before its result does: neither tables nor the ledger know how many runs
 /// are planned.
 pub fn a_thousand_million_runs_are_planned_at_once(place: &EmptyStore) {

@@ -59,6 +59,7 @@ pub fn a_campaign_from_draft_to_done(place: &EmptyStore) {
     assert!(events.is_sorted_by_key(|event| event.at_us), "{events:?}");
 }
 
+// Promises: P15.53.
 pub fn states_follow_each_other_as_they_may(place: &EmptyStore) {
     for (number, from) in State::ALL.into_iter().enumerate() {
         let mut store = place.connect();
@@ -87,6 +88,7 @@ pub fn states_follow_each_other_as_they_may(place: &EmptyStore) {
     }
 }
 
+// Promises: P15.17, P15.39.
 pub fn a_lease_that_expired_goes_to_another_and_its_results_are_refused(place: &EmptyStore) {
     let (mut store, mut other) = (place.connect(), place.connect());
     let settings = Settings { lease_us: 50_000, ..Settings::default() };
@@ -111,6 +113,7 @@ pub fn a_lease_that_expired_goes_to_another_and_its_results_are_refused(place: &
     assert_eq!((status.summary.state, status.rows, status.losses, status.digest), (State::Done, 1, 1, digest_of(1)));
 }
 
+// Promises: P15.32.
 pub fn a_claim_gives_back_what_its_worker_never_learned_of(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 50));
@@ -129,6 +132,7 @@ pub fn a_claim_gives_back_what_its_worker_never_learned_of(place: &EmptyStore) {
     assert_eq!(store.status(id).unwrap().digest, digest_of(50));
 }
 
+// Promises: P15.49, P15.51.
 pub fn paused_takes_what_is_out_and_cancelled_does_not(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 100));
@@ -152,6 +156,7 @@ pub fn paused_takes_what_is_out_and_cancelled_does_not(place: &EmptyStore) {
     refused(store.extend(id, 1), ErrorKind::Transition, "is cancelled");
 }
 
+// Promises: P15.50.
 pub fn a_campaign_that_is_done_goes_on(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 20));
@@ -169,6 +174,7 @@ pub fn a_campaign_that_is_done_goes_on(place: &EmptyStore) {
     refused(store.extend(id, u64::MAX), ErrorKind::Invalid, "at most 281474976710656 runs");
 }
 
+// Promises: P15.12.
 pub fn a_run_that_kills_twice_is_quarantined(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 9));
@@ -203,6 +209,7 @@ pub fn a_run_that_kills_twice_is_quarantined(place: &EmptyStore) {
     assert_eq!(errors[0].failure.message, "the run killed its worker 2 times");
 }
 
+// Promises: P15.11.
 pub fn a_run_over_its_time_fails_after_its_attempts(place: &EmptyStore) {
     let mut store = place.connect();
     let settings = Settings { attempts: 2, timeout_us: Some(1_000), ..Settings::default() };

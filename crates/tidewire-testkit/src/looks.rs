@@ -67,6 +67,7 @@ fn work_in_turns(place: &EmptyStore, name: &str, workers: usize, schema: bool) -
     (status.summary.done, status.digest, look.mean)
 }
 
+// Promises: P15.52, P15.56, P15.58.
 pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &EmptyStore) {
     let (runs, digest, mean) = work_in_turns(place, "one", 1, true);
     assert!(runs > 1_000 && runs < 100_000, "{runs}");
@@ -75,6 +76,7 @@ pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &EmptyStore)
     assert_eq!(work_in_turns(place, "pilot", 2, false), (runs, digest, mean));
 }
 
+// Promises: P15.58.
 pub fn what_is_not_finite_is_never_known(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &Plan { settings: until(1e9), ..plan("nan", 300) });

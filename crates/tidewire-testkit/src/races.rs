@@ -137,6 +137,7 @@ impl Racer<'_> {
     }
 }
 
+// Promises: P15.6.
 pub fn random_programs_store_every_run_once(place: &EmptyStore) {
     let races = std::env::var("TIDEWIRE_RACES").ok().and_then(|text| text.parse().ok()).unwrap_or(RACES);
     for race in 0..races {

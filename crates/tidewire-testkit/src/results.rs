@@ -90,6 +90,7 @@ pub fn every_value_comes_back(place: &EmptyStore) {
     assert_eq!(digest(&kept), store.status(id).unwrap().digest);
 }
 
+// Promises: P15.10, P15.33.
 pub fn the_pilot_brings_the_columns(place: &EmptyStore) {
     let mut store = place.connect();
     let id = store.create(&Plan { schema: None, ..plan("pilot", 30) }, &no_parameters()).unwrap();
@@ -125,6 +126,7 @@ pub fn the_pilot_brings_the_columns(place: &EmptyStore) {
     assert_eq!((summary.state, summary.done, summary.failed), (State::Done, 29, 1));
 }
 
+// Promises: P15.40.
 pub fn results_that_do_not_fit_are_refused_whole(place: &EmptyStore) {
     let mut store = place.connect();
     let columns = [Column::new("text", ColumnType::Text), Column::new("json", ColumnType::Json)];
@@ -238,6 +240,7 @@ pub fn parameter_sets_are_columns(place: &EmptyStore) {
     assert_eq!((rows.len(), rows.columns.len()), (10, 2), "the column of the store is not one of the function");
 }
 
+// Promises: P15.45.
 pub fn what_is_read_while_others_write_is_whole(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("export", 4_000));

@@ -1,4 +1,4 @@
-//! The programs run, and say what they found. Each also looks itself whether that is right.
+//! The example programs run, and print their results. Each program also checks its own results.
 
 use std::process::Command;
 

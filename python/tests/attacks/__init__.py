@@ -11,7 +11,7 @@ second. A file in ``cases`` is one attack:
 - ``logged(lines, seconds)``, where it is there, is given what the hub has logged meanwhile, and in
   how long, and gives what is not as it should be of that.
 
-Whatever the attack: of the good calls 99 in 100 take less than ``P99_MS``, none more than
+In every attack, of the good calls 99 in 100 take less than ``P99_MS``, none more than
 ``LONGEST_MS``, and no good link is lost. A machine that others use, too, holds up everybody now and
 then: an attack that does not hold is tried again, up to ``TRIES`` times. The short run looks for
 hubs that stand still, on whatever machine: there a good call may take longer by ``CALM_FACTOR``

@@ -39,7 +39,7 @@ class Figures:
         longest: Milliseconds of the longest call.
         lost: Good links that were lost.
         peak_mib: By how much the hub has grown at most.
-        problems: What else was not as it should be.
+        problems: Other problems.
     """
 
     p99: float
@@ -51,7 +51,7 @@ class Figures:
 
 @dataclass
 class Outcome:
-    """What came of an attack: before it, and in the try that went best.
+    """Outcome of an attack: the figures before it, and those of the best try.
 
     Attributes:
         allowance_ms: How much longer a good call may take than it may anyway, as the machine holds
@@ -66,12 +66,12 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether the hub has held."""
+        """True if the hub has held."""
         return not self.broken
 
     @property
     def broken(self) -> list[str]:
-        """What did not hold."""
+        """Limits that did not hold."""
         found, worst = list(self.worst.problems), self.worst
         p99_ms, longest_ms = P99_MS + self.allowance_ms, LONGEST_MS + self.allowance_ms
         if worst.p99 > p99_ms:
@@ -92,7 +92,7 @@ class Ground:
     Args:
         calm_s: Seconds before an attack.
         attack_s: Seconds of an attack.
-        is_short: Whether a hub that has held takes the next attack, too, and good calls are
+        is_short: True if a hub that has held takes the next attack, too, and good calls are
             measured by the calm ones.
     """
 
@@ -171,7 +171,7 @@ class Ground:
 def _looked(case: ModuleType, target: Target) -> list[str]:
     try:
         return list(case.look(target))
-    # Whatever a good node is refused or loses is what the attack has come to.
+    # Every refusal or loss of a good node is an effect of the attack.
     except Exception as error:  # noqa: BLE001
         return [f"{type(error).__name__}: {error}"]
 

@@ -50,7 +50,7 @@ class Term:
     """A line of the formula.
 
     Attributes:
-        name: What it is for.
+        name: Purpose of the memory.
         bound: Bytes, by the formula.
         fill: Fills it as far as clients can, and returns what has to stay meanwhile.
     """
@@ -127,7 +127,7 @@ def _hub() -> Iterator[tuple[Target, Callable[[], int]]]:
 
 
 def _steady(resident: Callable[[], int]) -> int:
-    """What it holds once it grows no more: the hub reads what was sent before that."""
+    """Resident memory once it grows no more: the hub reads earlier frames before that."""
     most = resident()
     while True:
         time.sleep(_STEADY_S)

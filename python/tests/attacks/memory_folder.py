@@ -1,5 +1,5 @@
-"""What clients fill of the memory of a hub with a data folder: events that wait to be stored, ids
-that are remembered, values of buckets.
+"""Memory of a hub with a data folder that clients fill: events that wait to be stored, ids that are
+remembered, values of buckets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients over HTTP fill of a hub's memory: heads and bodies that are begun, and answers that
+"""Memory of a hub that clients over HTTP fill: heads and bodies that are begun, and answers that
 nobody reads.
 """
 

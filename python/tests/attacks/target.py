@@ -1,4 +1,4 @@
-"""What an attack is told of the hub that it attacks."""
+"""Target of an attack: access to the hub that it attacks."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def served(target: Target) -> list[str]:
 
 
 def description(service: str, instance: str, bytes: int = 0) -> dict[str, str]:
-    """What an instance of a service says of itself, in about so many bytes."""
+    """Description of a service instance, in about so many bytes."""
     info = {"name": service, "description": "m" * bytes, "visibility": "private", "methods": [], "events": []}
     return {"service": json.dumps(info | {"instances": [instance]})}
 

@@ -60,7 +60,8 @@ def campaign(
             ``msgspec.Struct``, named tuple, dict of plain values or a single value, or a list of
             these for several rows. ``"module:name"`` names one.
         runs: How many, over all parameter sets; 0 to 2^48.
-        seed: An integer of any sign, or text. What run i draws depends on the seed and i alone.
+        seed: An integer of any sign, or text. The draws of run i depend on the seed and i
+            alone.
         params: Parameters of every run, as ``run.params``.
         sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has
             set ``i % len(sweep)``.
@@ -179,7 +180,7 @@ class Campaign:
 
     @property
     def many(self) -> bool | None:
-        """Whether a run gives a list of rows; None before it is known."""
+        """True if a run gives a list of rows; None before the form is known."""
         many: bool | None = self._known()["many"]
         return many
 
@@ -202,8 +203,8 @@ class Campaign:
             workers: How many processes; without it as many as there are processors. With 0 it waits
                 for those that serve the store (``tidewire worker``), which then do all runs; Ctrl-C
                 ends the waiting alone.
-            progress: Whether progress is shown; without it in a notebook and in a terminal, and
-                elsewhere one line at the end.
+            progress: True if progress is shown. By default a notebook and a terminal show it,
+                and other outputs get one line at the end.
             accept_code: Works although the code has changed since the campaign began; the store
                 keeps a note of it.
             store_wait: Seconds for which a store that is away is waited for.
@@ -280,7 +281,7 @@ class Campaign:
         self._connection().extend(self.id, _integer("more", more, 0, _RUNS_MAX))
 
     def pause(self, reason: str = "") -> None:
-        """Pause it: no range is leased any more, and what is out is still stored.
+        """Pause it: no range is leased any more, and results of leased ranges are still stored.
 
         Raises:
             CampaignError: if it has ended.
@@ -296,7 +297,7 @@ class Campaign:
         self._connection.ask(lambda store: store.transition(self.id, "running", reason or "resumed"))
 
     def cancel(self, reason: str = "") -> None:
-        """End it: what is out is not stored, and what was stored stays.
+        """End it: results of leased ranges are not stored, and stored ones stay.
 
         Raises:
             CampaignError: if it has ended otherwise.
@@ -397,8 +398,8 @@ class Campaign:
         return summary(self, by)
 
     def to_csv(self, path: str | os.PathLike[str] | IO[str]) -> int:
-        """Write the rows as CSV in order of run, at constant memory, and return how many. What is
-        missing is empty.
+        """Write the rows as CSV in order of run, at constant memory, and return how many. Missing
+        values are empty.
 
         The file appears when it is whole. A campaign that still runs gives the rows that are stored
         when they are come to.
@@ -469,7 +470,7 @@ class Campaign:
 
 
 class _Supervision:
-    """The workers of one ``run``, which may be told to stop before it begins."""
+    """The workers of one ``run``; a stop request may come before it begins."""
 
     def __init__(self, options: Options, progress: Any) -> None:
         self._options = options

@@ -1,6 +1,4 @@
-"""The code of a campaign: how its function is found by a worker, and how two processes know that
-theirs is the same.
-"""
+"""Code of a campaign: how a worker finds its function, and how two processes compare their code."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def check_guard() -> None:
     """Refuse to start a campaign in a worker that imports the script.
 
     Raises:
-        CampaignError: it says how the script is mended.
+        CampaignError: it says how to fix the script.
     """
     if importing:
         raise CampaignError(_GUARD, kind="guard")
@@ -243,7 +241,7 @@ def _title(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-# Whether it is the same
+# Identity of the code
 
 
 def _identity(module: types.ModuleType | None, pickled: bytes | None, script: str | None, name: str = "") -> str:

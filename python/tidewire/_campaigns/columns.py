@@ -1,4 +1,4 @@
-"""The columns of results: from what a function is annotated with, or from its first result."""
+"""Columns of results: from the annotation of a function, or from its first result."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def checked(columns: Columns) -> Columns:
 
 
 def _item_of_list(hint: Any) -> Any:
-    """Return what a list has items of; Any if that is not said, None if it is no list."""
+    """Return the item type of a list; Any if it is not given, None if the type is no list."""
     origin = typing.get_origin(hint) or hint
     if origin is tuple and typing.get_args(hint)[1:] == (...,):
         return typing.get_args(hint)[0]

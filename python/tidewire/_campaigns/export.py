@@ -66,8 +66,8 @@ class Table:
 
 
 def _parameters(campaign: Campaign) -> dict[str, list[Any]]:
-    """Return the parameters that are not the same in all sets, with their values by set. What is
-    nested is text.
+    """Return the parameters that are not the same in all sets, with their values by set. Nested
+    values become text.
     """
     stored = campaign._stored_sets()
     sets: list[dict[str, Any]] = [json.loads(stored[number]) for number in range(campaign.sets)]

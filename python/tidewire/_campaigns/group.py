@@ -1,4 +1,4 @@
-"""Worker processes of one machine: their start, what they are waited for, their end."""
+"""Worker processes of one machine: their start, their wait handles, their end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Options:
 
 
 class WorkerGroup:
-    """The worker processes of a supervisor, and the store that is told when one dies."""
+    """The worker processes of a supervisor; the group reports each death to the store."""
 
     def __init__(self, store: CampaignStore, options: Options) -> None:
         self.store = store
@@ -72,7 +72,7 @@ class WorkerGroup:
         self._see_to_spare(orders)
 
     def stop(self) -> None:
-        """Have whoever sleeps here stop. May be called from any thread and from signal handlers."""
+        """Wake a thread that sleeps here. May be called from any thread and signal handler."""
         self.stopping = True
         with contextlib.suppress(OSError):
             os.write(self._wake_writer, b"x")
@@ -154,7 +154,7 @@ class WorkerGroup:
                 )
 
     def close(self) -> None:
-        """Kill what is left, and give everything back."""
+        """Kill the rest, and give everything back."""
         for worker in list(self.workers):
             for _ in self._let_go(worker):
                 pass

@@ -1,6 +1,4 @@
-"""The supervisor's side of one worker process: its start, what it is at, what it says, and its
-end.
-"""
+"""Supervisor's side of one worker process: its start, its run, its messages, and its end."""
 
 from __future__ import annotations
 
@@ -59,8 +57,8 @@ class WorkerProcess:
         return self._process.pid
 
     def fileno(self) -> int:
-        """What becomes readable when it has ended: its process, or its connection where processes
-        can't be waited for.
+        """Descriptor that is readable once the worker has ended: its process, or its connection
+        where processes can't be waited for.
         """
         return self._pidfd if self._pidfd is not None else self._socket.fileno()
 
@@ -122,7 +120,7 @@ class WorkerProcess:
         return self._process.returncode
 
     def said(self) -> dict[str, Any]:
-        """Return what it has said at its end; nothing if it could not."""
+        """Return its final message; empty if it could not send one."""
         with contextlib.suppress(OSError):
             while len(self._said) < _SAID_BYTES_MAX and (piece := self._socket.recv(_READ_BYTES)):
                 self._said += piece

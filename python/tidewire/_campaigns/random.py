@@ -20,7 +20,7 @@ class RunRandom(random.Random):
     __slots__ = ("_philox", "getrandbits", "random")
 
     def __new__(cls, *_: Any) -> RunRandom:
-        """Make one. What the class above would seed is never used."""
+        """Make a generator. The seed of the base class is never used."""
         made: RunRandom = random.Random.__new__(cls, 0)  # type: ignore[call-arg]
         return made
 

@@ -158,7 +158,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing runs any more."""
+        """True if the campaign has ended."""
         return self.state in ("done", "failed", "cancelled")
 
     @property
@@ -174,7 +174,7 @@ class Status:
 
 @dataclass(frozen=True, repr=False)
 class Report(Status):
-    """What a campaign has come to. ``rate`` is that of the whole campaign."""
+    """Figures of a campaign. ``rate`` is that of the whole campaign."""
 
     function: str
     seed: int | str
@@ -253,7 +253,7 @@ def limiting(report: Report) -> str:
 
 
 def status_fields(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a ``Status`` of what the compiled part says."""
+    """Return the fields of a ``Status`` from the report of the compiled part."""
     return {
         **{name: row[name] for name in ("id", "name", "state", "reason", "runs", "done", "failed", "quarantined")},
         **{name: row[name] for name in ("leased", "rows", "digest", "rate", "run_us", "losses")},

@@ -1,4 +1,4 @@
-"""What workers ask about the results of a function: how they are read, and what they are in JSON.
+"""Results of a campaign function for workers: their form, and their values in JSON.
 
 ``values.plans`` knows more of classes; it is not used here, as workers begin sooner without it.
 """

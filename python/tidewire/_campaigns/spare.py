@@ -35,13 +35,13 @@ def replace_workers(channel_fd: int, open_before: set[str]) -> tuple[dict[str, A
     Args:
         channel_fd: The socket to the supervisor. The process ends once the supervisor has closed
             it.
-        open_before: What was open before the function was loaded.
+        open_before: Files that were open before the function was loaded.
     """
     import gc
     from _socket import socket
 
     forks = _may_fork(open_before)
-    # A worker that is told to end a moment after its fork must not miss it.
+    # A stop request just after the fork must not be lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     # The collector of a forked worker would touch, and so copy, all that was loaded.
     gc.freeze()

@@ -45,7 +45,7 @@ class SpareProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended, or become a worker."""
+        """True if the spare has ended, or become a worker."""
         return self._channel.fileno() < 0
 
     def is_ready(self) -> bool:
@@ -73,7 +73,7 @@ class SpareProcess:
         try:
             return Forked(self, pid, os.pidfd_open(pid))
         except OSError:
-            # It has died, and its spare with it, or there is no file left for it.
+            # The fork has died, and its spare with it, or no file descriptor is left.
             self.close()
             return None
 

@@ -26,7 +26,7 @@ _VALUES_KEPT, _LEAST_KEPT, _MOST_KEPT = 4_000_000, 64, 4_096
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """What is known of one column, over all rows or those of one group."""
+    """Summary of one column, over all rows or those of one group."""
 
     column: str
     by: dict[str, Any]

@@ -100,7 +100,7 @@ class Supervisor:
 
     def _ended(self, worker: WorkerProcess) -> None:
         if worker.code == 0:
-            # Somebody has told it to: another one comes a little later.
+            # The worker was asked to end: another one comes a little later.
             self._not_before = time.monotonic() + LOOK_S
             return
         self._group.lost(worker)

@@ -1,12 +1,11 @@
 """The program of a worker process: finds the function, joins the campaign, runs ranges until it
 ends.
 
-It is started by a supervisor, or forked by a spare of that (``spare.py``), and never outlives it.
-What it has to say at its end (why it refuses, or how the campaign ended) goes over the socket that
-its orders came from.
+A supervisor starts the worker, or a spare of the supervisor (``spare.py``) forks it; the worker
+never outlives the supervisor. Its final message (a refusal, or the end of the campaign) goes over
+the socket of its orders.
 
-What it imports costs its start: everything that is not needed for the first run is imported later,
-or not at all.
+Imports cost start time: modules that the first run does not need are imported later, or not at all.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def end_child(error: BaseException | None) -> NoReturn:
 
 
 class Loaded(NamedTuple):
-    """What does not depend on which worker of a campaign this is."""
+    """Data that all workers of a campaign share."""
 
     function: Callable[..., Any]
     identity: str
@@ -177,6 +176,6 @@ def _say(connection: int, words: dict[str, Any]) -> None:
 
 def _flush_prints() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Whatever the function has put there; nobody can be told.
+        # The stream may be any object of the function, and nobody can receive its error.
         with contextlib.suppress(Exception):
             stream.flush()

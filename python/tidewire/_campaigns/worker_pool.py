@@ -1,6 +1,4 @@
-"""``tidewire worker``: processes that serve whichever campaigns of a store have something to
-run.
-"""
+"""``tidewire worker``: worker processes that serve all campaigns of a store with pending runs."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def serve(
 
 @dataclass
 class _Served:
-    """What a server knows of a campaign."""
+    """State of a campaign at a server."""
 
     timeout_us: int | None
     deaths: Deaths = field(default_factory=Deaths)
@@ -153,7 +151,7 @@ class Server:
             ended = status["done"] + status["failed"] + status["quarantined"]
             served.not_before = now + served.deaths.pause(worker, ended)
         except StoreUnavailable:
-            # Whether it is away for too long is seen where the server itself asks it.
+            # The server's own requests show if the store is away for too long.
             served.not_before = now + LOOK_S
         except Exception as error:  # noqa: BLE001
             served.refused = True

@@ -1,1 +1,1 @@
-"""The parts of a node, by what they are for."""
+"""Parts of a node, one module for each group of methods."""

@@ -122,7 +122,7 @@ class Actors(Base):
                 ``mailbox_capacity``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages a coroutine actor handles at once.
-            supervision: What failures lead to; the default is to go on.
+            supervision: Reaction to failures; the default is to go on.
             **kwargs: Keyword arguments for the class.
 
         Raises:

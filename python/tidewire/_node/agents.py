@@ -69,15 +69,15 @@ class Agents(Base):
                 receives the message itself.
             id: Unique among the live agents and named actors; the default is the type with a
                 number.
-            type: What sort of agent it is.
-            capabilities: What it can do.
+            type: Type of the agent.
+            capabilities: Its capabilities.
             retry: How a message whose handler failed is tried again; the default is the
                 configuration's, which is never.
             mailbox: A capacity, or a ``tw.Mailbox``; the default is the configuration's
                 ``agent_mailbox``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages an agent with coroutines handles at once.
-            supervision: What failures lead to; the default is to go on.
+            supervision: Reaction to failures; the default is to go on.
             durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is
                 handled at least once. ``"state"``: so does the object's ``state``, which is written
                 together with the end of each message and what its handler has sent durably. Of all
@@ -173,10 +173,10 @@ class Agents(Base):
         ``async for y in pool.map(xs)``.
 
         Args:
-            function: What the workers call, or its import path ``"package.module:name"``. With a
-                class of agents, or a ``functools.partial`` of one, each worker makes an instance,
-                and all of them are one agent for others. With ``id``, ``type`` or ``capabilities``
-                a function, or a path, becomes such an agent too.
+            function: The function of the workers, or its import path ``"package.module:name"``.
+                With a class of agents, or a ``functools.partial`` of one, each worker makes an
+                instance, and all of them are one agent for others. With ``id``, ``type`` or
+                ``capabilities`` a function, or a path, becomes such an agent too.
             workers: How many, or a ``tw.Scale``; the default is the configuration's
                 ``pool_workers``.
             kind: "thread", or "process" for work that needs a core of its own.

@@ -22,8 +22,8 @@ class Waited(Protocol):
     """Something that a node waits for before it is idle, and before it stops.
 
     Attributes:
-        rests: Rings when it may be at rest.
-        title: What errors call it.
+        rests: Rings when it may be idle.
+        title: Name in error messages.
     """
 
     rests: ChangeCounter
@@ -35,7 +35,7 @@ class Waited(Protocol):
 
 
 class Base:
-    """What the parts of a node share; ``Node`` makes it."""
+    """Shared state of the parts of a node; ``Node`` makes it."""
 
     name: str
     _engine: Engine

@@ -59,8 +59,8 @@ class Services(Base):
             url: ``tide://127.0.0.1:0`` (the system chooses the port), ``tide+tls://``, ``ws://``,
                 ``wss://`` or ``tide+unix:///path``. At ``http://127.0.0.1:0`` clients call the
                 public services of the hub over HTTP.
-            tokens: Who may join, what each may do, and how much of it; without any, everybody who
-                reaches the place. The first call decides.
+            tokens: Tokens of the nodes that may join, each with its rights and limits; without
+                any, everybody who reaches the address. The first call decides.
             insecure: Allow a place that other machines can reach although there is no TLS or no
                 token.
             tls: A ``tw.Tls`` with the certificate and key of this node; with a ``ca`` only nodes

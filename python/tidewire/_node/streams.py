@@ -54,11 +54,11 @@ class Streams(Services):
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
-            subjects: What it takes: patterns, such as ``orders.>``.
+            subjects: Subjects of its events: patterns, such as ``orders.>``.
             max_age: Seconds after which events are forgotten.
-            max_bytes: What it may take on disk.
+            max_bytes: Its largest size on disk.
             max_messages: How many events it may have.
-            full: What happens at a limit: publishing is refused, or the oldest events go.
+            full: Behavior at a limit: publishing is refused, or the oldest events go.
             dedupe: Seconds for which an ``id`` is remembered; 0 for not at all.
             replicas: On how many servers it is kept; 1 in a folder.
             compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it
@@ -118,8 +118,8 @@ class Streams(Services):
             name: Letters, digits, ``_`` and ``-``, at most 64.
             history: How many entries of a key are kept, 1 to 64.
             ttl: Seconds after which entries go.
-            max_bytes: What keys and values may take, 64 MiB if nothing is said; a folder's home
-                holds them in memory.
+            max_bytes: Largest size of keys and values, 64 MiB by default; the storage backend
+                of a folder holds them in memory.
             replicas: On how many servers it is kept.
 
         Raises:
@@ -157,14 +157,14 @@ class Streams(Services):
             ttl: Seconds after which it is free if this process dies, 0.05 to 86,400. It is renewed
                 every third of it.
             timeout: Seconds to wait for it; None for as long as it takes.
-            holder: Who it is, for people; the node's name if nothing is said.
+            holder: Name of the holder, for people; the node's name by default.
         """
         from tidewire.streams.lease import Lease
 
         return Lease(self._home(), name, self.name if holder is None else holder, ttl, timeout)
 
     def command(self, id: str) -> CommandRun[Any]:
-        """Return a command by its id, whoever has started it, wherever and whenever.
+        """Return a command by its id, regardless of its starter, node and time.
 
         Nothing is asked for: a command that is not there, or not any more, is NotFound in the calls
         of what is returned.
@@ -196,8 +196,8 @@ class Streams(Services):
             service: The name of the service.
             command: The name of its command.
             *args: Its arguments, 512 KiB at most.
-            key: What it is about; a command that is ``exclusive="key"`` runs without it as if
-                nothing else had its key.
+            key: Subject of the command; a command that is ``exclusive="key"`` runs without it
+                as if nothing else had its key.
             id: An idempotency key: starting it again with the same id gives the command that is
                 there.
             priority: Which go first where some wait.
@@ -367,7 +367,7 @@ class Streams(Services):
         from tidewire.streams.home import SERVICE, Service
 
         if not is_nats(self._data):
-            # What is wrong with it is raised here, rather than told to whoever calls first.
+            # Errors of the folder are raised here, rather than sent to the first caller.
             self._open_folder()
         self._serves_folder = True
         service = Service(self._home())

@@ -84,7 +84,7 @@ class Subjects(Actors, Services):
             return
         with self._lock:
             if len(self._unshared) >= self._unshared_most:
-                # Those of actors that have stopped end without a word.
+                # Subscriptions of actors that have stopped end without a notification.
                 self._unshared = {actor: known for actor, known in self._unshared.items() if actor.alive}
                 self._unshared_most = max(64, 2 * len(self._unshared))
             self._unshared.setdefault(actor, []).append(_Known(subscription, pattern, queue, listens))
@@ -152,8 +152,8 @@ class Subjects(Actors, Services):
         Args:
             pattern: As for ``subscribe``.
             capacity: How many messages may wait to be read.
-            overflow: What happens to one more; "wait" and "fail" count it as refused, and keep it
-                as a dead letter.
+            overflow: Behavior for a further message; "wait" and "fail" count it as refused, and
+                store it as a dead letter.
             queue: As for ``subscribe``.
 
         Raises:

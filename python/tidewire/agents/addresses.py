@@ -1,6 +1,4 @@
-"""Addressing of outgoing messages: to whom arguments of a call go, and which messages that
-makes.
-"""
+"""Addressing of outgoing messages: the recipients of a call, and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents, as users hold them."""
+"""Public class of agents."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Agent:
 
     Attributes:
         id: Its id, unique among the live agents and actors of the node.
-        type: What sort of agent it is; empty if nothing was said.
-        capabilities: What it can do.
+        type: Type of the agent; empty if it has none.
+        capabilities: Its capabilities.
     """
 
     id: str = ""
@@ -43,7 +43,7 @@ class Agent:
     capabilities: Iterable[str] = ()
     _desk_: AgentState | None = None
 
-    # What it is
+    # Identity
 
     @property
     def ref(self) -> ActorRef:
@@ -57,7 +57,7 @@ class Agent:
 
     @property
     def _is_lost(self) -> bool:
-        """Whether nothing is known of it at present."""
+        """True if the state of the agent is unknown at present."""
         return False
 
     @property
@@ -78,11 +78,11 @@ class Agent:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What others have shared with it, where no handler of kind "context" took it."""
+        """Values that others have shared with it, where no handler of kind "context" took them."""
         return self._desk.context
 
     def statistics(self) -> dict[str, Any]:
-        """Return its counters and times: what it sent, and what became of what was sent to it."""
+        """Return its counters and times: its messages, and the outcomes of messages to it."""
         desk = self._desk
         counted = {
             "sent": desk.sent,
@@ -115,19 +115,19 @@ class Agent:
         room, it is sent by the call.
 
         Args:
-            payload: What to send.
+            payload: The payload.
             to: The id of an agent, or several ids.
             type: Or the type of one: of several, the one with the least outstanding work.
             capability: Or what it has to be able to do.
-            kind: What sort of message it is.
+            kind: Kind of the message.
             priority: "urgent", "high", "normal" or "low".
             ttl: For how many seconds it may be handled.
-            headers: Whatever belongs to it besides the payload.
+            headers: Further data of the message besides the payload.
             retry: How often it is tried again if its handler fails; the default is the recipient's.
-            receipt: Whether awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
+            receipt: True if awaiting gives a ``tw.Receipt`` (of several recipients: a dict of
                 them), rather than None.
             correlation_id: The id of the message that it belongs to.
-            durable: Whether it survives processes: it is stored in the inboxes of the ids in
+            durable: True if it survives processes: it is stored in the inboxes of the ids in
                 ``to``, whether these agents run or not, and is handled by agents that were
                 registered with ``durable=``, with their retries. Awaiting waits until it is stored.
                 In a handler of an agent with ``durable="state"`` it is stored together with the
@@ -286,14 +286,14 @@ class Agent:
         leaves nothing behind.
 
         Args:
-            payload: What to send.
+            payload: The payload.
             to: The id of the agent.
             timeout: Seconds until AskTimeout; a request that was not begun by then is not handled.
                 The default is the configuration's ``ask_timeout_ms``.
             type: Or the type of one: of several, the one with the least outstanding work.
             capability: Or what it has to be able to do.
             priority: "urgent", "high", "normal" or "low".
-            headers: Whatever belongs to it besides the payload.
+            headers: Further data of the message besides the payload.
             retry: Ask again if the handler fails, so often and after these waits, within
                 ``timeout`` for each.
             correlation_id: The id of the message that it belongs to.
@@ -380,8 +380,8 @@ class Agent:
         return await durable.active(timeout)
 
     async def stop(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop it, as ``ActorRef.stop`` does. What waits to be tried again is given up; what is
-        durable stays where it is.
+        """Stop it, as ``ActorRef.stop`` does. Pending retries are given up; durable messages stay
+        in the inbox.
         """
         if self._desk.durable is not None:
             await self._desk.durable.ended_on_loop()

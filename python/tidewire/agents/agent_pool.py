@@ -45,7 +45,7 @@ _FINAL = (TaskQuarantined, PoolFailed, PoolStopped)
 
 @dataclass
 class AgentOptions:
-    """What ``Node.agent`` takes, for the agent of a pool."""
+    """Options of ``Node.agent`` for the agent of a pool."""
 
     id: str | None = None
     type: str | None = None
@@ -67,8 +67,8 @@ class AgentPool(Pool):
         return {**super().statistics(), "agent": self.agent.id}
 
     async def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
-        """Stop the agent, then the workers. The ledger counts tasks, and as returned also what the
-        mailbox gave back.
+        """Stop the agent, then the workers. The stop report counts tasks, and as returned also the
+        messages that the mailbox gave back.
         """
         until = _until(timeout)
         mailbox = await self.agent.stop(drain, timeout)
@@ -139,7 +139,7 @@ def _drain(pool: AgentPool) -> None:
 
 
 def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
-    """Return what the pool's agent does with a message: it goes to a worker, and its outcome is the
+    """Return the handler of the pool's agent: a message goes to a worker, and its outcome is the
     message's.
     """
     only = table.only()
@@ -185,7 +185,7 @@ def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
 
 
 def _with_returned(tasks: Ledger, mailbox: Ledger) -> Ledger:
-    """Return the ledger of the tasks, and what was never made a task."""
+    """Return the stop report of the tasks, and the messages that never became a task."""
     count = mailbox.returned
     back = Ledger(count, 0, count, 0, mailbox.messages, stuck=mailbox.stuck, threads=mailbox.threads)
     return Ledger.total([tasks, back])

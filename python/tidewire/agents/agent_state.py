@@ -67,7 +67,7 @@ class AgentState:
     # A message comes in
 
     def begin(self, given: Any, context: Any) -> Message:
-        """Return what came in as a message whose handler may begin.
+        """Return an inbound payload as a message whose handler may begin.
 
         Raises:
             MessageExpired: if its time to live is over.
@@ -116,9 +116,9 @@ class AgentState:
         """Note that a handler failed. Answers whether the message will be tried again, so that its
         error is not raised.
 
-        The requester of a request learns of its error at once; it is the requester that asks again.
-        The same is true of what was asked without a message around it: None in place of the error
-        would be a wrong answer. A ``final`` error is never tried again.
+        The requester of a request learns of its error at once, and retries by itself. The same is
+        true of a request without a message around it: None in place of the error would be a wrong
+        answer. A ``final`` error is never retried.
 
         Raises:
             GivenUp: if the message has had its retries, or the error is final: the engine shall not
@@ -168,8 +168,8 @@ class AgentState:
             self._forget_told()
 
     def _forget_told(self) -> None:
-        """Forget what was told again long ago: it waits in the mailbox, or found it full and is a
-        dead letter.
+        """Forget retries that were delivered long ago: each waits in the mailbox, or found it full
+        and is a dead letter.
         """
         told = monotonic() - _LATER_KEPT_S
         for key, later in list(self.later.items()):
@@ -200,7 +200,7 @@ class AgentState:
 
     @property
     def ended(self) -> bool:
-        """Whether its actor has terminated. One that still drains is not alive, but keeps its
+        """True if its actor has terminated. An agent that still drains is not alive, but keeps its
         name.
         """
         return not self.ref.alive and self.node.lookup(self.id) != self.ref
@@ -215,7 +215,7 @@ class AgentState:
 
     @property
     def engine(self) -> Engine:
-        """What has its letters, and news of them."""
+        """Engine of its node: it stores the agent's dead letters and signals changes of them."""
         return self.node._engine
 
     def followed(self) -> AbstractContextManager[None]:
@@ -229,7 +229,7 @@ class AgentState:
             connection.agents.withdraw(self)
 
     def close(self) -> None:
-        """Forget the agent, and give up what was to be tried again. A second call does nothing."""
+        """Forget the agent, and give up its pending retries. A second call does nothing."""
         if self.closed:
             return
         self.closed = True

@@ -1,4 +1,4 @@
-"""Finds agents by id, by type and by capability."""
+"""Directory of agents: by id, by type and by capability."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Directory:
         self._tell()
 
     def remove(self, desk: AgentState) -> None:
-        """Forget the agent of a desk, if it is the one registered under its id."""
+        """Forget the agent of a state, if it is the one registered under its id."""
         with self._lock:
             if self.desks.get(desk.id) is desk:
                 self._drop(desk.id)
@@ -238,8 +238,8 @@ def _check_name(field: str, value: object) -> None:
 
 
 def _lives(agent: Agent) -> bool:
-    """Whether an agent is alive. One that ended without its hook, as its start failed or it was
-    abandoned, is forgotten here.
+    """True if an agent is alive. The directory forgets an agent that ended without its hook,
+    because its start failed or it was abandoned.
     """
     desk = agent._desk
     if desk.ref.alive:

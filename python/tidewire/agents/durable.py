@@ -1,11 +1,12 @@
-"""A durable agent: its messages lie in a stream, one process at a time handles them, and what that
-changes is one record.
+"""Durable agent: its messages lie in a stream, one process at a time handles them, and each change
+is one record.
 
 The process that holds the agent's lease reads its inbox and hands each message to the agent's
-actor. The record says which messages are over, what the state is after them, and what their
-handlers have sent; it is written by compare-and-set, so that a process that has lost the lease
-writes nothing. What a record says was sent is stored in the inboxes of its recipients after that,
-again by the next holder if need be: there its number tells that it came before.
+actor. The record holds the finished messages, the state after them, and the messages that their
+handlers have sent. Each write is a compare-and-set, so that a process that has lost the lease
+writes nothing. The sent messages are stored in the inboxes of their recipients after the record.
+The next holder repeats that if need be; the number of a message shows the inbox that it is a
+duplicate.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Durable:
 
     Args:
         agent: The agent, as users hold it.
-        target: What has the state: the agent, or the user's object.
-        desk: The inside of the agent.
+        target: The object with the state: the agent, or the user's object.
+        desk: The inner state of the agent.
         mode: ``inbox``, or ``state``.
         concurrency: How many messages it handles at once.
         enter: Lets others find the agent.
@@ -84,7 +85,7 @@ class Durable:
             self._load, self._initial = state_transaction.state_of(target, agent.id)
         name = f"agent.{inbox_store.token(agent.id)}"
         self.tenure = LeaseHolder(self._node._home(), name, self._node.name, round(LEASE_S * 1_000_000))
-        # While it is held: the record, what is on its way, and what is under way.
+        # While the lease is held: the record, the messages on their way, and the running handlers.
         self._holding = 0
         self._is_open = self._leaving = self._is_over = False
         self._record: Record = {}
@@ -114,7 +115,7 @@ class Durable:
 
     @property
     def is_active(self) -> bool:
-        """Whether this process has the agent for sure, by its own clock."""
+        """True if this process certainly has the agent, by its own clock."""
         return self._is_open and self.tenure.is_held
 
     async def active(self, timeout: float | None) -> int:
@@ -139,7 +140,7 @@ class Durable:
         return not self._leaving and not self._running and not (self._outbox and self._is_open)
 
     def leave(self) -> None:
-        """Begin nothing more, write what is done, and let another process have the agent. From any
+        """Begin nothing more, write the finished messages, and give the lease back. From any
         thread.
         """
         loop = self._node._loop
@@ -156,8 +157,8 @@ class Durable:
         self._on_loop(self.end()).result()
 
     async def end(self) -> None:
-        """As ``leave``, and wait for it. What is under way is done, or is begun anew by whoever has
-        the agent next.
+        """As ``leave``, and wait for it. Running handlers end, or the next holder of the agent
+        begins them anew.
         """
         self._leaving = True
         self._moved.set()
@@ -186,7 +187,7 @@ class Durable:
                 wait_s = 0.0
                 await self._work()
                 logger.warning("%s: its lease was lost: another process may have it", self.title)
-            # Whatever it is, some process has to have the agent.
+            # The process tries again after every error: some process has to have the agent.
             except Exception as error:  # noqa: BLE001
                 if not wait_s:
                     logger.warning("%s: it can't go on, and begins anew: %s", self.title, error)
@@ -194,12 +195,12 @@ class Durable:
             finally:
                 await self._close()
             if wait_s and not self._leaving:
-                # A link that is back is news.
+                # A restored link counts as a change.
                 await registry.pause(wait_s, seen)
 
     async def _open(self) -> None:
-        """Read the record, and write that this process has it now: whoever had it before writes it
-        no more.
+        """Read the record, and take it over in writing: the previous holder can't write it any
+        more.
         """
         desk, bucket = self._desk, await self._store.bucket()
         entry = await bucket.get(inbox_store.record_key(desk.id))
@@ -239,8 +240,8 @@ class Durable:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _close(self) -> None:
-        """Write what is done, and let another have it. What was sent and is not stored yet is in
-        the record.
+        """Write the finished messages, and give the lease back. The record has all messages that
+        are sent but not stored yet.
         """
         try:
             for timer in self._later.values():
@@ -413,11 +414,11 @@ class Durable:
             self.target.state = self._load(self._initial if written is None else written)
 
     async def ended(self, turn: StateTransaction) -> None:
-        """Write what a handler has done: the state, that the message is over, and what was sent.
+        """Write the results of a handler: the state, the finished message, and the sent messages.
 
         Raises:
             LeaseLost: if another process may have the agent: nothing is written then.
-            PayloadTooLarge: if the state or what was sent is too long.
+            PayloadTooLarge: if the state or a sent message is too long.
         """
         self._check(turn.holding)
         record = self._record
@@ -487,7 +488,7 @@ class Durable:
         self._writing = None
 
     def _wrote(self, task: asyncio.Task[None]) -> None:
-        """Give up what was to be written, if the writing has not come to its end."""
+        """Give up the changes to write, if the write has not ended."""
         if not task.cancelled() and task.exception() is None:
             return
         self._writing, written, self._written = None, self._written, None
@@ -531,7 +532,7 @@ class Durable:
             self._moved.set()
 
     async def _kept_on(self, call: Callable[[], Awaitable[Any]]) -> None:
-        """Call the home until it answers, for as long as the lease is held."""
+        """Call the storage backend until it answers, for as long as the lease is held."""
         wait_s = 0.0
         while True:
             try:
@@ -551,10 +552,10 @@ class Durable:
             self._lost.set_exception(error)
             self._lost.exception()
 
-    # What its handlers have sent
+    # Messages of its handlers
 
     async def _flush(self) -> None:
-        """Store what was written as sent in the inboxes of its recipients, in order for each."""
+        """Store the sent messages in the inboxes of their recipients, in order for each."""
         wait_s = 0.0
         sender = f"{inbox_store.token(self._desk.id)}.{self._record['epoch']}"
         while True:

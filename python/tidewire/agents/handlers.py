@@ -1,6 +1,4 @@
-"""Which handler takes a message: by topic, by the type of the payload, by kind, or whatever is
-left.
-"""
+"""Choice of a message handler: by topic, by payload type, by kind, or the default handler."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _FRAMES_MAX = 3
 
 @dataclass(frozen=True)
 class Rule:
-    """What one decorated method handles."""
+    """Messages that one decorated method handles."""
 
     kind: str | None = None
     topic: str | None = None

@@ -1,4 +1,4 @@
-"""The agent of one worker of a pool: made in the worker, handles what the pool's agent was sent."""
+"""Agent of one worker of a pool: made in the worker, it handles messages to the pool's agent."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ Fields = tuple[Any, ...]
 
 
 class Maker(functions.PerWorker):
-    """Makes the agent of each worker. It is pickled for processes, where there is no desk.
+    """Makes the agent of each worker. It is pickled for processes, where there is no agent state.
 
     Attributes:
         target: A class, a ``functools.partial`` of one, a function that takes payloads, or an
             import path of a class or function.
-        desk: That of the pool's agent, through which an agent in a thread sends. None in a process.
+        desk: State of the pool's agent, through which an agent in a thread sends. None in a
+            process.
     """
 
     def __init__(self, target: Any, known: tuple[str, str, frozenset[str]], desk: AgentState | None = None) -> None:
@@ -165,7 +166,7 @@ class _Answer:
 
 
 class _DetachedState:
-    """In place of the desk in a process, which has no node."""
+    """In place of the agent state in a process, which has no node."""
 
     started = True
     durable = None

@@ -34,7 +34,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class DurableInfo:
-    """What there is of a durable agent, running or not.
+    """State of a durable agent, running or not.
 
     Attributes:
         id: Its id.
@@ -75,8 +75,8 @@ class DeadMessage:
         attempts: How often it was tried.
         reason: ``failed``, ``expired``, ``malformed`` or ``lost``: the processes that tried it have
             ended.
-        error: What was raised last, in a line.
-        traceback: The way to it; may be empty.
+        error: The last exception, in a line.
+        traceback: The traceback of the error; may be empty.
         time: When it was given up.
     """
 
@@ -145,7 +145,7 @@ class InboxStore:
             try:
                 ack = await stream.publish(subject, data, id=id, headers=headers, content="bytes")
             except NotFound:
-                # It was deleted meanwhile.
+                # The inbox was deleted meanwhile.
                 self._streams.pop(to, None)
                 if is_last:
                     raise

@@ -28,14 +28,14 @@ def plan(
     stopped: Any,
     crew: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    """Return the parts of the agent's actor. ``crew`` makes what runs plain functions of a durable
-    agent.
+    """Return the parts of the agent's actor. ``crew`` makes the thread workers for plain functions
+    of a durable agent.
     """
     handlers = table.all()
     only = table.only()
     coroutine = any(handler.coroutine for handler in handlers)
-    # Whether a bare payload may be tried again is seen in its context, which the quick way does not
-    # get.
+    # The context of a message says if its bare payload may be retried; the fast path gets no
+    # context.
     quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
     receive: Callable[..., Any]
     if desk.durable is not None:
@@ -189,7 +189,7 @@ def _durable(
             else:
                 assert made is not None
                 crew = crew or made()
-                # In the variables of this handler, so that what it sends belongs to its turn.
+                # The context variables of this handler connect its messages with its turn.
                 call = functools.partial(copy_context().run, _called, handler, message)
                 value = await crew.ask(call, None, "normal")[0]
             await durable.ended(turn)

@@ -43,16 +43,16 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
     """A message between agents. A handler with a second parameter receives it there.
 
     Attributes:
-        payload: What was sent: in one process the object itself, whatever its type.
+        payload: The payload: in one process the sent object itself, of any type.
         kind: "request", "response", "event", "broadcast", "context", "status" or "error".
-        sender: The id of the agent that sent it; empty if it came from elsewhere.
+        sender: The id of the agent that sent it; empty if no agent sent it.
         created: When it was sent, in seconds since 1970-01-01 UTC; ``created_at`` is the same as a
             datetime.
         recipients: The ids of the agents that it was sent to.
         topic: The topic that it was published on, or None.
         priority: "urgent", "high", "normal" or "low".
         ttl: For how many seconds after its creation it may be handled, or None for ever.
-        headers: Whatever belongs to it besides the payload.
+        headers: Further data of the message besides the payload.
         delivery: Which attempt to handle it this is, from 1.
         correlation_id: The id of the message that this one belongs to, or None.
         reply_to: The id of the agent that an answer should go to, or None.
@@ -95,19 +95,19 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
 
     @property
     def expired(self) -> bool:
-        """Whether its time to live is over."""
+        """True if the time to live of the message is over."""
         return bool(self.flags & EXPIRES) and monotonic() > self.expires
 
     @property
     def cancelled(self) -> bool:
-        """Whether its requester has gone, or does not wait any longer."""
+        """True if the requester has gone, or no longer waits."""
         return self.context is not None and bool(self.context.cancelled)
 
     def respond(self, value: Any) -> bool:
-        """Answer a request before its handler returns; what the handler returns is not used then.
+        """Answer a request before its handler returns; the result of the handler is not used then.
 
         Returns:
-            Whether somebody waited for the answer.
+            True if a requester waited for the answer.
 
         Raises:
             InvalidArgument: if it has been answered already, or is not being handled.

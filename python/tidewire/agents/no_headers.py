@@ -1,6 +1,4 @@
-"""The headers of a message that has none: one object for all, so that a message costs one object
-less for the collector.
-"""
+"""Headers of a message without headers: one shared object, to spare the garbage collector."""
 
 from __future__ import annotations
 

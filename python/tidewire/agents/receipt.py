@@ -25,7 +25,7 @@ _marking = _fork_handlers.lock()
 
 
 class Receipt:
-    """The way of one message to one recipient.
+    """Delivery of one message to one recipient.
 
     Attributes:
         recipient: The id of the agent that it was sent to.
@@ -76,7 +76,7 @@ class Receipt:
             except TimedOut:
                 raise self._too_late(timeout) from None
         news = engine.news
-        # What rings for letters rings for the final state too, so that one wait is enough.
+        # The signal for dead letters also serves the final state, so that one wait is enough.
         self._final.add_done_callback(lambda _: news.ring())
         deadline, pause_s = None if timeout is None else monotonic() + timeout, _LOOK_MIN_S
         while True:
@@ -104,8 +104,8 @@ class Receipt:
             self._final.set_result(state)
 
     def _pauses(self, timeout: float | None) -> Iterator[float]:
-        """Look, between waits that get longer, for an end that nobody tells: the agent was
-        abandoned, or no loop runs to tell of letters.
+        """Look, between waits that get longer, for an end without a notification: the agent was
+        abandoned, or no loop runs to notify of dead letters.
         """
         deadline = None if timeout is None else monotonic() + timeout
         pause_s = _LOOK_MIN_S

@@ -1,4 +1,4 @@
-"""Makes agents of functions and objects."""
+"""Registration of functions and objects as agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are asked again."""
+"""Requests with retries."""
 
 from __future__ import annotations
 

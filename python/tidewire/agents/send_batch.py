@@ -1,4 +1,4 @@
-"""Several sends at once, and what became of each."""
+"""Several sends at once, with the outcome of each."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SendBatch:
         desk.failed(message, error)
 
     def _break_off(self, at: int) -> None:
-        """What still waits for room when the wait is cancelled is not sent."""
+        """Cancel the messages that still wait for capacity when the wait is cancelled."""
         for desk, message, pending in self.under_way[at:]:
             if pending.cancel() or pending.cancelled():
                 desk.failed(message)

@@ -1,5 +1,5 @@
-"""Turns of durable agents: what one run of a handler has sent, and the state that it leaves; and
-durable sends of everybody else.
+"""Turns of durable agents: the messages of one handler run, and the new state; and durable sends of
+other agents.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class StateTransaction:
-    """One run of a handler of an agent with state: what it sends goes out with the state that it
-    leaves.
-    """
+    """One run of a handler of an agent with state: its messages go out with the new state."""
 
     durable: Durable
     holding: int
@@ -38,7 +36,7 @@ class Arrival:
 
     Attributes:
         sequence: Its place in the inbox.
-        error: What its handler raised.
+        error: The exception of its handler.
     """
 
     sequence: int

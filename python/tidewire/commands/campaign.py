@@ -208,8 +208,8 @@ def _done(work: Callable[[], int], json_wanted: bool) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read the output, such as head, has read enough: nothing is written any more, not
-        # even at the end.
+        # The reader of the output, such as head, has closed it: write nothing more, not even at the
+        # end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -1,5 +1,5 @@
-"""The options of ``tidewire campaign ...`` and ``tidewire worker``. What they do is in
-``campaign.py``, loaded when it is called.
+"""The options of ``tidewire campaign ...`` and ``tidewire worker``. Their implementation is in
+``campaign.py``, which is loaded on the first call.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def resume(name: Name, reason: Reason = "", store: Store = None, json: Json = Fa
 
 @campaign.command(epilog="Example: tidewire campaign cancel pi --reason 'a wrong parameter'")
 def cancel(name: Name, reason: Reason = "", store: Store = None, json: Json = False) -> None:
-    """End a campaign for good. What is stored stays."""
+    """End a campaign for good. Its stored data stays."""
     from tidewire.commands import campaign as work
 
     raise typer.Exit(work.change(name, store, "cancel", reason, json))

@@ -41,8 +41,8 @@ def crashtest(data: Path, kills: int, seed: int, as_json: bool) -> int:
     draw, begun, acked, stored = random.Random(seed), time.monotonic(), 0, 0
     for number in range(1, kills + 1):
         acked = _one_life(data, stored, draw.uniform(0.0, 0.15))
-        # What was there before is read again now and then, and at the end: all of it each time
-        # would take longer with each kill.
+        # Earlier records are read again now and then, and at the end: a full read each time would
+        # take longer with each kill.
         since = 0 if number % _WHOLE == 0 or number == kills else stored
         stored, problem = _look(data, since)
         if problem is None and stored < acked:

@@ -29,11 +29,12 @@ class HubSettings:
         hosts: Names under which the gateway of a hub without tokens may be reached.
         http_files: A folder whose files everybody gets over HTTP, at ``/files/``.
         http_limits: Limits of HTTP by their names.
-        tokens: Who may join; without any, everybody who reaches the place.
+        tokens: Tokens of the nodes that may join; without any, everybody who reaches the
+            address.
         cert: PEM file of the certificate, for URLs with TLS.
         key: PEM file of its private key.
         ca: PEM file: only nodes with a certificate signed by one in it may join.
-        insecure: Whether other machines may reach it without TLS or a token.
+        insecure: True if other machines may reach it without TLS or a token.
         timeout: Seconds for calls to end when it stops.
         data: A folder with streams, buckets and leases for all that join.
         nats: The servers of a cluster over NATS, which nodes and clients of this hub reach, and
@@ -58,8 +59,8 @@ class HubSettings:
 
     @classmethod
     def of_file(cls, file: Path | None) -> HubSettings:
-        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. What the file has
-        besides is for the node.
+        """Read the table ``hub`` of a TOML file. Paths in it begin at its folder. The rest of the
+        file is for the node.
 
         Raises:
             ConfigError: if something in the table is not allowed; it names all of that at once.
@@ -179,7 +180,7 @@ class _Reading:
     def _token(self, path: str, value: Any) -> tw.Token | None:
         known = tuple(one.name for one in fields(tw.Token))
         if not isinstance(value, dict):
-            # It may be a secret that was meant to be a token.
+            # The value may be a secret that was meant to be a token.
             self.problems.append(f'{path}: what was given is no table: write [[hub.tokens]] and token = "a secret"')
             return None
         for key in value:
@@ -219,7 +220,7 @@ def _nats_problem(path: str, value: Any) -> str | None:
 
 
 def _timeout_problem(path: str, value: Any) -> str | None:
-    # What is no number is not at least 0 either.
+    # The comparison refuses NaN as well.
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
         return None
     return f"{path}: {value} is not allowed: give seconds, 0 or more"

@@ -128,7 +128,7 @@ class Relay:
         key = json.dumps(params.get("requestId") if isinstance(params, dict) else None)
         connection = self._open.pop(key, None)
         if connection is not None and connection.sock is not None:
-            # Whoever reads of it hears the end; the gateway cancels the call.
+            # The reader of the connection sees the end; the gateway cancels the call.
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 

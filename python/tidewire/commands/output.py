@@ -1,4 +1,4 @@
-"""Output of commands: values as JSON whatever they are, and errors."""
+"""Output of commands: any value as JSON, and errors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON. What JSON does not have, such as bytes, times, infinite numbers and
-    keys that are no text, is text.
+    """Return a value as JSON. Values without a JSON form, such as bytes, times, infinite numbers
+    and keys that are no text, become text.
     """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 

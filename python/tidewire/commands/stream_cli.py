@@ -117,8 +117,8 @@ def stream_schedule(
     time_zone: Annotated[str, typer.Option("--time-zone", help="Such as Europe/Berlin.")] = "UTC",
     json: Json = False,
 ) -> None:
-    """Have the home publish a message again and again; a schedule of the same name is replaced if
-    it differs.
+    """Have the storage backend publish a message again and again; a schedule of the same name is
+    replaced if it differs.
     """
     from tidewire.commands import stream
 

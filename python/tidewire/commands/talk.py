@@ -42,7 +42,7 @@ class Hub:
             certificate, and its key.
 
     Attributes:
-        as_text: Whether messages and arguments are text, whatever they look like.
+        as_text: True if messages and arguments are text, whatever their form.
     """
 
     def __init__(
@@ -75,7 +75,8 @@ class Hub:
         except KeyboardInterrupt:
             return 130
         except Exception as error:
-            # What a handler raised is an answer; anything else would be a fault of this command.
+            # An exception of a handler is an answer; anything else would be a fault of this
+            # command.
             if not isinstance(error.__cause__, tw.RemoteError):
                 if isinstance(error, BrokenPipeError):
                     return _unread()
@@ -147,7 +148,7 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
             print(f"sub: {pattern} at {hub.url}", file=sys.stderr, flush=True)
             async for one in messages:
                 if one.subject.startswith("$") and not pattern.startswith("$"):
-                    # What a hub tells nodes is not meant for people.
+                    # Messages of a hub to its nodes are not meant for people.
                     continue
                 hub.say(
                     {"subject": one.subject, "message": one.message, "headers": dict(one.headers)},
@@ -162,7 +163,7 @@ def sub(hub: Hub, pattern: str, count: int | None, queue: str | None) -> int:
 
 
 def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[str]) -> int:
-    """Ask whoever is subscribed to a subject, and print the reply."""
+    """Send a request to a subscriber of a subject, and print the reply."""
 
     async def work(node: tw.Node) -> int:
         reply = await node.request(
@@ -300,8 +301,8 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 
 def _unread() -> int:
-    """Whoever read the output, such as ``head``, has read enough: nothing is written any more, not
-    even at the end.
+    """The reader of the output, such as ``head``, has closed it: write nothing more, not even at
+    the end.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -30,9 +30,10 @@ def up(
 
     Args:
         config: A TOML file: its table ``hub`` is for this command, the rest for the node.
-        options: What the command line says of the fields of ``HubSettings``; None where it says
-            nothing.
-        tokens: Who may join, as ``secret`` or ``user:secret``, instead of those of the file.
+        options: Values of the command line for the fields of ``HubSettings``; None for absent
+            ones.
+        tokens: Tokens of nodes that may join, as ``secret`` or ``user:secret``, instead of
+            those of the file.
         settings: ``KEY=VALUE`` with keys of the configuration.
         as_json: Print data instead of text, errors too.
 
@@ -97,9 +98,7 @@ class _Asked:
         self.news.ring()
 
     def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
-        """Wait until something has come about that a signal, or whoever rings, may have brought
-        about.
-        """
+        """Wait for a condition that a signal, or a ring of another thread, may have caused."""
         while True:
             seen = self.news.count
             if has_come():
@@ -145,7 +144,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
         asked.news.ring()
 
     drained = threading.Event()
-    # In a thread of its own, so that this one hears a second signal.
+    # In a thread of its own, so that this one can receive a second signal.
     threading.Thread(target=drain, name="drain", daemon=True).start()
     asked.wait(node, lambda: drained.is_set() or asked.times > 1)
 

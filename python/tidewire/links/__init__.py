@@ -1,8 +1,7 @@
 """Links: a node that joins a hub, or is one.
 
-``connection.py`` is the link of one node: what it subscribes to there and hands in from there.
-``remote.py`` is the way to an instance of a service in another process, ``service_endpoint.py``
-runs the calls that come in for those of this one, ``discovery.py`` follows which services there
-are, and ``announcements.py`` reads what the hub says of them. ``addresses.py`` says which URLs are
-allowed.
+``connection.py`` is the link of one node: its subscriptions and its inbound messages. ``remote.py``
+is the route to an instance of a service in another process, ``service_endpoint.py`` runs the
+inbound calls of local instances. ``discovery.py`` follows the services of other nodes, and
+``announcements.py`` reads the announcements of the hub. ``addresses.py`` checks URLs.
 """

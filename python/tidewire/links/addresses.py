@@ -17,15 +17,15 @@ def check_open(url: str, tokens: bool, insecure: bool, mutual: bool = False) -> 
 
     Args:
         url: Where a node is to listen.
-        tokens: Whether only nodes with a token may join.
-        insecure: Whether it was asked for to be reached by anybody.
-        mutual: Whether only nodes with a certificate may join.
+        tokens: True if only nodes with a token may join.
+        insecure: True if the caller allows everybody to reach the address.
+        mutual: True if only nodes with a certificate may join.
 
     Raises:
         Unauthorized: if that is so, and was not asked for.
     """
     scheme, host = _parts(url)
-    # Without a host, whoever listens there will say so.
+    # Without a host, the listener will raise the error.
     if insecure or scheme not in _PLAIN + _SECURED or not host or _is_loopback(host):
         return
     missing = [] if tokens or (mutual and scheme in _SECURED) else ["a token"]
@@ -42,7 +42,7 @@ def _parts(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname or ""
-    # Whoever listens there will say what is wrong with it.
+    # The listener reports the error in the address.
     except ValueError:
         return "", ""
 

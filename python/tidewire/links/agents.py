@@ -1,7 +1,7 @@
 """Agents of other nodes, in the directory of this one, and those of this one for others.
 
-An agent is announced as a subscription to ``agent.<id>`` that says its type and capabilities. What
-is sent to it travels as its payload and those fields of its message that are not the usual ones.
+A node announces an agent as a subscription to ``agent.<id>`` with its type and capabilities. A
+message travels as its payload and its fields that differ from the defaults.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOOK_EVERY = 64
 
 
 class RemoteAgents:
-    """Keeps the directory of a node in step with what the hub tells of agents.
+    """Keeps the directory of a node in step with the agents that the hub announces.
 
     Args:
         connection: The link of the node.
@@ -59,7 +59,7 @@ class RemoteAgents:
         self._connection.subscribe(agent_subject(agent.id), "", described, door)
 
     def withdraw(self, desk: AgentState) -> None:
-        """Let nobody find it any more."""
+        """Remove it from the directory."""
         door = self._doors.get(desk.id)
         if door is not None and door.desk is desk:
             del self._doors[desk.id]
@@ -118,7 +118,7 @@ class RemoteAgent(Agent):
 
     @property
     def _is_lost(self) -> bool:
-        """Whether nothing is known of it, as the link to the hub is lost."""
+        """True if the link to the hub is lost, so that the state of the agent is unknown."""
         return self._connection.is_lost
 
     def statistics(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class RemoteAgent(Agent):
 
 
 class _RemoteAgentState:
-    """As much of a desk as senders use."""
+    """The part of an agent's state that senders use."""
 
     def __init__(self, id: str, ref: RemoteRef, directory: Directory) -> None:
         self.id = id
@@ -146,7 +146,7 @@ class _RemoteAgentState:
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone."""
+        """True if the agent has ended."""
         return not self.ref.alive
 
     def look_at_queue(self) -> None:
@@ -161,7 +161,7 @@ class _RemoteAgentState:
         return None
 
     def followed(self) -> AbstractContextManager[None]:
-        """Its own node is told of them."""
+        """The agent's own node is notified of them."""
         return nullcontext()
 
     def failed(self, message: Message, error: BaseException | None = None) -> None:
@@ -180,10 +180,10 @@ class _RemoteAgentState:
 
 
 class RemoteRef:
-    """What stands for the actor of an agent at another node.
+    """Reference to an agent at another node, in the place of the reference to its actor.
 
     Attributes:
-        alive: Whether its node still announces it.
+        alive: True if its node still announces it.
     """
 
     def __init__(self, id: str, connection: Connection) -> None:
@@ -195,7 +195,7 @@ class RemoteRef:
 
     @property
     def outstanding(self) -> int:
-        """What this node has sent and not heard the end of."""
+        """Number of messages from this node whose outcome is still open."""
         self._under_way = [known for known in self._under_way if not _is_over(known())]
         return len(self._under_way)
 
@@ -246,7 +246,7 @@ class AgentSubscription:
     """Where messages of other nodes to one agent come in.
 
     Args:
-        desk: The agent's.
+        desk: The state of the agent.
     """
 
     def __init__(self, desk: AgentState) -> None:

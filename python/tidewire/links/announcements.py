@@ -1,4 +1,4 @@
-"""Follows which services other nodes serve."""
+"""Announcements of services and agents by the hub: their format and their reader."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _FIELD_BYTES_MAX = 16_000
 
 
 class Announcement(NamedTuple):
-    """What a hub says of one subscription.
+    """One subscription as the hub announces it.
 
     Attributes:
         node: The name of the node that subscribed.
         pattern: Its pattern.
-        kind: What it is: ``"service"``, ``"agent"``, ``"wrong"`` if what it says of itself is of no
-            use.
-        text: Its description; what is wrong with it.
+        kind: Kind of the subscription: ``"service"``, ``"agent"``, or ``"wrong"`` if its
+            description can't be read.
+        text: Its description, or the error in it.
     """
 
     node: str
@@ -45,9 +45,9 @@ class NodeInfo:
 
     Attributes:
         name: Its name.
-        user: Whose token it has; empty where there are none.
-        subscriptions: What it is subscribed to: its services, agents and subjects, and what it
-            wants to hear of the hub.
+        user: User of its token; empty where there are no tokens.
+        subscriptions: Its subscriptions: services, agents, subjects, and announcements of the
+            hub.
         open_calls: Calls that others have made to it and that it has not answered yet.
         joined_s: How many seconds ago it joined.
     """
@@ -95,12 +95,12 @@ def described(info: ServiceInfo) -> dict[str, str]:
 
 
 class AgentInfo(msgspec.Struct, frozen=True):
-    """What an agent says of itself.
+    """Description that an agent announces.
 
     Attributes:
         id: Its id.
         type: Its type.
-        capabilities: What it can do.
+        capabilities: Its capabilities.
     """
 
     id: str
@@ -112,8 +112,8 @@ Told: TypeAlias = ServiceInfo | AgentInfo
 
 
 class Reader:
-    """Reads what the hub says of services and agents. What is not as it should be is skipped, and
-    counted: whoever announces it is a stranger.
+    """Reads the announcements of services and agents. The reader skips and counts malformed ones:
+    their sender is not trusted.
 
     Args:
         node: The name of the node that reads, for its log.

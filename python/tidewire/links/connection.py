@@ -1,4 +1,4 @@
-"""The link of one node: to the hub that it joined, or to the one that it is."""
+"""The link of one node: to its hub, or to itself as the hub."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _LAST_ANSWERS_S = 1.0
 
 
 class Connection:
-    """What a node says to its hub, and hears from it.
+    """Connection of a node to its hub: subscriptions, calls, services and agents.
 
     Attributes:
-        ends: What is open.
+        ends: The open sockets and listeners.
     """
 
     def __init__(self, node: Node) -> None:
@@ -96,7 +96,7 @@ class Connection:
         """The link.
 
         Raises:
-            LinkLost: if the node has joined nobody.
+            LinkLost: if the node has no link.
             NodeStopped: if it has been stopped.
         """
         link = self.ends.link
@@ -107,7 +107,7 @@ class Connection:
 
     @property
     def is_joined(self) -> bool:
-        """Whether there is a link."""
+        """True if there is a link."""
         return self.joined is not None
 
     @property
@@ -118,9 +118,7 @@ class Connection:
 
     @property
     def is_current(self) -> bool:
-        """Whether what is known of the services of other nodes was told over the link that there is
-        now.
-        """
+        """True if the directory of services was received over the present link."""
         return self.hub_name is not None and self._discovery.epoch == self.link.epoch
 
     @property
@@ -130,7 +128,7 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether there was a link, and it is to be joined again."""
+        """True if there was a link, and the node is to join again."""
         bridge = self.ends.bridge
         if bridge is not None and not bridge.is_connected:
             return True
@@ -154,7 +152,7 @@ class Connection:
         Raises:
             InvalidArgument: if the certificates can't be used, one is not trusted by the other
                 side, or the URL has no TLS.
-            LinkLost: if nobody listens there.
+            LinkLost: if no hub listens there.
             WireError: if what listens there is no hub.
             Unauthorized: if the hub does not accept the token.
             NameTaken: if a node of this name has joined already.
@@ -253,7 +251,7 @@ class Connection:
         logger.info("%s: is a hub, and listens at %s", node.name, url)
         hub.tell(node._engine.news)
         self._open()
-        # It is told of all that comes from now on.
+        # The subscriber receives everything that comes from now on.
         self._discovery.is_complete()
         self._serve_all()
         node._share_all()
@@ -286,7 +284,7 @@ class Connection:
             self.joined.follow(bridge)
 
     async def refresh(self, within_s: float = math.inf) -> None:
-        """Ask the hub what is served, and note it."""
+        """Ask the hub for its services, and note them."""
         await self._discovery.refresh(within_s)
 
     def refresh_blocking(self, within_s: float = math.inf) -> None:
@@ -317,7 +315,7 @@ class Connection:
 
     @property
     def skipped(self) -> int:
-        """How many services and agents the hub told of that were not as they should be."""
+        """Number of malformed announcements of services and agents that came from the hub."""
         return self._discovery.reader.skipped
 
     def _serve_all(self) -> None:
@@ -325,7 +323,7 @@ class Connection:
             served._join(self)
 
     def close(self) -> None:
-        """End the link. What others had open here fails."""
+        """End the link. Calls and subscriptions of other nodes fail."""
         if self._renewing is not None:
             self._renewing.cancel()
         if self._objects is not None:
@@ -357,7 +355,7 @@ class Connection:
         for gateway in self.ends.gateways:
             yield gateway.idle(min(_left(until) or _LAST_ANSWERS_S, _LAST_ANSWERS_S))
 
-    # What comes in
+    # Inbound messages
 
     def subscribe(
         self,
@@ -381,7 +379,7 @@ class Connection:
         return pending
 
     def unsubscribe(self, target: _Target) -> None:
-        """End what was subscribed for a function."""
+        """End the subscriptions of a function."""
         for number in [number for number, other in self._targets.items() if other is target]:
             self._end(number)
 
@@ -440,13 +438,13 @@ class Connection:
         )
 
     def tell(self) -> None:
-        """Have those look again who wait for what this node is told of."""
+        """Wake the callers that wait for changes of this node."""
         node = self._node()
         if node is not None:
             node._engine.news.ring()
 
     def renew(self) -> None:
-        """Learn anew what others serve: nobody told of what came and went. On the loop."""
+        """Learn anew what others serve: changes during the loss were not announced. On the loop."""
         self._renewing = asyncio.get_running_loop().create_task(self._discovery.renew())
 
     # Subjects
@@ -472,7 +470,7 @@ class Connection:
                 self._end(number)
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
-        """Ask whoever is subscribed at another node."""
+        """Send a request to a subscriber at another node."""
         return self.link.call(
             self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
         )
@@ -486,14 +484,15 @@ class Connection:
         says = announcements.described(info)
         pendings = [
             self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
-            # Behind the other one: who is told of the instance can call it either way.
+            # Behind the other one: a node that sees the announcement can call the instance either
+            # way.
             self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
         ]
         return pendings, porter
 
 
 class ConnectionEnds:
-    """What a connection has open: its link, its hub, and where that listens.
+    """Open ends of a connection: its link, its hub, and the listeners of the hub.
 
     It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
     the collector runs.
@@ -503,12 +502,12 @@ class ConnectionEnds:
         self.link: Link | None = None
         self.hub: Hub | None = None
         self.bridge: ClusterBridge | None = None
-        # A place is open for as long as somebody holds it, and that need not be the user.
+        # A listener is open for as long as any object holds it, not only the user.
         self.places: list[Listening] = []
         self.gateways: list[Gateway] = []
 
     def close(self) -> None:
-        """Close all of it. What others had open here fails."""
+        """Close all of it. Calls and subscriptions of other nodes fail."""
         for place in self.places:
             place.close()
         for gateway in self.gateways:

@@ -1,4 +1,4 @@
-"""Keeps what a node knows of the services of others as the hub tells it."""
+"""Directory of the services of other nodes, as the hub announces them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _TIMEOUT_S = 5.0
 
 
 class Discovery:
-    """The services of other nodes, as far as this one has been told.
+    """The services of other nodes, as far as the hub has announced them.
 
     Attributes:
-        epoch: The link over which all of them were told, by its ``epoch``; None before that.
+        epoch: The ``epoch`` of the link over which all of them were announced; None before
+            that.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -38,11 +39,11 @@ class Discovery:
         self.epoch: int | None = None
         self.reader = announcements.Reader(connection.node.name)
         self._directory = Directory()
-        # What is new is noted in the order in which the directory says it, whichever threads ask.
+        # Changes are noted in the order of the directory, whichever threads ask.
         self._noting = threading.RLock()
 
     async def refresh(self, within_s: float = math.inf) -> None:
-        """Ask the hub what is served, and note it."""
+        """Ask the hub for its services, and note them."""
         number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
             self._note(number, await self._listed(within_s))
@@ -73,7 +74,7 @@ class Discovery:
         self._connection.tell()
 
     async def renew(self) -> None:
-        """Learn what came and went while the link was lost: nobody told of it."""
+        """Learn the changes during the loss of the link: nobody announced them."""
         try:
             await self.refresh()
         except LinkLost:
@@ -102,7 +103,7 @@ class Discovery:
     def _note(self, number: int, listed: bytes) -> None:
         with self._noting:
             self._take(self._directory.listed(number, listed))
-        # Who waits for somebody to be there may look again.
+        # Callers that wait for an instance may look again.
         registry_of(self._connection.node).news.ring()
 
     def _take(self, news: list[tuple[bool, str, str, str, str]]) -> None:
@@ -115,7 +116,7 @@ class Discovery:
                 self._directory.forget(entry.pattern)
 
     def _add(self, entry: announcements.Announcement, told: announcements.Told) -> bool:
-        """Note somebody who came. False: there is no use for it now."""
+        """Note a new instance. False: there is no use for it now."""
         node = self._connection.node
         if entry.node == node.name:
             return False
@@ -138,6 +139,6 @@ class Discovery:
             return
         registry = registry_of(self._connection.node)
         group = registry.find(told.name)
-        # What is served here stays, whatever its hub says.
+        # An instance of this node stays, regardless of the hub.
         if group is not None and isinstance(group.ports.get(told.instances[0]), RemotePort):
             registry.remove(told.name, told.instances[0])

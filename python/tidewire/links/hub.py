@@ -1,4 +1,4 @@
-"""A hub, as its users hold it."""
+"""Public handle of a hub, and its tokens."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ Grant = tuple[str, str, Rights, dict[str, int]]
 
 @dataclass(frozen=True)
 class Token:
-    """Lets a node join a hub, and says what it may do there.
+    """Token that lets a node join a hub, with its rights there.
 
     Args:
         token: The secret.
-        user: Who it stands for; handlers see it as the user of a call.
+        user: User that the token stands for; handlers see the name as the user of a call.
         publish: Patterns of subjects that it may publish on.
         subscribe: Patterns that it may subscribe to, these or narrower ones.
         call: Patterns of subjects that it may call. The methods of a service are
             ``svc.<service>.<instance>.<method>``.
-        answer: Patterns on which it may answer requests, these or narrower ones, and which it may
-            subscribe to for that. Agents answer on ``agent.<id>``. What a node subscribes to beyond
-            them it only listens to. None: everything if the token may publish, subscribe to and
-            call everything, else nothing.
+        answer: Patterns on which it may answer requests, these or narrower ones, and which it
+            may subscribe to for that. Agents answer on ``agent.<id>``. A node only listens to its
+            other subscriptions. None: everything if the token may publish, subscribe to and call
+            everything, else nothing.
         serve: Names of services that it may serve, ``"*"`` for all. None: as for ``answer``.
         hub_links: Nodes that are joined with it at once. None, here and below: as many as the hub
             allows.
@@ -52,8 +52,8 @@ class Token:
         link_in_flight: Calls, streams, subscriptions and long messages that one node may have open.
         link_queue_bytes: Bytes that wait to be written to one node.
 
-    Every node may ask its hub which services there are, and is told of those that come and go. The
-    node that is the hub uses the first token: its patterns hold for that node, its limits don't.
+    Every node may list the services of its hub, and is notified of changes. The node that is the
+    hub uses the first token: its patterns hold for that node, its limits don't.
 
     Raises:
         InvalidArgument: if a field is not allowed; it names the field. ``listen`` refuses limits
@@ -99,8 +99,8 @@ class Token:
                 raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
 
     def rights(self) -> Rights:
-        """Return what it allows, and what every token does: to ask which services there are, and to
-        be told of those that come and go.
+        """Return its patterns, with those of every token: to list services, and to be notified of
+        their changes.
         """
         is_everything = all(_EVERYTHING[0] in patterns for patterns in (self.publish, self.subscribe, self.call))
         answer = (_EVERYTHING if is_everything else ()) if self.answer is None else self.answer

@@ -1,4 +1,4 @@
-"""Joins a hub, with attempts and a backoff between them where the hub may not be up yet."""
+"""Join of a hub: attempts and backoff while the hub may not be up yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to an instance of a service in another process."""
+"""Route to an instance of a service in another process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RemotePort:
 
     Attributes:
         instance: The id of the instance.
-        info: What it serves.
+        info: Description of the service that it serves.
         node: The name of its node.
     """
 
@@ -44,13 +44,13 @@ class RemotePort:
         self._subjects: dict[str, str] = {}
 
     def route(self) -> Route | None:
-        """Return the way there; see ``LinkPort``."""
+        """Return the route; see ``LinkPort``."""
         if not self._connection.is_joined:
             return None
         return Route(self._connection.link, self._engine, self.instance, self._prefix, self)
 
     def giving(self) -> ExportScope:
-        """Return what is asked for what stands for functions and objects, in one call."""
+        """Return the encoder for functions and objects among the arguments of one call."""
         return ExportScope(self._connection.objects, self.node)
 
     def call(self, request: Request) -> Reply:
@@ -64,7 +64,7 @@ class RemotePort:
         return GivenReply(pending, giving) if giving.entries else pending
 
     def send_request(self, request: Request, give: Any) -> Pending:
-        """Send a call that has arguments to be given; whoever gives them minds their ends."""
+        """Send a call that exports some of its arguments; the exporter handles their ends."""
         return self.send(
             request.method, request.args, request.kwargs, request.left_s(), request.priority, give, _headers(request)
         )
@@ -85,7 +85,7 @@ class RemotePort:
         return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers, give)
 
     def subject(self, method: str) -> str:
-        """Return what is called for a method."""
+        """Return the subject of a method."""
         subject = self._prefix + method
         if any(method == known.name for known in self.info.methods):
             self._subjects[method] = subject
@@ -172,7 +172,7 @@ class GivenReply:
             self._giving.ended()
 
     def cancel(self) -> None:
-        """Say that nobody will wait; see ``Reply``."""
+        """Note that nobody will wait; see ``Reply``."""
         self._pending.cancel()
         self._giving.ended()
 

@@ -1,4 +1,4 @@
-"""Runs the calls that other nodes make to an instance that is served here."""
+"""Server side of one service instance: admits and runs the calls of other nodes."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class ServiceEndpoint:
         return self._host.node._spawn_plan(plan, options, parent)
 
     def __call__(self, call: RemoteCall | RemoteMessage) -> None:
-        """Let a call in, or tell its caller that too many wait. What is published to where calls
-        come in has no handler.
+        """Admit a call, or refuse it because too many wait. No handler takes messages that are
+        published to the subject of a service.
         """
         if not isinstance(call, RemoteMessage):
             self.gate(call)
@@ -107,12 +107,12 @@ class ServiceEndpoint:
         except asyncio.CancelledError:
             if not call.cancelled:
                 raise
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
     def _hand(self, handling: InboundCallRun) -> None:
-        """Have the crew run a plain function, which answers by itself. The gate calls this."""
+        """Have a thread worker run a plain function that answers by itself. The gate calls this."""
         call = handling.call
         try:
             self._host.hand(call, handling.run)
@@ -123,13 +123,13 @@ class ServiceEndpoint:
             call.refuse(_NO_RESPONDERS, str(stopped))
 
     def _run(self, call: RemoteCall) -> None:
-        """Run a plain function whose arguments need a closer look, on a thread of the crew."""
+        """Run a plain function whose arguments need a closer look, on a thread worker."""
         try:
             request = self._request(call)
             running = InboundCall(request, self._host.method(request), self._host.instance)
             call.on_cancel(running.cancel)
             self.answer(call, request.node, self._host.run(running))
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         except BaseException as error:  # noqa: BLE001
             fail(call, error)
 
@@ -167,8 +167,8 @@ class ServiceEndpoint:
         except asyncio.CancelledError:
             if writing is None or writing.running.reason is None:
                 raise
-            # The node ends after an error: the reader is told so, also if the generator is still at
-            # its end.
+            # The node ends after an error: the reader is notified, also if the generator is still
+            # at its end.
             raise writing.running.reason from None
         # A reader that takes no more items waits for this.
         call.over()

@@ -23,7 +23,7 @@ class ActorSubscription:
 
     Args:
         engine: The engine of the node.
-        actor: Who is subscribed.
+        actor: The subscribed actor.
         gone: Called when the actor has stopped: the hub need not send any more.
     """
 
@@ -33,7 +33,7 @@ class ActorSubscription:
         self._gone = gone
 
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
-        """Take what came: a message, or a request that is answered by what the handler returns."""
+        """Take an inbound message, or a request that the result of the handler answers."""
         if not self.actor.alive:
             self._gone(self)
             if not isinstance(came, RemoteMessage):

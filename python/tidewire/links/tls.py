@@ -20,8 +20,8 @@ class Tls:
             With it a hub takes only nodes that show a certificate signed by one of these.
         cert: The certificate of this side, and those between it and its CA. A hub needs one.
         key: The private key of that certificate, without a password.
-        verify: Whether a node checks the certificate of the hub. False is for trying things out:
-            whoever is between the two can then read and change everything.
+        verify: True if a node checks the certificate of the hub. False is for experiments:
+            anybody between the two can then read and change everything.
 
     Raises:
         InvalidArgument: if one of them is not allowed, or only one of ``cert`` and ``key`` is

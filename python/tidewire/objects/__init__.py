@@ -1,6 +1,5 @@
 """Functions, objects and streams of one node, called from another.
 
-``given`` is what a node has given to others, ``held`` what it has of others; ``references`` joins
-the two; ``door`` takes calls in, ``proxy`` makes them. The form on the wire is in
-``spec/values.md``.
+``references`` has the exports of a node, ``import_table`` its imports. ``export_endpoint`` takes
+inbound calls, ``proxy`` makes outbound ones. The form on the wire is in ``spec/values.md``.
 """

@@ -76,7 +76,7 @@ class ExportEndpoint(ServiceEndpoint):
             call.reply(None)
         except MailboxFull as full:
             refuse_full(call, full)
-        # Whatever is wrong with it, its sender is told.
+        # The sender receives every error.
         except Exception as error:  # noqa: BLE001
             fail(call, error)
 

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 class ExportScope:
-    """What is given in one call, as the hook of whoever writes its arguments.
+    """Exports of one call, as a hook for the encoder of its arguments.
 
     Args:
-        objects: What the node has given.
+        objects: Exports of the node.
         peer: The node that is called.
     """
 
@@ -32,8 +32,8 @@ class ExportScope:
         return stands
 
     def ended(self, lost: bool = False) -> None:
-        """Note that the call has ended; if its callee was lost, or never had it, what only that
-        call has given is let go.
+        """Note that the call has ended. If its callee was lost, or never had it, the exports of
+        this call alone are released.
         """
         entries, self.entries = self.entries, []
         for export in entries:

@@ -1,4 +1,4 @@
-"""The import table of a node: proxies, and the news that their owners get of them."""
+"""The import table of a node: proxies, and the notifications to their owners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ImportTable:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._table = Imports(connection.node.links.remote_objects)
-        # One thread at a time makes a proxy. Whoever lets go of one takes no lock but the table's
+        # One thread at a time makes a proxy. The release of a proxy takes no lock but the table's
         # own.
         self._lock = threading.RLock()
         self._planned = False
@@ -44,7 +44,7 @@ class ImportTable:
         return self._table.keys()
 
     def take(self, stands: Any) -> Any:
-        """Return the proxy of what a reference stands for; the same one as long as somebody has it.
+        """Return the proxy of a reference; the same one as long as the program has it.
 
         Raises:
             WireError: if it is no reference.
@@ -66,7 +66,7 @@ class ImportTable:
         return proxy
 
     def holds(self, holding: ImportHandle) -> bool:
-        """Whether it was neither let go nor lost."""
+        """True if the proxy was neither released nor lost."""
         return self._table.holds(holding.key, id(holding))
 
     def let_go(self, holding: ImportHandle) -> None:
@@ -101,7 +101,7 @@ class ImportTable:
             loop.call_soon_threadsafe(self._tell_owners)
 
     def _tell_owners(self) -> None:
-        # What comes from here on plans anew.
+        # Later releases plan a call of their own.
         self._planned = False
         for node, claims, releases in self._table.news():
             if claims:
@@ -110,7 +110,7 @@ class ImportTable:
                 self._tell(f"$node.{node}.release", [part for pair in releases for part in pair])
 
     def _tell(self, subject: str, value: list[Any]) -> None:
-        # An owner that can't be told ends the lease by itself.
+        # An owner that can't be notified ends the lease by itself.
         with contextlib.suppress(TidewireError):
             told = self._connection.link.call(self._connection.node._engine, subject, value, _TELL_S)
             self._telling.add(told)

@@ -1,4 +1,4 @@
-"""Exportable things: functions, services, and what is marked by ``tw.remote``."""
+"""Exportable objects: functions, services, and objects that ``tw.remote`` marks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Remote:
                 call(self)
 
     def on_dispose(self, call: Callable[[Any], None]) -> None:
-        """Have a method called, with this, when it is let go."""
+        """Have a method called, with this, when it is released."""
         if not any(known() == call for known in self._disposals):
             self._disposals.append(weakref.WeakMethod(call))
 
@@ -76,7 +76,7 @@ def remote(target: Any, *, lease: float | None = None) -> Any:
             node that gives it, 10 minutes.
 
     Returns:
-        What to give; ``dispose()``, or the end of ``with``, lets it go everywhere.
+        The object to give; ``dispose()``, or the end of ``with``, releases it everywhere.
 
     Raises:
         InvalidArgument: if it is a class or plain data, or the lease is not allowed.

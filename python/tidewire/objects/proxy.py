@@ -1,4 +1,4 @@
-"""Stands for a function, an object or a stream that another node owns."""
+"""Proxies of functions, objects and streams that another node owns."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class ImportHandle:
-    """What a node holds. The owner is told when nobody has the proxy any more.
+    """An import of a node. The owner is notified when nobody has the proxy any more.
 
     Attributes:
-        key: What the owner calls it.
+        key: Key of the object at its owner.
         node: The number of the owner's link.
         owner: The name of the owner.
         kind: "function", "object" or "items".
-        title: What errors call it.
-        disposed: Whether it was let go here.
-        proxy: The proxy, as long as somebody has it.
+        title: Name in error messages.
+        disposed: True if it was released here.
+        proxy: The proxy, as long as the program has it.
     """
 
     def __init__(self, held: ImportTable, connection: Connection, stands: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class ImportHandle:
         self._held.forget(self)
 
     def check(self) -> None:
-        """Raise RemoteGone if it was let go here, or the link it came over was lost."""
+        """Raise RemoteGone if it was released here, or its link was lost."""
         if self.disposed or not self._held.holds(self):
             lost = "its owner has left, or the link that it came over was lost"
             why = "it was disposed of here" if self.disposed else lost
@@ -75,7 +75,7 @@ class ImportHandle:
 
 
 class _Group(Group):
-    """The one way to an object."""
+    """The one route to an object."""
 
     def __init__(self, holding: ImportHandle) -> None:
         super().__init__(holding.title)
@@ -96,7 +96,7 @@ class _Group(Group):
 
 
 class _ObjectRoute(RemotePort):
-    """The way to an object of another node."""
+    """The route to an object of another node."""
 
     def __init__(self, holding: ImportHandle) -> None:
         info = ServiceInfo(holding.title, methods=holding.methods, instances=(holding.key,))
@@ -108,7 +108,7 @@ class _ObjectRoute(RemotePort):
 
 
 class _Registry:
-    """What clients ask for the way: here there is one, and it is known."""
+    """Registry with one group: the route of a proxy is fixed and known."""
 
     def __init__(self, holding: ImportHandle) -> None:
         self.holding = holding
@@ -140,7 +140,7 @@ class _Registry:
 
 
 class Proxy:
-    """What all proxies can do.
+    """Base class of all proxies.
 
     ``dispose()``, or the end of ``async with`` or ``with``, lets it go; so does the end of the last
     reference to it.
@@ -169,7 +169,7 @@ class Proxy:
         self.dispose()
 
     def _back(self, peer: str) -> Mapping[str, Any]:
-        """Return what stands for it on the way back to its owner."""
+        """Return its wire form for the return to its owner."""
         holding = self._holding
         holding.check()
         if peer != holding.owner:
@@ -205,7 +205,7 @@ class RemoteObject(Proxy, Client):
             raise AttributeError(f"{self._service!r} has no attribute {name!r}")
         if name not in self._methods():
             raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, self._methods())}")
-        # It is not kept: what holds itself would be let go only when the collector comes.
+        # The method is not stored: an object in a cycle is released only by the garbage collector.
         return ClientMethod(self, name)
 
     def _methods(self) -> Mapping[str, object]:

@@ -42,11 +42,11 @@ class Export:
     """One object that one node has been given.
 
     Attributes:
-        key: What it is named by.
+        key: Key of the object.
         target: The object.
         kind: "function", "object" or "items".
-        title: What errors call it.
-        methods: What can be called.
+        title: Name in error messages.
+        methods: The methods for callers.
     """
 
     __slots__ = ("key", "kind", "methods", "target", "title")
@@ -68,8 +68,8 @@ class Objects:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # What is given is looked up and added in one step. An object that is let go by the
-        # collector takes it again.
+        # The lookup and the addition of an export are one step. An object that the garbage
+        # collector releases takes the lock again.
         self._lock = threading.RLock()
         links = connection.node.links
         self._lease_s = links.remote_lease_ms / 1000
@@ -176,15 +176,15 @@ class Objects:
             self._look_at(until)
 
     def drop(self, export: Export, unclaimed: bool) -> None:
-        """Let go what only one call had given; if it is only to be dropped unclaimed, its holder
-        may have it.
+        """Release the exports of one call; if its frame was only to be dropped unclaimed, its
+        holder may have it.
         """
         self._given.remove(export.key, unclaimed)
 
     # References that come
 
     def take(self, stands: Any) -> Any:
-        """Return what a reference stands for.
+        """Return the target of a reference.
 
         Raises:
             WireError: if it is none.
@@ -208,7 +208,7 @@ class Objects:
     # Calls that come
 
     def called(self, call: RemoteCall, key: str) -> Export:
-        """Return what a call is for; its lease stands still until the call ends.
+        """Return the target of a call; its lease stands still until the call ends.
 
         Raises:
             RemoteGone: if its caller has no such thing.
@@ -217,12 +217,12 @@ class Objects:
         return export
 
     def left(self, origin: int) -> None:
-        """Let all go that a node held whose link has ended, and what was held of it."""
+        """Release all exports to a node whose link has ended, and all imports from it."""
         self._given.left(origin)
         self._held.left(origin)
 
     def release(self, call: RemoteCall) -> None:
-        """Note what a node has let go."""
+        """Note an export that a node has released."""
         pairs = call.value()
         for key, count in zip(pairs[::2], pairs[1::2], strict=True):
             if int(count) > 0:

@@ -1,4 +1,4 @@
-"""Where outcomes go: to a caller that is blocked, to a map, or to a future of an event loop.
+"""Receivers of outcomes: a blocked caller, a map, or a future of an event loop.
 
 An event loop is woken once for all outcomes of a burst.
 """
@@ -20,8 +20,8 @@ Done = tuple[Task, "BaseException | None", Any]
 
 
 class Answer(Protocol):
-    """Who waits for a task. ``home`` is the event loop on which ``settle`` must be called, or None
-    for any thread.
+    """The receiver of a task's result. ``home`` is the event loop on which ``settle`` must be
+    called, or None for any thread.
     """
 
     @property
@@ -115,7 +115,7 @@ class InFlightTasks:
         self._results[key] = value if error is None else Failed(error)
 
     def notify(self) -> None:
-        """Wake whoever waits, if the next result is there."""
+        """Wake the waiter, if the next result is there."""
         with self._lock:
             wake = None
             if self._next in self._results:

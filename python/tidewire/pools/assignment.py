@@ -1,4 +1,4 @@
-"""Which worker process gets which tasks next."""
+"""Assignment of tasks to worker processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH_BYTES_MAX = 262_144
 
 
 class Assignment(NamedTuple):
-    """What one worker is given: the units, and the items that are written to it."""
+    """Work of one worker: the units, and the items that are written to it."""
 
     worker: ProcessWorker
     units: Any
@@ -27,8 +27,8 @@ class TaskAssigner:
 
     Attributes:
         allotment: Sizes the batches; it learns from what comes back.
-        alert: Whether the keeper must hear of the next task: a worker has room, and nothing waits.
-            The lock protects it.
+        alert: True if the next task must wake the supervisor: a worker has capacity, and the
+            backlog is empty. The lock protects it.
         again_ns: When to look again, if nothing happens before; known once ``next`` has returned
             None.
     """

@@ -1,5 +1,5 @@
-"""Reads the items of an asynchronous map while its results are taken. Apart, as a program without
-asyncio shall not load it.
+"""Reader of the items of an asynchronous map while its results are taken. A program without asyncio
+does not load this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Feeder:
         self._room: asyncio.Future[None] | None = None
         self._task = self._loop.create_task(self._read(items))
 
-    # Whoever takes the results
+    # Consumer of the results
 
     async def next_result(self) -> None:
         """Wait until the next result is there, or there is none."""
@@ -61,7 +61,7 @@ class Feeder:
                 if len(self._part) >= self._flow.free:
                     self._submit()
                     await self._wait_for_room()
-        # Whatever ends the items is raised to who takes the results, in its place.
+        # The consumer of the results gets the error that ends the items, in its place.
         except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001
             error = raised
         self._submit(over=True, error=error)

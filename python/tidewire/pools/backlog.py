@@ -1,5 +1,5 @@
-"""Tasks that wait for a worker: first in, first out, bounded, with a line of submits that wait for
-room behind it.
+"""Backlog of a pool: tasks that wait for a worker, first in, first out and bounded, with a queue of
+submits that wait for capacity.
 
 No lock and no clock: the caller holds the lock of the pool.
 """

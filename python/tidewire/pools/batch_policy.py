@@ -1,4 +1,4 @@
-"""How many tasks go into one call of a function that takes batches. A state machine without a
+"""Batch size of functions that take several tasks in one call. A state machine without a
 clock: time is an argument.
 """
 

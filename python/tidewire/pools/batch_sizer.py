@@ -1,5 +1,5 @@
-"""How many tasks a worker process is given at once. A state machine without a clock: measured times
-go in.
+"""Number of tasks that a worker process gets at once. A state machine without a clock: measured
+times go in.
 
 A batch should keep a worker busy for about ``TARGET_US``: long enough that carrying it costs
 little, short enough that a result is not held up. A worker has up to two batches, so that it finds

@@ -1,4 +1,4 @@
-"""What a pool, its keeper and its workers share: the tasks, the counts and the state.
+"""Shared state of a pool, its supervisor and its workers: the tasks, the counts and the state.
 
 One lock protects all of it. No code of the user runs under it: outcomes are delivered, and
 ``on_dead`` called, after it.
@@ -37,14 +37,14 @@ class Ended(NamedTuple):
 
 
 class PoolListener(Protocol):
-    """What the core needs of those who work and watch."""
+    """Callbacks of the core to workers and supervisor."""
 
     def added(self, count: int) -> bool:
-        """Hear under the lock that tasks were added. True if the keeper must be woken."""
+        """Note under the lock that tasks were added. True if the supervisor must be woken."""
 
     def ring(self) -> None:
-        """Wake the keeper. Called under the lock, under which the keeper takes its bell away at its
-        end.
+        """Wake the supervisor. Called under the lock, under which the supervisor removes its bell
+        at its end.
         """
 
     def interrupt(self) -> None:
@@ -72,7 +72,7 @@ class Core:
         self.ledger: Ledger | None = None
         self.hands: PoolListener | None = None
         self.on_close: list[Callable[[], Pending]] = []
-        # What ends with the pool.
+        # Pendings and watchers that end with the pool.
         self.closing: list[Pending] = []
         self.watchers: list[Callable[[], object]] = []
         self.rests = ChangeCounter()
@@ -164,8 +164,8 @@ class Core:
             self.rests.ring()
 
     def put_back(self, tasks: Sequence[Task]) -> None:
-        """Put tasks that no worker has begun in front of all others. Those that nobody waits for
-        are dropped.
+        """Put tasks that no worker has begun in front of all others. Tasks without a waiter are
+        dropped.
         """
         dropped = []
         with self.lock:
@@ -247,14 +247,14 @@ class Core:
         self.wake_keeper()
 
     def wake_keeper(self) -> None:
-        """Make the keeper look again."""
+        """Make the supervisor look again."""
         with self.lock:
             if self.hands is not None:
                 self.hands.ring()
 
     def watch(self, tell: Callable[[], object]) -> None:
-        """Call something, which takes no lock of the pool, whenever the keeper has done
-        something.
+        """Call a function, which takes no lock of the pool, after each turn of the supervisor that
+        did something.
         """
         with self.lock:
             self.watchers = [*self.watchers, tell]
@@ -265,7 +265,7 @@ class Core:
             self.watchers = [one for one in self.watchers if one != tell]
 
     def tell_watchers(self) -> None:
-        """Say that something may have changed. A loop that was closed hears nothing."""
+        """Signal a possible change. A closed loop gets no signal."""
         for tell in self.watchers:
             with contextlib.suppress(RuntimeError):
                 tell()
@@ -325,7 +325,7 @@ class Core:
                 self.state = "stopped"
             answers, self._stop_answers = self._stop_answers, []
         on_close, self.on_close = self.on_close, []
-        # Before anybody hears of the end, and waits for these.
+        # Before anybody is notified of the end, and waits for these.
         self.closing += [call() for call in on_close]
         self._answer(answers)
         self.rests.ring()

@@ -1,5 +1,5 @@
-"""Errors of a worker on their way to the caller: the same type where that is possible, always with
-the worker's traceback.
+"""Errors of a worker for the caller: the same type where that is possible, always with the worker's
+traceback.
 """
 
 from __future__ import annotations
@@ -81,6 +81,6 @@ def _unpickled(pickled: bytes | None) -> BaseException | None:
 
 
 def _shortened(text: str) -> str:
-    # Surrogates can't be printed by whoever logs the text.
+    # Surrogates can't be printed when the text is logged.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX // 2]} [...] {text[-_TEXT_MAX // 2 :]}"

@@ -1,4 +1,4 @@
-"""The function of a pool: how it is named, how it travels, and how it is called."""
+"""Function of a pool: its name, its transport to a worker, and its call."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PICKLE_MEND = (
 
 
 class PerWorker(ABC):
-    """What a pool has in place of a function where each worker makes one of its own: it is called
-    once in each worker.
+    """Factory in place of a function, where each worker makes a function of its own. Each worker
+    calls the factory once.
     """
 
     @abstractmethod
@@ -91,8 +91,8 @@ def resolve(path: str) -> Callable[..., Any]:
 
 
 def is_agent(target: object) -> bool:
-    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent.
-    What agents are is not imported for it.
+    """Tell whether something is a class of agents, a ``functools.partial`` of one, or an agent. The
+    check does not import the module of agents.
     """
     made = target.func if isinstance(target, partial) else target
     kind = made if isinstance(made, type) else type(made)
@@ -153,7 +153,7 @@ class Caller:
         """Cancel the coroutine that runs, and those that come. May be called from any thread."""
         self._is_interrupted = True
         if self._loop is not None:
-            # It may be closed by now.
+            # The loop may be closed by now.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._cancel)
 
@@ -174,7 +174,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
         return False
     if type(function) is FunctionType and not vars(function):
         return bool(function.__code__.co_flags & _COROUTINE)
-    # What is neither needs more than a look; worker processes begin without it.
+    # Other callables need a closer look; worker processes begin without the import.
     import inspect
 
     calls = getattr(function, "__call__", None)  # noqa: B004

@@ -1,4 +1,4 @@
-"""Futures of asyncio. A module of its own, as a program without asyncio shall not load it."""
+"""Futures of asyncio. A program without asyncio does not load this module."""
 
 from __future__ import annotations
 

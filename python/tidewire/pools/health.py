@@ -1,4 +1,4 @@
-"""Which worker processes stand still or take too long, and which hold up tasks that another one may
+"""Health check of worker processes: stalled workers, late tasks, and tasks that another worker may
 do sooner.
 
 A worker is killed when it does not start, when a task takes longer than ``task_timeout``, and when
@@ -20,7 +20,7 @@ _DOUBT_MAX_NS = 1_000_000_000
 
 
 class WorkerProbe(Protocol):
-    """What is done about a worker, by those who have it."""
+    """Actions of the health check on a worker."""
 
     def read(self, worker: ProcessWorker) -> None: ...
     def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None: ...
@@ -71,8 +71,8 @@ class Health:
     def _silent_ns(self, worker: ProcessWorker, now_ns: int) -> int | None:
         """Return until when a worker may go on without a sign of life.
 
-        Perhaps all processes stood still together, as after Ctrl-Z or in a machine that was paused.
-        So whoever is found silent gets a moment in which its heart would beat again.
+        All processes may have stood still together, as after Ctrl-Z or on a paused machine. So a
+        silent worker gets a moment in which its heart would beat again.
         """
         if self._heartbeat_ns is None:
             return None
@@ -89,7 +89,7 @@ class Health:
         if self._ward.is_here(worker) and worker.at() == at:
             self._ward.end(worker, why, timed_out)
 
-    # What waits in a worker
+    # Tasks that wait in a worker
 
     def _watch_unbegun(self, worker: ProcessWorker, now_ns: int) -> list[int]:
         # It may begin at any moment, and from then on the limits of its task hold.

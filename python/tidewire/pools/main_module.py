@@ -1,5 +1,4 @@
-"""The main program of the parent, for worker processes: what is defined in it can be pickled only
-by its name.
+"""Main program of the parent, for worker processes: its definitions can be pickled only by name.
 
 As with ``multiprocessing``, the program is imported under the name ``__mp_main__``, so that what it
 does under ``if __name__ == "__main__":`` is not done again. Unlike there, this happens only when

@@ -71,7 +71,7 @@ class Map:
 
     @property
     def over(self) -> bool:
-        """Whether all items were read, and all their results taken."""
+        """True if all items were read, and all their results taken."""
         return self.exhausted and self._taken == self._keys
 
     def add(self, items: list[Any], over: bool, error: BaseException | None) -> None:

@@ -26,7 +26,7 @@ _REASONS = {"abandoned": "stopped", "cancelled": None}
 def make(
     node: Node, function: Any, workers: int | Scale | None, kind: Any, batch: Any, options: dict[str, Any]
 ) -> Pool:
-    """Make a pool with the settings of a node. What it gives up is among the node's dead
+    """Make a pool with the settings of a node. Tasks that the pool gives up go to the node's dead
     letters.
     """
     config = node.broker
@@ -74,7 +74,7 @@ class PoolDeadLetters:
         self._ref: ActorRef | None = None
 
     def open(self, pool: Pool) -> None:
-        """Give the letters of a pool an address: an actor that submits what is told to it."""
+        """Give the letters of a pool an address: an actor that submits each message as a task."""
         node = self._node()
         assert node is not None
         whole = weakref.ref(pool)

@@ -100,7 +100,7 @@ class Restarts:
 
 @dataclass(frozen=True)
 class Options:
-    """Everything a pool is told apart from its function. ``Pool`` documents the fields."""
+    """All settings of a pool apart from its function. ``Pool`` documents the fields."""
 
     name: str
     workers: int | Scale

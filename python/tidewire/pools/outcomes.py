@@ -1,4 +1,4 @@
-"""Outcomes that worker processes have written, kept until the end of a turn of the keeper."""
+"""Outcomes that worker processes have written, stored until the end of the supervisor's turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidewire.pools.wire import PICKLED, SKIPPED
 
 
 class Outcomes:
-    """What is to be delivered."""
+    """Outcomes that are still to be delivered."""
 
     def __init__(self) -> None:
         self._done: list[Done] = []

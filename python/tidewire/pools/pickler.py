@@ -1,5 +1,5 @@
-"""What pickles functions, arguments and results for worker processes: ``pickle``, or
-``cloudpickle`` where the caller chose it.
+"""Pickler of functions, arguments and results for worker processes: ``pickle``, or ``cloudpickle``
+where the caller chose it.
 """
 
 from __future__ import annotations

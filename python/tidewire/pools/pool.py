@@ -58,19 +58,19 @@ class Pool(Scope, Generic[_P, _R_co]):
     """Workers that run one function, each one task at a time.
 
     Use it as a context manager, ``async with`` in asyncio or ``with`` in plain threads: at the end
-    of the block everything accepted is handled, and ``pool.ledger`` tells what became of it.
-    Without one, the first submit starts it, and its workers end when nothing refers to the pool any
-    more and what it accepted is handled.
+    of the block everything accepted is handled, and ``pool.ledger`` is the stop report. Without
+    one, the first submit starts it, and its workers end when nothing refers to the pool any more
+    and all accepted tasks are handled.
 
     Args:
-        function: What the workers call: a function, a coroutine function, or an import path
-            ``"package.module:name"``.
+        function: The function of the workers: a function, a coroutine function, or an import
+            path ``"package.module:name"``.
         workers: How many: 1 to 1,024, or a ``Scale`` for a number that follows the queueing time.
         kind: "thread", or "process" for work that needs a core of its own.
         batch: The function takes a list of tasks' values, and returns a list of as many results.
         name: The pool's name, for people.
         capacity: Most tasks that wait for a worker, 1 to 10,000,000.
-        overflow: What one more does: "wait" for room, or "fail".
+        overflow: Behavior of a full backlog: "wait" for capacity, or "fail".
         task_timeout: Most seconds that one call may take; then its worker is replaced. None for no
             limit.
         heartbeat_timeout: Most seconds that a worker process which has tasks may give no sign of
@@ -83,12 +83,12 @@ class Pool(Scope, Generic[_P, _R_co]):
         on_dead: Called with the task, the reason and the error (or None) of every task that was
             given up: "failed", "timeout", "worker_lost", "quarantined", "cancelled", "pool_failed"
             or "abandoned". On a thread of the pool, or of who cancels.
-        pickler: What pickles the function, arguments and results for processes: "pickle", which
-            knows functions and classes by their names, or "cloudpickle", which is to be installed
-            and takes along what is defined in a notebook, a console or a function.
+        pickler: Pickler of the function, arguments and results for processes. "pickle" knows
+            functions and classes by their names. "cloudpickle" must be installed; it takes along
+            definitions of a notebook, a console or a function.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
-    and does not let go of the interpreter lock: then give more seconds or None for
+    and does not release the interpreter lock: then give more seconds or None for
     ``heartbeat_timeout``, and limit the task with ``task_timeout``.
 
     Raises:
@@ -228,8 +228,8 @@ class Pool(Scope, Generic[_P, _R_co]):
     @property
     def sync(self) -> Sync[_P, _R_co]:
         """Blocking forms of what is otherwise awaited, for plain threads."""
-        # Made each time: a pool that referred to it would wait for the collector of cycles to be
-        # let go of.
+        # The object is made each time: with a reference to it, only the cycle collector could
+        # release the pool.
         return Sync(self)
 
     def _submit(self, task: Task) -> None:
@@ -242,9 +242,9 @@ class Pool(Scope, Generic[_P, _R_co]):
     ) -> dict[str, Any]:
         """Wait until the statistics fit a condition, and return them.
 
-        It is looked at whenever the pool has done something: a worker came, went or was replaced, a
-        task was handed out or ended, the number of workers was decided. What a process begins by
-        itself shows in the statistics, and is told by nothing.
+        The pool checks the condition after each of its actions: a worker came, went or was
+        replaced, a task was assigned or ended, the number of workers was decided. The statistics
+        also show actions that a process begins by itself, but nothing signals them.
 
         Args:
             condition: Called with ``statistics()``, often; true if they fit.
@@ -277,7 +277,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             self._keeper = keeper
             _keepers.add(keeper)
             self._leave = leave = weakref.finalize(self, keeper.leave)
-            # At the end of the program all keepers are told to stop by ``living``.
+            # ``live_pools.py`` stops all supervisors at the end of the program.
             leave.atexit = False
         _live.add(self)
 
@@ -291,7 +291,7 @@ class Pool(Scope, Generic[_P, _R_co]):
                 abandoned.
 
         Returns:
-            What became of all tasks.
+            Outcome of all tasks.
         """
         from tidewire.pools.futures import stopping
 
@@ -343,7 +343,7 @@ class Pool(Scope, Generic[_P, _R_co]):
 
     @property
     def ledger(self) -> Ledger | None:
-        """What became of all tasks, once the pool has stopped or failed."""
+        """Outcome of all tasks, once the pool has stopped or failed."""
         return self._core.ledger
 
     def statistics(self) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""The parent's side of one worker process: its start, its connection, what it was given, and its
-end.
+"""Parent's side of one worker process: its start, its connection, its tasks, and its end.
 
-Process workers are fresh interpreters, each joined to the keeper of the pool by one pair of Unix
-sockets. Where this differs from ``multiprocessing`` and why:
+Process workers are fresh interpreters, each joined to the supervisor of the pool by one pair of
+Unix sockets. Where this differs from ``multiprocessing`` and why:
 
 - Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when
   they are submitted: two tasks never share an object, a mistake is raised where it was made, and a
@@ -103,7 +102,7 @@ class ProcessWorker:
         return begun if begun > self.reported else 0
 
     def at_since_ns(self) -> int:
-        """Return when it began what it is at."""
+        """Return the start time of its present task."""
         return self.board.words[STARTED_NS]
 
     def alive_ns(self) -> int:
@@ -118,8 +117,8 @@ class ProcessWorker:
         return [unit] if isinstance(unit, Task) else unit
 
     def recall(self, now_ns: int, after: int) -> None:
-        """Ask it to skip what it has not begun. ``take_back`` tells which that is, a moment
-        later.
+        """Ask it to skip the tasks that it has not begun. ``take_back`` tells a moment later which
+        these are.
         """
         self.board.words[SKIP_TO] = self.sent
         self.board.words[SKIP_AFTER] = after
@@ -138,7 +137,7 @@ class ProcessWorker:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the connection could not take everything yet."""
+        """True if the connection could not take everything yet."""
         return bool(self._unsent)
 
     def push(self, data: bytes = b"") -> bool:
@@ -150,7 +149,7 @@ class ProcessWorker:
         except BlockingIOError:
             return False
         except OSError:
-            # It has ended; what it was given is taken care of when that is seen.
+            # The worker has ended; its tasks are redelivered when the supervisor sees the end.
             self._unsent.clear()
         return True
 
@@ -202,7 +201,7 @@ class ProcessWorker:
 
 
 def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
-    """Return what a worker is at. May be called from any thread."""
+    """Return the present task of a worker. May be called from any thread."""
     try:
         at, since_ns, alive_ns = worker.at(), worker.at_since_ns(), worker.alive_ns()
         task = worker.unit(at)[0].number if at and worker.units else None
@@ -239,8 +238,8 @@ def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
-        # Elsewhere the end of the connection tells the same, unless a child of the worker keeps it
-        # open.
+        # On other systems the end of the connection shows the same, unless a child of the worker
+        # keeps it open.
         return None
 
 

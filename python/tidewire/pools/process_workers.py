@@ -1,8 +1,8 @@
-"""The worker processes of a pool: who gets which tasks, who is late or gone, and what becomes of
-their tasks.
+"""Worker processes of a pool: task assignment, late and dead workers, and redelivery of their
+tasks.
 
-Only the keeper calls this, but for ``added``. All outcomes of a burst are delivered together, at
-the end of a turn.
+Only the supervisor calls this, but for ``added``. All outcomes of a burst are delivered together,
+at the end of a turn.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class ProcessWorkers:
         self._was_ready = False
 
     def open(self, selector: BaseSelector) -> None:
-        """Prepare what every worker is told first."""
+        """Prepare the first message to every worker."""
         self._selector = selector
         main = sys.modules["__main__"]
-        # What a worker returns of a class of the main program bears the name under which the worker
-        # imported it.
+        # An object of a class of the main program bears, in a result, the name under which the
+        # worker imported the program.
         sys.modules.setdefault("__mp_main__", main)
         options = self._core.options
-        # What is pickled by value needs no main program.
+        # Functions that are pickled by value need no main program.
         place = main_module.source(main) if options.pickler == "pickle" else None
         paths, argv = [str(path) for path in sys.path], [str(word) for word in sys.argv]
         batch, beat_s = options.batch is not None, interval_s(options.heartbeat_timeout)
@@ -63,8 +63,8 @@ class ProcessWorkers:
         self._setup = frame(setup)
 
     def added(self, count: int) -> bool:
-        """Hear of new tasks. The keeper is woken only if it has fallen asleep with a worker that
-        has room.
+        """Note new tasks. The supervisor is woken only if it has fallen asleep with a worker that
+        has capacity.
         """
         alert, self._handout.alert = self._handout.alert, False
         return alert
@@ -72,7 +72,7 @@ class ProcessWorkers:
     # A turn
 
     def work(self, now_ns: int) -> int | None:
-        """Do what is due, and return when the next thing is, if nothing happens before."""
+        """Do the actions that are due, and return the time of the next, barring new events."""
         self._outcomes.deliver(self._core)
         spawning = self._spawn(now_ns)
         self._retire(now_ns)
@@ -179,7 +179,7 @@ class ProcessWorkers:
         worker.let_go(now_ns + _LET_GO_NS)
 
     def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None:
-        """Bury a worker, and see to what it was given."""
+        """Remove a dead worker, and redeliver its tasks."""
         expected = worker in self._ending
         self._ending.discard(worker)
         if self.is_here(worker):
@@ -236,7 +236,7 @@ class ProcessWorkers:
             if worker.sent > worker.reported and not worker.recall_to and worker.state == "ready":
                 worker.recall(now_ns, max(worker.at(), worker.reported))
 
-    # What others ask
+    # Figures for others
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""
@@ -271,7 +271,7 @@ class ProcessWorkers:
         return tuple(
             Stuck(worker.number, name, "process", f"process {worker.process.pid}", awaiting=False)
             for worker in self._workers.values()
-            # What it skips has been taken back already.
+            # A unit that the worker skips has been taken back already.
             if worker.at() and worker.unit(worker.at())
         )
 
@@ -287,7 +287,7 @@ class ProcessWorkers:
         ]
 
     def forked(self) -> None:
-        """In a forked child: let go of the parent's connections, so that workers see the end of the
+        """In a forked child: release the parent's connections, so that workers see the end of the
         parent.
         """
         for worker in [*self._workers.values(), *self._ending]:

@@ -18,7 +18,7 @@ def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, h
         unit = worker.unit(position)
         if position != at:
             again += unit
-            # What it had finished without having written so is done twice.
+            # Tasks that the worker finished without recording them are done twice.
             core.tally.redelivered += len(unit) if position < at else 0
         elif timed_out:
             _time_out(core, outcomes, unit)

@@ -1,6 +1,4 @@
-"""When the next worker is started: what is missing to the wanted number, after the backoff of those
-that ended.
-"""
+"""Time of the next worker start: missing workers start after the backoff of those that ended."""
 
 from __future__ import annotations
 

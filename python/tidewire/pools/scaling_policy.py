@@ -13,7 +13,7 @@ _CALM = 0.25
 
 
 class Load(NamedTuple):
-    """What a pool looks like at one moment."""
+    """Load of a pool at one moment."""
 
     workers: int
     busy: int

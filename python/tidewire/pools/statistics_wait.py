@@ -1,4 +1,4 @@
-"""Waits for what the statistics of a pool say, without asking for them again and again."""
+"""Wait for a condition of a pool's statistics, without polling."""
 
 from __future__ import annotations
 

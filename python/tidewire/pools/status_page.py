@@ -1,10 +1,10 @@
-"""A page of memory that a worker process shares with its parent: which task it is at, that it
-lives, and what it must skip.
+"""Page of memory that a worker process shares with its parent: its present task, its heartbeat, and
+the tasks to skip.
 
-The worker writes ``STARTED_NS`` before ``BEGUN``, so that whoever sees the number of a task sees no
-start before its own. The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment
-before it reads ``BEGUN``: from then on the worker begins no task within the range, as it writes
-``BEGUN`` first and looks at the range second.
+The worker writes ``STARTED_NS`` before ``BEGUN``, so that a reader of a task's number sees no start
+before its own. The parent writes ``SKIP_TO`` before ``SKIP_AFTER`` and then waits a moment before
+it reads ``BEGUN``: from then on the worker begins no task within the range, as it writes ``BEGUN``
+first and looks at the range second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StatusPage:
         return board
 
     def close(self) -> None:
-        """Give the memory back. What the words said last is gone."""
+        """Give the memory back. The last values of the words are gone."""
         self.words.release()
         self._map.close()
         os.close(self.fd)

@@ -1,5 +1,5 @@
-"""The thread that looks after a pool: it hands out tasks, takes outcomes, replaces and counts
-workers, and ends the pool.
+"""Supervisor thread of a pool: it assigns tasks, takes outcomes, replaces and counts workers, and
+ends the pool.
 
 It sleeps until a worker writes or ends, a task comes while a worker has room, or the next deadline.
 With nothing to do it sleeps without a deadline.
@@ -31,7 +31,7 @@ _SLEEP_MAX_S = 86_400.0
 
 
 class WorkerSet(Protocol):
-    """The workers of a pool, as the keeper sees them."""
+    """The workers of a pool, as the supervisor sees them."""
 
     def open(self, selector: selectors.BaseSelector) -> None: ...
     def added(self, count: int) -> bool: ...
@@ -94,8 +94,8 @@ class PoolSupervisor:
         self._crew.interrupt()
 
     def leave(self) -> None:
-        """Hear that nobody refers to the pool any more. Called once, by the collector of garbage,
-        or after the end.
+        """Note that nothing refers to the pool any more. Called once, by the garbage collector, or
+        after the end.
 
         The thread that it runs on may hold any lock, the pool's too, so that it takes none.
         """
@@ -105,7 +105,7 @@ class PoolSupervisor:
         os.close(self._bell_of_pool)
 
     def stop(self, timeout: float) -> None:
-        """Stop what is still at work, without what was not begun, and wait for that."""
+        """Stop running tasks, without those not begun, and wait for the end."""
         if self._core.ledger is None:
             answer = Blocked()
             self._core.ask_to_stop(False, timeout, answer)
@@ -150,7 +150,7 @@ class PoolSupervisor:
     def _sleep(self, deadline_ns: int | None) -> None:
         wait_s = None if deadline_ns is None else min(max(deadline_ns - time.monotonic_ns(), 0) / 1e9, _SLEEP_MAX_S)
         for key, mask in self._selector.select(wait_s):
-            # What came first may have ended the worker of what comes later.
+            # An earlier event may have ended the worker of a later one.
             if key.fd in self._selector.get_map():
                 key.data(mask)
 
@@ -219,7 +219,7 @@ class PoolSupervisor:
         self._replacing.wanted = 0
         while not self._crew.gone():
             deadline_ns = self._crew.work(time.monotonic_ns())
-            # That may have killed the last one, and then nothing happens any more.
+            # The call may have killed the last worker, and then no event follows.
             if not self._crew.gone():
                 self._sleep(deadline_ns)
 
@@ -238,12 +238,12 @@ class PoolSupervisor:
         os.close(self._bell)
 
     def forked(self) -> None:
-        """In a forked child: let go of what belongs to the parent."""
+        """In a forked child: release the objects of the parent."""
         self._core.forked()
         self._crew.forked()
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
-        """Return what only the keeper knows."""
+        """Return the figures that only the supervisor knows."""
         workers = self._crew.snapshot(now_ns)
         return {
             "workers_wanted": self._replacing.wanted,

@@ -1,4 +1,4 @@
-"""One worker thread, and what can be seen of it."""
+"""One worker thread, and its observable state."""
 
 from __future__ import annotations
 

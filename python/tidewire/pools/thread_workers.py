@@ -1,4 +1,4 @@
-"""The worker threads of a pool. They take tasks from the backlog by themselves; the keeper only
+"""Worker threads of a pool. They take tasks from the backlog by themselves; the supervisor only
 watches them.
 
 A thread can't be killed: one whose task takes too long is abandoned, and ends when the task does.
@@ -57,7 +57,7 @@ class ThreadWorkers:
         """Nothing to prepare."""
 
     def added(self, count: int) -> bool:
-        """Hear of new tasks: wake as many idle threads. The keeper is woken if it must watch them,
+        """Note new tasks: wake as many idle threads. The supervisor is woken if it must watch them,
         and sleeps.
         """
         for _ in range(min(count, len(self._idle))):
@@ -72,7 +72,8 @@ class ThreadWorkers:
         try:
             caller = Caller(self._function)
         except BaseException as error:  # noqa: BLE001
-            # The keeper takes it out, or it would start others for those that are not counted yet.
+            # The supervisor takes it out, or it would start others for those that are not counted
+            # yet.
             self._broken.append((worker, failure.for_caller(error)))
             self._core.wake_keeper()
             return
@@ -157,10 +158,10 @@ class ThreadWorkers:
                 self._abandoned.remove(worker)
         self._core.wake_keeper()
 
-    # A turn of the keeper
+    # A turn of the supervisor
 
     def work(self, now_ns: int) -> int | None:
-        """Do what is due, and return when the next thing is."""
+        """Do the actions that are due, and return the time of the next."""
         self._count_broken(now_ns)
         self._spawn(now_ns)
         spawning = self._replacing.next_ns(now_ns, len(self._workers))
@@ -247,7 +248,7 @@ class ThreadWorkers:
             self._replacing.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
 
     def interrupt(self) -> None:
-        """Cancel coroutines that threads run. What is no coroutine goes on."""
+        """Cancel coroutines that threads run. Plain functions go on."""
         with self._core.lock:
             callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
         for caller in filter(None, callers):
@@ -256,7 +257,7 @@ class ThreadWorkers:
     def recall_all(self, now_ns: int) -> None:
         """Threads hold nothing that they have not begun."""
 
-    # What others ask
+    # Figures for others
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""

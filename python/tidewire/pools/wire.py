@@ -1,4 +1,4 @@
-"""What travels between a pool and a worker process: frames with their length in front.
+"""Frames between a pool and a worker process, with their length in front.
 
 A frame holds one value in the format of ``marshal``: both ends are the same interpreter, numbers
 and short texts need no pickle at all, and everything else lies in it as bytes that ``pickle`` made,

@@ -210,7 +210,7 @@ class Worker:
         self._connection.sendall(frame(value))
 
     def _leave_parent(self) -> None:
-        """In a process that the function forked: let go of the connection, so that it ends with the
+        """In a process that the function forked: release the connection, so that it ends with the
         worker.
         """
         self._forked = True
@@ -220,6 +220,6 @@ class Worker:
 
 def _flush_prints() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Whatever the function has put there; nobody can be told.
+        # The stream may be any object of the function, and nobody can receive its error.
         with contextlib.suppress(Exception):
             stream.flush()

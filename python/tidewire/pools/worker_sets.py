@@ -16,7 +16,7 @@ from tidewire.pools.thread_workers import ThreadWorkers
 
 
 def make_crew(core: Core, function: Callable[..., Any] | str, replacing: Replacing) -> WorkerSet:
-    """Return the workers of a pool, which start with its keeper.
+    """Return the workers of a pool, which start with its supervisor.
 
     Raises:
         InvalidArgument: if the function is none, can't be sent to a process, or this process must

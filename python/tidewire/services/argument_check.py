@@ -1,5 +1,5 @@
-"""Checks the arguments of a call against the signature of its method, and converts plain data to
-the types that it wants.
+"""Argument check of a call: the signature of its method, and the conversion of plain data to its
+types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Parameter:
 
     Attributes:
         name: Its name.
-        required: Whether it has no default.
+        required: True if it has no default.
         default: Its default; ``inspect.Parameter.empty`` without one.
         hint: Its type.
         exact: The class whose objects, not those of derived classes, need no look.
@@ -44,7 +44,7 @@ class Parameter:
 
 
 class Signature:
-    """What a method takes, without self, the context and the progress of a command.
+    """Parameters of a method, without self, the context and the progress of a command.
 
     Args:
         function: The function, or None for one whose parameters can't be known; it takes everything

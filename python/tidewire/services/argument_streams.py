@@ -22,7 +22,7 @@ _PLAIN = frozenset({str, int, float, bool, bytes, list, dict, tuple, type(None)}
 
 
 class FedArgument(AsyncIterator[Any], Iterator[Any]):
-    """What the callee reads: with ``async for``, or with ``for`` in a plain function."""
+    """Stream argument as its callee reads it: ``async for``, or ``for`` in a plain function."""
 
     def __init__(self, items: Items, title: str) -> None:
         self.items = items
@@ -61,8 +61,8 @@ class ArgumentStream:
         channel.on_close = self._stop
 
     def cancel(self) -> None:
-        """Stop reading the generator, and close it, from whichever thread. Who still reads gets
-        what was written, and an error.
+        """Stop reading the generator and close it, from any thread. A reader gets the items that
+        were written, and then an error.
         """
         self.channel.end(CallCancelled(f"{self.channel.title}: the call that it belongs to is over: read it before"))
         self._stop()
@@ -94,9 +94,9 @@ class ArgumentStream:
         try:
             await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel, self)
         except asyncio.CancelledError:
-            # Whoever cancelled it has closed the channel, and awaits nothing but the end.
+            # The canceller has closed the channel, and awaits only the end.
             pass
-        # What the generator raises is for the callee, after the items before it.
+        # The callee receives an exception of the generator, after the items before it.
         except BaseException as raised:  # noqa: BLE001
             error = error_for_caller(self.channel.title, raised)
         finally:
@@ -167,5 +167,5 @@ def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _is_stream(kind: type) -> bool:
-    # What can be awaited as well is a call that somebody forgot to await.
+    # An awaitable iterator is a call that somebody forgot to await.
     return hasattr(kind, "__anext__") or (hasattr(kind, "__next__") and not hasattr(kind, "__await__"))

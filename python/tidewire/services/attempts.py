@@ -1,6 +1,4 @@
-"""The retry policy of a call: which instance is tried next, and after which errors it is tried
-again.
-"""
+"""Retry policy of a call: the next instance, and the errors that allow a retry."""
 
 from __future__ import annotations
 
@@ -31,11 +29,11 @@ class Attempts:
 
     def __init__(self, until: float | None, left: int) -> None:
         self._retry = Retry(until, left, random.getrandbits(64))
-        # What is raised where nobody is left: it says more than that.
+        # Error where no instance is left: it carries the cause.
         self._why: LinkLost | NodeStopped | None = None
 
     def choose(self, group: Group, options: CallOptions, without: Iterable[str] = ()) -> InstanceTransport:
-        """Return the way to an instance that was not tried yet; see ``Group.choose``."""
+        """Return the route to an instance that was not tried yet; see ``Group.choose``."""
         return group.choose(options, (*without, *self._retry.tried), self._why)
 
     def goes_on(
@@ -45,10 +43,10 @@ class Attempts:
 
         Args:
             group: The instances that it might have gone to.
-            port: The way to the one that it was sent to, or would have been.
+            port: The route to the instance of the attempt, sent or not.
             since: When that was, by ``perf_counter``.
-            error: What it has failed with.
-            idempotent: Whether the call may be made again although its handler may have run.
+            error: The error of the attempt.
+            idempotent: True if the call may be repeated although its handler may have run.
         """
         note(group, port, since, error)
         if _is_refusal(error):

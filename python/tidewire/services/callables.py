@@ -1,4 +1,4 @@
-"""Arguments that are functions: called in the way that the annotation says, wherever they live."""
+"""Arguments that are functions: called as the annotation says, wherever they live."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one instance answered to a call that went to all.
+    """Answer of one instance to a call that went to all.
 
     Attributes:
         instance: The id of the instance.
-        value: What it gave; None if it failed.
-        error: What it raised, or None.
+        value: Its result; None if it failed.
+        error: Its exception, or None.
     """
 
     instance: str
@@ -83,7 +83,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
     @property
     def __name__(self) -> str:
-        """What a task that is made of it shows."""
+        """Name of a task that runs the call."""
         return self._sending.title
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ class Waiter:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody may still wait with it."""
+        """True if a reader or writer may still wait with it."""
         return self._future is None or not self._future.done()
 
     def wake(self) -> None:
@@ -71,7 +71,7 @@ class Channel:
     """A bounded queue with an end.
 
     Args:
-        title: What errors call the stream.
+        title: Name of the stream in error messages.
         ahead: How many items the writer is ahead at most: ``stream_ahead`` of its node.
         deadline: When it ends at the latest, on the clock of ``time.monotonic()``, or None.
     """
@@ -97,7 +97,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody reads any more."""
+        """True if the reader has gone."""
         return self._closed
 
     def put(self, item: Any) -> bool:
@@ -257,11 +257,12 @@ class Channel:
 
 
 class Writer(Protocol):
-    """Who is cancelled when nobody reads a channel any more.
+    """The writer of a channel: it is cancelled when its reader has gone.
 
     Attributes:
-        cancelled: Whether it was.
-        closing: Whether it closes what it reads. What that does is waited for, and not interrupted.
+        cancelled: True if it was cancelled.
+        closing: True if it closes its source. The channel waits for that and does not
+            interrupt.
     """
 
     cancelled: bool

@@ -1,4 +1,4 @@
-"""Clients of services, as users hold them."""
+"""Public clients of services."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def client(node: Node, service: Any, name: str | None = None) -> Any:
     Args:
         node: Where the calls are made.
         service: The class that declares it, for a client with its methods and types; or its name.
-        name: What it is served as, if that is not what the class says.
+        name: Name that the service is served under, if it differs from the name of the class.
 
     Raises:
         InvalidArgument: if the class declares no service, or a name is not allowed.
@@ -193,7 +193,7 @@ class ClientMethod(NativeMethod):
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What callers give, as far as anybody knows."""
+        """Signature for callers, as far as it is known."""
         found = self._found()
         if found is None:
             return signatures.UNKNOWN
@@ -201,7 +201,7 @@ class ClientMethod(NativeMethod):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """What ``help`` shows."""
+        """Text that ``help`` shows."""
         found = self._found()
         return "" if found is None else signatures.text(self.__name__, self.__signature__, found)
 
@@ -300,8 +300,8 @@ class ClientCommand:
 
         Args:
             *args: Its arguments, 512 KiB at most.
-            key: What it is about, such as a shard or a customer; with ``exclusive="key"`` one of a
-                key runs at a time.
+            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"``
+                one of a key runs at a time.
             id: An idempotency key: starting it again with the same id gives the command that is
                 there. A random one if nothing is said.
             priority: Which go first where some wait: "urgent", "high", "normal" or "low".

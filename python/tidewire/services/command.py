@@ -1,4 +1,4 @@
-"""Commands of services as they are declared: what ``@tw.command`` was given, and what it marks."""
+"""Declared commands of services: the options of ``@tw.command``, and the marked methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RETRIES_MAX = 1_000
 
 @dataclass(frozen=True)
 class CommandMark:
-    """What ``@tw.command`` was given."""
+    """Options of ``@tw.command``."""
 
     name: str | None = None
     timeout: float | None = 3_600.0
@@ -41,7 +41,7 @@ class Command:
 
     @functools.cached_property
     def result(self) -> Callable[[Any], Any] | None:
-        """What makes a result fit its annotation, if it needs that."""
+        """Conversion of a result to its annotation, or None if it needs none."""
         from tidewire.services.results import result_of
 
         return result_of(self.function.hints.of.get("return", Any))

@@ -36,7 +36,7 @@ class ConcurrencyLimits:
         waiting: int | None = None,
         streams: int | None = None,
     ) -> ConcurrencyLimits:
-        """Return what the settings of the node say where nothing else is said.
+        """Return the settings of the node as defaults of a service.
 
         Raises:
             InvalidArgument: if a number is out of range.

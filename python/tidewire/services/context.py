@@ -93,7 +93,7 @@ class CallContext:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the caller added to the call."""
+        """Headers that the caller added to the call."""
         return self._running.request.headers
 
     @property
@@ -111,8 +111,8 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more. A coroutine is cancelled then; a plain
-        function looks here.
+        """True if no caller waits for the result any more. A coroutine is cancelled then; a plain
+        function checks here.
         """
         return self._running.cancelled or self.remaining == 0.0
 

@@ -1,5 +1,5 @@
-"""Converters: what makes plain data an object of an annotated type, by msgspec, or part by part
-where that does not know the type as a whole.
+"""Converters from plain data to annotated types: by msgspec, or part by part where msgspec does not
+know the whole type.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ def _is_whole(hint: Any) -> bool:
         msgspec.convert(None, hint, dec_hook=_accept)
     except msgspec.ValidationError:
         pass
-    # What a type that msgspec does not know raises depends on the type.
+    # Types that msgspec does not know raise errors of any class.
     except Exception:  # noqa: BLE001
         return False
     return True
 
 
 def _has_closed(hint: Any) -> bool:
-    """Return whether a type has records whose unknown fields msgspec would let go of without a
-    word. A struct says itself what it does.
+    """Return whether a type has records whose unknown fields msgspec would silently drop. A struct
+    has a setting of its own for them.
     """
     hint = _meant(hint)
     if isinstance(hint, type) and not typing.get_args(hint):

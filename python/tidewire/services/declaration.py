@@ -1,4 +1,4 @@
-"""Finds what a class, an object or a mapping of functions declares as a service."""
+"""Declaration of a service: a class, an object or a mapping of functions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Declaration:
     """A service as it was declared.
 
     Attributes:
-        name: What it is called where nothing else is said.
+        name: Default name of the service.
         description: The first line of its docstring.
-        visibility: Who may call it where nothing else is said.
+        visibility: Default visibility: the allowed callers.
         methods: Its methods by name.
         events: Its event handlers.
         commands: Its commands by name.
-        title: What errors call it.
-        named: Whether the name was said, so that derived classes have it too.
+        title: Name in error messages.
+        named: True if the name was given explicitly, so that derived classes inherit it.
     """
 
     name: str
@@ -53,8 +53,8 @@ def declaration_of(target: Any, name: str | None = None) -> Declaration:
     """Find what an object, a function or a mapping of functions serves.
 
     Args:
-        target: What is to be served, or a class that a client is to be made for.
-        name: What the service is to be called, or None for what the target says.
+        target: The object to serve, or the class of a client.
+        name: Name of the service, or None for the name of the target.
 
     Raises:
         InvalidArgument: if it can't be served; the message names all problems.
@@ -97,8 +97,8 @@ def of_class(cls: type, name: str | None, visibility: str | None, depth: int) ->
 
     Args:
         cls: The class.
-        name: What it is to be called.
-        visibility: Who may call it.
+        name: Name of the service.
+        visibility: Allowed callers.
         depth: How many frames up it is being made, or 0 if it was made before.
     """
     base = next((vars(base)[_DECLARED] for base in cls.__mro__[1:] if _DECLARED in vars(base)), None)

@@ -1,5 +1,5 @@
-"""Declares services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``, ``@tw.on`` and
-``@tw.command``.
+"""Declaration of services: ``class Pricing(tw.Service)``, ``@tw.service``, ``@tw.method``,
+``@tw.on`` and ``@tw.command``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Service:
     class is looked at when it is made.
 
     Args:
-        name: What the service is called; the default is the name of the class, as in ``order_book``
+        name: Name of the service; the default is the name of the class, as in ``order_book``
             for ``OrderBook``.
-        visibility: Who may call it: "node", "private" (the default) or "public".
+        visibility: Allowed callers: "node", "private" (the default) or "public".
 
     Raises:
         InvalidArgument: when the class is made, if anything is wrong with it; the message names all
@@ -57,8 +57,8 @@ class Service:
         setattr(cls, _DECLARED, of_class(cls, name, visibility, depth=3))
 
     if TYPE_CHECKING:
-        # What clients of the service have; type checkers see them as the class. The objects that
-        # are served have neither.
+        # Members of the clients of a service; type checkers see clients as the class. The objects
+        # that are served have neither.
         sync: ClassVar[Any]
 
         @overload
@@ -142,15 +142,15 @@ def method(
 
     Args:
         function: The method.
-        name: What callers call it; the default is its name.
-        idempotent: Whether it may be called again where it is not known whether a call was handled.
+        name: Name for callers; the default is its name.
+        idempotent: True if it may be called again after an unknown outcome.
         timeout: Seconds that a call may take where the caller says nothing.
-        visibility: Who may call it, if not all who may call the service: "node", "private" or
+        visibility: Allowed callers, if fewer than those of the service: "node", "private" or
             "public".
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
-            class is made.
+        InvalidArgument: if the marked object is not a function. Other errors are raised when
+            the class is made.
     """
 
     def mark(function: Any) -> Any:
@@ -197,7 +197,7 @@ def command(
     Args:
         function: The method. A coroutine is interrupted when its command is cancelled; a plain
             function when it reports its progress.
-        name: What callers call it; the default is its name.
+        name: Name for callers; the default is its name.
         timeout: Seconds that one attempt may take; None for as long as it takes.
         retries: How often it is tried again, after pauses that grow from 0.5 to 60 seconds, if it
             raises, takes too long, or its worker is lost.
@@ -207,8 +207,8 @@ def command(
         keep: Seconds for which its result, or its error, is kept.
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
-            class is made.
+        InvalidArgument: if the marked object is not a function. Other errors are raised when
+            the class is made.
     """
 
     def mark(function: Any) -> Any:
@@ -242,8 +242,8 @@ def on(
             ``ack_wait`` calls ``event.working()``.
 
     Raises:
-        InvalidArgument: if what is marked is not a function. What else is wrong is said when the
-            class is made.
+        InvalidArgument: if the marked object is not a function. Other errors are raised when
+            the class is made.
     """
     if callable(subject):
         raise InvalidArgument("subject: nothing was given: write @tw.on('orders.*')")

@@ -1,4 +1,4 @@
-"""Reads docstrings: the first line describes, and the part "Args:" describes parameters."""
+"""Docstrings as descriptions: the first line describes, and "Args:" describes the parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of handlers of durable events: what ``@tw.on(subject, durable=...)`` was given."""
+"""Options of handlers of durable events: ``@tw.on(subject, durable=...)``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class DurableOptions(TypedDict, total=False):
-        """What may be said of a durable handler; see ``tw.on``."""
+        """Options of a durable handler; see ``tw.on``."""
 
         stream: str | None
         mode: Literal["compete", "broadcast"]

@@ -1,6 +1,4 @@
-"""The durable handlers and the workers of commands of one instance of a service: they begin, drain
-and end together.
-"""
+"""Durable handlers and command workers of one service instance: their start, drain and end."""
 
 from __future__ import annotations
 
@@ -35,9 +33,9 @@ class DurableHandlers:
     Args:
         node: Where they run, and whose streams they read.
         host: The instance.
-        events: What they handle, with what does.
-        commands: What is done of them, with what does.
-        dispatcher: Whose threads run plain functions.
+        events: The events that they handle, each with its handler.
+        commands: The commands that they run, each with its handler.
+        dispatcher: Dispatcher whose threads run plain functions.
 
     Raises:
         InvalidArgument: if the node has no place for streams.
@@ -127,8 +125,8 @@ class DurableHandlers:
         self._soon(self._cut)
 
     async def stop(self, drain: bool, timeout: float | None) -> Ledger:
-        """End them: what was fetched is handled within the time, or given back. What raised counts
-        as given back, too.
+        """End them. Each fetched event is handled within the time, or given back; a failed one
+        counts as given back.
         """
         await asyncio.wrap_future(self._on_loop(self._stop(drain, timeout)))
         return self._ledger()

@@ -1,4 +1,4 @@
-"""A call under way at its host."""
+"""Inbound call of a service instance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Failure:
-    """What a handler raised, as a reply: the error belongs to the caller and not to the actor that
+    """Exception of a handler, as a reply: the error belongs to the caller and not to the actor that
     ran the handler.
     """
 
@@ -82,7 +82,7 @@ class InboundCall:
         coroutine is interrupted.
 
         Args:
-            reason: What the caller is told, if it still waits.
+            reason: Error for the caller, if it still waits.
         """
         if self.cancelled:
             return
@@ -95,14 +95,14 @@ class InboundCall:
                 loop.call_soon_threadsafe(self._interrupt)
 
     def forget(self) -> None:
-        """Let go of the arguments: the handler will not begin."""
+        """Release the arguments: the handler will not begin."""
         # Other instances may have the same request.
         self.request = request = copy.copy(self.request)
         request.args, request.kwargs, request.feeds = (), {}, []
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether the CancelledError that the handler ended with is ours."""
+        """True if this call raised the CancelledError that ended the handler."""
         return self._interrupted
 
     def _interrupt(self) -> None:

@@ -18,12 +18,12 @@ class MethodInfo:
         description: The first line of its docstring.
         parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
         result: JSON Schema of its result; of one item, if it is a stream.
-        stream: Whether it gives a stream.
-        idempotent: Whether it may be called again where it is not known whether a call was handled.
+        stream: True if its result is a stream.
+        idempotent: True if it may be called again after an unknown outcome.
         timeout: Seconds that a call may take where the caller says nothing; None leaves it to the
             caller.
-        visibility: Who may call it: "node", "private" or "public".
-        notes: What the schemas don't say, such as types that have none.
+        visibility: Allowed callers: "node", "private" or "public".
+        notes: Remarks that the schemas can't express, such as types without a schema.
     """
 
     name: str
@@ -72,7 +72,7 @@ class InstanceInfo:
         id: Its id.
         node: The name of the node that serves it.
         version: Its semantic version, such as "1.4.2"; empty if it says none.
-        metadata: What else it says of itself, by name.
+        metadata: Its further metadata, by name.
     """
 
     id: str
@@ -92,11 +92,11 @@ class ServiceInfo:
     Attributes:
         name: Its name.
         description: The first line of its docstring.
-        visibility: Who may call it: "node", "private" or "public".
+        visibility: Allowed callers: "node", "private" or "public".
         methods: Its methods, in the order of their declaration.
         events: Its event handlers.
         instances: The ids of its instances.
-        details: What tells these from each other, in the same order.
+        details: Details of the single instances, in the same order.
     """
 
     name: str

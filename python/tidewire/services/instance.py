@@ -1,4 +1,4 @@
-"""Runs the calls, streams and events of one object that is served."""
+"""Service instance: runs the calls, streams and events of one served object."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ class ServiceInstance:
 
     Attributes:
         instance: Its id.
-        info: What it serves.
+        info: Description of the service that it serves.
         node: The node that it lives in.
         room: How much it does at once.
-        tally: What it counts.
+        tally: Its counters.
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
-        gate: What ``values`` runs: it takes calls of other nodes, too, once a porter has opened it.
-        values: The actor that lets calls begin, if there are coroutines among the methods. It has
-            the places of all calls; plain functions then run on the crew, each in the place of its
-            call. Without coroutines the crew has the places.
+        gate: Behavior of ``values``. It also takes calls of other nodes once an endpoint has
+            opened it.
+        values: The actor that lets calls begin, if there are coroutines among the methods. It
+            has the places of all calls; plain functions then run on the thread workers, each in the
+            place of its call. Without coroutines the thread workers have the places.
         streams: The actor that writes streams of coroutines, if it has any.
         admission: Where streams wait for others to end.
-        streams_any: Whether it has methods that give streams.
-        stopping: Whether it opens no streams any more.
+        streams_any: True if some of its methods give streams.
+        stopping: True if it opens no further streams.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ServiceInstance:
             self.streams = self._spawn(write, Mailbox(room.streams + room.waiting), room.streams)
 
     def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
-        """Return what it has to be able to run: whether coroutines, and whether streams."""
+        """Return the kinds of its methods: whether coroutines, and whether streams."""
         return {(method.coroutine, method.streams) for method in methods.values()}
 
     @property
@@ -152,7 +153,7 @@ class ServiceInstance:
         return found
 
     def arguments(self, running: InboundCall) -> Arguments:
-        """Return what the method of a call is called with.
+        """Return the arguments of the method of a call.
 
         Raises:
             InvalidArgument: if an argument does not fit.
@@ -166,7 +167,7 @@ class ServiceInstance:
         return args, kwargs
 
     def on_thread(self, running: InboundCall, timeout: float | None) -> LocalReply:
-        """Have the crew run a plain function.
+        """Have a thread worker run a plain function.
 
         Raises:
             ActorStopped: if the service is stopping.
@@ -179,7 +180,7 @@ class ServiceInstance:
         return LocalReply(self, pending, running, job)
 
     def hand(self, call: RemoteCall, work: Callable[[], Any]) -> None:
-        """Have the crew run a plain function for another node.
+        """Have a thread worker run a plain function for another node.
 
         Raises:
             ActorStopped: if the service is stopping.
@@ -188,8 +189,8 @@ class ServiceInstance:
         self.crew.tell(work, call.priority, self.room.calls + self.room.waiting, call)
 
     async def receive(self, running: InboundCall) -> Any:
-        """Run a call of this process, or, for a plain function, have the crew run it; the gate
-        calls this.
+        """Run a call of this process, or, for a plain function, have a thread worker run it; the
+        gate calls this.
         """
         if running.cancelled:
             return None
@@ -198,7 +199,7 @@ class ServiceInstance:
                 return await self.on_thread(running, None)
             except asyncio.CancelledError:
                 raise
-            # Whatever the function raised is for its caller.
+            # The caller receives every exception of the function.
             except BaseException as error:  # noqa: BLE001
                 return Failure(error)
         token = running.enter_task()
@@ -210,7 +211,7 @@ class ServiceInstance:
             value = await running.method.call(*args, **kwargs)
             self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
             return value
-        # Whatever the handler raises is for its caller.
+        # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
             return self.raised(running, error)
         finally:
@@ -218,7 +219,7 @@ class ServiceInstance:
             running.leave(token)
 
     def raised(self, running: AnyRunning, error: BaseException) -> Failure | None:
-        """Return what a method that raised answers; None if nobody waits for it.
+        """Return the answer of a method that raised; None if nobody waits for it.
 
         Raises:
             CancelledError: if the loop is ending, and the task with it.
@@ -231,7 +232,7 @@ class ServiceInstance:
         return self._interrupted(running, error)
 
     def run(self, running: InboundCall) -> Any:
-        """Run a plain function; an actor of the crew calls this for each call."""
+        """Run a plain function; a thread worker calls this for each call."""
         if running.cancelled:
             return None
         token = running.enter()
@@ -248,7 +249,7 @@ class ServiceInstance:
                 return None if running.reason is None else Failure(running.reason)
             self.tally.ended((perf_counter_ns() - started_ns) // 1_000)
             return value
-        # Whatever the handler raises is for its caller.
+        # The caller receives every exception of the handler.
         except BaseException as error:  # noqa: BLE001
             return self._failed(running, error)
         finally:
@@ -269,8 +270,8 @@ class ServiceInstance:
         """End the streams that are under way: they may have no end of their own. Their readers get
         a reason of their own each.
         """
-        # Whoever opens a stream adds it, and then looks whether the host stops: one of the two sees
-        # the other.
+        # The opener of a stream adds it, and then checks ``stopping``: one of the two sees the
+        # other.
         self.stopping = True
         for writing in list(self.writing):
             writing.cancel(reason())

@@ -1,7 +1,7 @@
-"""The seam between clients and hosts: a request, and the way to one instance of a service.
+"""Transport between clients and instances: a request, and the route to one instance of a service.
 
-``local.py`` is the way within a process. A link adds ways of its own to the registry, and clients
-call through them as they are.
+``local.py`` is the route within a process. A link adds routes of its own to the registry, and
+clients call through all of them in the same manner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Request:
         kwargs: Its keyword arguments.
         deadline: When it ends at the latest, on the clock of ``time.monotonic()``; None for a
             stream without an end.
-        headers: What the caller adds to it.
+        headers: Headers that the caller adds to it.
         priority: "urgent", "high", "normal" or "low".
         node: The name of the node that calls.
         user: On whose behalf; nested calls inherit it.
@@ -104,13 +104,13 @@ class Request:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the call in error messages."""
         return f"{self.service}.{self.method}"
 
     @property
     def blocked_ms(self) -> int | None:
-        """What an AskTimeout says of the loop that runs it: who finds here that time is up is not
-        blocked. None within a process.
+        """Block time of the caller's loop for an AskTimeout: 0 over a link, because a loop that
+        sees the timeout here is not blocked. None within a process.
         """
         return None if self.origin == "node" else 0
 
@@ -168,7 +168,7 @@ class Items(Protocol):
 
 
 class InstanceTransport(Protocol):
-    """The way to one instance of a service."""
+    """The route to one instance of a service."""
 
     @property
     def instance(self) -> str:
@@ -177,7 +177,7 @@ class InstanceTransport(Protocol):
 
     @property
     def info(self) -> ServiceInfo:
-        """What the instance serves."""
+        """Description of the service that the instance serves."""
         ...
 
     def call(self, request: Request) -> Reply:
@@ -199,7 +199,7 @@ class InstanceTransport(Protocol):
 
 
 class LinkPort(InstanceTransport, Protocol):
-    """The way to one instance in another process."""
+    """The route to one instance in another process."""
 
     @property
     def over_link(self) -> bool:
@@ -207,15 +207,15 @@ class LinkPort(InstanceTransport, Protocol):
         ...
 
     def route(self) -> Route | None:
-        """Return the way there for calls with nothing unusual; None if there is none."""
+        """Return the route for calls with nothing unusual; None if there is none."""
         ...
 
     def subject(self, method: str) -> str:
-        """Return what is called for a method."""
+        """Return the subject of a method."""
         ...
 
     def giving(self) -> Any:
-        """Return what is asked for what stands for functions and objects, in one call."""
+        """Return the encoder for functions and objects among the arguments of one call."""
         ...
 
     def send_request(self, request: Request, give: Any) -> Pending:

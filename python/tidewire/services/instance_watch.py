@@ -1,4 +1,4 @@
-"""Watches of services: which of their instances come and go."""
+"""Watches of services: instances that come and go."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Arguments that are streams: whatever is iterated, read as the method wants to, with items of the
-type that it wants.
-"""
+"""Stream arguments: any iterable, read as the method declares, with items of the declared type."""
 
 from __future__ import annotations
 

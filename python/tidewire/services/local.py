@@ -1,4 +1,4 @@
-"""The way to an instance in this process: arguments and results are handed over as they are."""
+"""Route to an instance in this process: arguments and results are handed over as they are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LocalPort:
 
     @property
     def info(self) -> ServiceInfo:
-        """What the instance serves."""
+        """Description of the service that the instance serves."""
         return self._host.info
 
     def call(self, request: Request) -> LocalReply:

@@ -25,7 +25,7 @@ from tidewire.services.schema import Writer
 
 @dataclass(frozen=True)
 class MethodMark:
-    """What ``@tw.method`` was given."""
+    """Options of ``@tw.method``."""
 
     name: str | None = None
     idempotent: bool = False
@@ -35,7 +35,7 @@ class MethodMark:
 
 @dataclass(frozen=True)
 class EventMark:
-    """What ``@tw.on`` was given."""
+    """Options of ``@tw.on``."""
 
     subject: str
     queue: str | None = None
@@ -49,8 +49,9 @@ class Function:
     Attributes:
         call: The function as it was written: with self, if ``owned``.
         attribute: The attribute of the object that it is, or None for a function that stands alone.
-        owned: Whether its first parameter is self.
-        names: What its annotations name in the functions around its class.
+        owned: True if its first parameter is self.
+        names: Values of the names in its annotations that the functions around its class
+            define.
     """
 
     call: Callable[..., Any]
@@ -67,7 +68,7 @@ class Function:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """What it takes."""
+        """Parameters of the function."""
         try:
             inspect.signature(self.call)
         except (TypeError, ValueError):
@@ -77,7 +78,7 @@ class Function:
 
     @functools.cached_property
     def coroutine(self) -> bool:
-        """Whether it runs on the event loop."""
+        """True if it runs on the event loop."""
         inner = type_hints.innermost(self.call)
         if inspect.isasyncgenfunction(inner) or _handlers.is_coroutine(self.call):
             return True
@@ -85,7 +86,7 @@ class Function:
 
     @functools.cached_property
     def streams(self) -> bool:
-        """Whether it gives a stream."""
+        """True if its result is a stream."""
         inner = type_hints.innermost(self.call)
         if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
             return True
@@ -109,7 +110,7 @@ class Method:
 
     @functools.cached_property
     def result(self) -> Callable[[Any], Any] | None:
-        """What makes a result that came over a link, or an item of one, fit its annotation."""
+        """Conversion of a remote result, or of an item of one, to its annotation."""
         # Those who only serve need no such thing.
         from tidewire.services.results import result_of
 

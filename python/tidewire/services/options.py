@@ -26,7 +26,7 @@ class CallOptions:
         priority: "urgent", "high", "normal" or "low": which calls go first where some wait.
         instance: The id of the instance that is called.
         policy: How an instance is chosen.
-        headers: What the handler sees as ``tw.context().headers``.
+        headers: Headers that the handler sees as ``tw.context().headers``.
         dice: Where the policy's chance comes from.
     """
 

@@ -1,4 +1,4 @@
-"""A call of a client before it is sent, and what is noted of it afterwards."""
+"""Outbound call of a client: its options before it is sent, and its outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutboundCall:
 
     @property
     def title(self) -> str:
-        """What errors call it."""
+        """Name of the call in error messages."""
         return f"{self.service}.{self.method}"
 
     @property

@@ -1,4 +1,4 @@
-"""Exceptions of handlers, as their callers get them."""
+"""Outcome of a failed call: the handler's exception for its caller."""
 
 from __future__ import annotations
 

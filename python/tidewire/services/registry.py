@@ -1,4 +1,4 @@
-"""Knows the instances of each service that a node can reach, and chooses one for each call."""
+"""Registry of services: the reachable instances of each, and the choice of one for each call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Group:
 
     Attributes:
         name: The name of the service.
-        ports: The ways to its instances by their ids, in the order in which they came.
+        ports: The routes to its instances by their ids, in the order in which they came.
         methods: Its methods by name.
         balancer: The load of the instances.
-        over_links: Whether all its instances are in other processes.
+        over_links: True if all its instances are in other processes.
     """
 
     def __init__(self, name: str) -> None:
@@ -69,7 +69,7 @@ class Group:
     def choose(
         self, options: CallOptions, without: Iterable[str] = (), why: LinkLost | NodeStopped | None = None
     ) -> InstanceTransport:
-        """Return the way to the instance for a call, and note that the call begins.
+        """Return the route to the instance for a call, and note that the call begins.
 
         Raises:
             NoResponders: if there is none.
@@ -108,12 +108,12 @@ class Group:
 
     @property
     def has_active(self) -> bool:
-        """Whether an instance does not stand by."""
+        """True if at least one instance is active, not on standby."""
         return len(self.ports) > len(self._standby)
 
     def audience(self) -> list[InstanceTransport]:
-        """Return the ways to those that get a call for all: instances that stand by do only where
-        there is no other.
+        """Return the routes to the receivers of a call for all: standby instances only where there
+        is no other.
         """
         active = [port for instance, port in self.ports.items() if instance not in self._standby]
         return active or list(self.ports.values())
@@ -125,7 +125,7 @@ class Group:
 
     @property
     def info(self) -> ServiceInfo:
-        """What the service is, with all instances."""
+        """Description of the service, with all instances."""
         ports = self.ports
         first = next(iter(ports.values())).info
         details = tuple(detail for port in ports.values() for detail in port.info.details)
@@ -137,15 +137,15 @@ class Registry:
 
     Attributes:
         groups: The instances of each, by name.
-        news: Rings whenever an instance was added, or the link is back and it is known who is
-            there.
+        news: Rings whenever an instance was added, or the link is back and the instances are
+            known.
         changes: How often an instance came or went.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         self.news = ChangeCounter()
-        # The lock protects the table of groups and the list of what is served here.
+        # The lock protects the table of groups and the list of served instances.
         self._lock = _fork_handlers.lock()
         self.groups: dict[str, Group] = {}
         self.changes = 0
@@ -186,8 +186,8 @@ class Registry:
         return "no service is known here: look whether a node that serves it has joined the same hub"
 
     async def find_again(self, name: str, within_s: float) -> None:
-        """Ask the hub, if there is one, who serves something that nobody is known to serve: the
-        news may be under way.
+        """Ask the hub, if there is one, for instances of a service without known ones: the
+        announcement may be under way.
 
         Raises:
             LinkLost: if the link to the hub is lost.
@@ -214,7 +214,7 @@ class Registry:
         return connection if name not in self.groups and connection is not None and connection.is_joined else None
 
     def _not_asked(self, name: str, error: TidewireError) -> TidewireError:
-        """Return the error of a call as nobody is known to serve it, and the hub can't be asked."""
+        """Return the error of a call without a known instance, when the hub can't be asked."""
         node = self.node
         if isinstance(error, LinkLost):
             return LinkLost(
@@ -255,7 +255,7 @@ class Registry:
         self.news.ring()
 
     def pause(self, wait_s: float, seen: int) -> Pending:
-        """Wait for so long, or until there are other news than were seen."""
+        """Wait for so long, or until there are newer changes than were seen."""
         return self.node._engine.changed(self.news, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:
@@ -285,7 +285,7 @@ class Registry:
             node._engine.news.ring()
 
     def keep(self, served: Served) -> None:
-        """End what is served with the node."""
+        """End the served instances with the node."""
         with self._lock:
             first, self._watched = not self._watched, True
             self._served.append(served)
@@ -300,7 +300,7 @@ class Registry:
             self._served = [one for one in self._served if one is not served]
 
     def served(self) -> list[Served]:
-        """Return what is served here."""
+        """Return the served instances."""
         with self._lock:
             return list(self._served)
 
@@ -343,7 +343,7 @@ _lock = _fork_handlers.lock()
 
 
 def registry_of(node: Node) -> Registry:
-    """Return what a node knows of services."""
+    """Return the registry of a node."""
     with _lock:
         found = _registries.get(node)
         if found is None:

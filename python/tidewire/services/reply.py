@@ -1,4 +1,4 @@
-"""The reply to a call of this process: what its handler gave, or an error that names the call."""
+"""Reply to a call of this process: the handler's result, or an error that names the call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Results that come over a link, as a typed client gives them: records of the annotated type, even
-where the server calls it otherwise.
+"""Results from a link for a typed client: records of the annotated type, even if the server names
+the type otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The retry loop of a call from plain Python: which instance gets it next, and when."""
+"""Retry loop of a call from plain Python: the next instance, and the time of the attempt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RetryLoop:
         self._wait_s, self._seen = 0.0, 0
 
     def next(self) -> InstanceTransport | None:
-        """Return the way to an instance, or None: wait for ``pause`` first."""
+        """Return the route to an instance, or None: wait for ``pause`` first."""
         self._seen = self._sending.registry.news.count
         attempts, options = self._attempts, self._sending.options
         if attempts is None:

@@ -1,5 +1,5 @@
-"""A call that goes over a link, where more is to be seen to than sending it and taking its
-answer.
+"""Remote call with failover: it chooses an instance, sends, records the outcome, and retries after
+failures.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class LinkCall(Pending[Any]):
 
 
 class RetryingCall(OutboundCall):
-    """What such a call does: it chooses an instance, sends, and notes how it went. ``LinkCall``
-    calls its methods.
+    """A remote call with failover: it chooses an instance, sends, and records the outcome.
+    ``LinkCall`` calls its methods.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class RetryingCall(OutboundCall):
         return self._sent()
 
     def was_sent(self, group: Group, port: LinkPort, ago_s: float) -> None:
-        """Note that it was sent to the only instance. What became of it follows."""
+        """Note that the call was sent to the only instance. Its outcome follows."""
         self._pausing, self._attempts, self._begun = False, None, monotonic() - ago_s
         self._giving = self._request = None
         self._seen = self.registry.news.count

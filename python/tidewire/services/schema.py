@@ -16,7 +16,7 @@ from tidewire.services.type_hints import TypeHints, stream_item, text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{name}"
-# What stands for a type without a schema while msgspec writes: it takes an empty one for none.
+# Stand-in for a type without a schema while msgspec writes: msgspec takes an empty one for none.
 _UNKNOWN = {"x-unknown": True}
 
 Schema = dict[str, Any]
@@ -85,7 +85,7 @@ class Writer:
 
         try:
             (made,), parts = msgspec.json.schema_components([hint], schema_hook=custom, ref_template=_REF)
-        # What a type that msgspec does not know raises depends on the type.
+        # Types that msgspec does not know raise errors of any class.
         except Exception:  # noqa: BLE001
             return self._alternatives(hint, name, defined)
         defined.update(_without_marks({**found, **parts}))

@@ -1,4 +1,4 @@
-"""Serves objects and functions, and tells what is served."""
+"""Serving of objects and functions, and the handle of a served instance."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def serve(
         node: Where it is served. It ends with the node.
         target: An object of a declared service, any other object for its public methods, a
             function, or functions by name.
-        name: What callers call it; the default is what the class says.
-        visibility: Who may call it: "node" (this process), "private" (also the nodes that joined)
+        name: Name for callers; the default is what the class says.
+        visibility: Allowed callers: "node" (this process), "private" (also the nodes that joined)
             or "public" (for now the same).
         instance: An id for this instance; the default is the name with a random part.
-        concurrency: Calls that it handles at once, whoever makes them.
+        concurrency: Calls that it handles at once, over all callers.
         waiting: Calls, and streams, that have come and not begun; one more is refused.
-        streams: Streams that it writes at once, whoever reads them; further ones wait.
+        streams: Streams that it writes at once, over all readers; further ones wait.
         dispatcher: Which threads run its plain functions.
         active: "all", or "single": of all instances of this name one is active at a time, the
             holder of a lease where the streams of the node live. The others stand by; a
@@ -76,12 +76,13 @@ def serve(
             lost, 0.2 to 3,600. It is renewed every third of it.
         version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells
             it to others.
-        metadata: What else others are told of this instance: texts by name, 4,096 bytes in all.
+        metadata: Further metadata of this instance for others: texts by name, 4,096 bytes in
+            all.
 
     For concurrency, waiting and streams the default is what ``node.serving`` says.
 
     Returns:
-        What is served, to look at and to stop.
+        The served instance, to look at and to stop.
 
     Raises:
         InvalidArgument: if it can't be served, or an option is not allowed; all problems of a
@@ -140,7 +141,7 @@ class Served:
     Attributes:
         name: The name of the service.
         instance: The id of the instance.
-        info: What others see of it.
+        info: Its description for others.
     """
 
     def __init__(
@@ -193,8 +194,8 @@ class Served:
             for pending in self._told:
                 yield from pending.__await__()
         except TidewireError as error:
-            # A link that is lost comes back, and the service with it. What the hub refuses is
-            # served nowhere.
+            # The service returns with a lost link. A service that the hub refuses is served
+            # nowhere.
             if not isinstance(error, (LinkLost, NodeStopped)):
                 yield from self.stop(drain=False).__await__()
             raise
@@ -237,12 +238,12 @@ class Served:
         same ledger.
 
         Args:
-            drain: Whether calls that came are finished. Else handlers are cancelled, and other
-                instances get the calls that have not begun.
+            drain: True if the calls that have arrived are finished. Else handlers are
+                cancelled, and other instances get the calls that have not begun.
             timeout: Seconds after which handlers that are stuck are abandoned.
 
         Returns:
-            What became of all calls and events.
+            Outcome of all calls and events.
 
         Raises:
             AskCycle: if a method of this instance would wait for it.

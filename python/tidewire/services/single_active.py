@@ -1,5 +1,5 @@
-"""Services of which one instance is active at a time: the holder of a lease. The others stand by,
-and hold calls until one is.
+"""Single-active services: one instance is active, the holder of a lease. The others stand by, and
+hold calls until one is active.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SingleActive:
     Attributes:
         name: The name of the service.
         instance: The id of the instance.
-        info: What others see of it when it is active.
+        info: Description of the service for others while the instance is active.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SingleActive:
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the active one for sure, by the clock of this process."""
+        """True if this instance is certainly the active one, by the clock of this process."""
         return self._inner is not None and self._tenure.is_held
 
     @property
@@ -139,7 +139,7 @@ class SingleActive:
         active at once. A second call gives the same ledger.
 
         Args:
-            drain: Whether calls that came are finished.
+            drain: True if the calls that have arrived are finished.
             timeout: Seconds after which handlers that are stuck are abandoned.
         """
         inner = self._inner
@@ -182,7 +182,7 @@ class SingleActive:
                 logger.warning(
                     "%s: the instance %r has lost its lease and is not active any more", self.name, self.instance
                 )
-            # Whatever it is, somebody has to be active.
+            # The instance tries again after every error: some instance has to be active.
             except Exception as error:  # noqa: BLE001
                 if not wait_s:
                     logger.warning(
@@ -191,7 +191,7 @@ class SingleActive:
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
             await self._deactivate(False, 0.0)
             if wait_s and not self._leaving:
-                # A link that is back is news.
+                # A restored link counts as a change.
                 await registry.pause(wait_s, seen)
 
     async def _begin(self) -> None:

@@ -1,6 +1,4 @@
-"""Streams of items as their callers read them: with ``async for``, or with ``for`` in a plain
-thread.
-"""
+"""Streams of items for their callers: ``async for``, or ``for`` in a plain thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams at their host: generators that are written into a channel as far as the reader allows."""
+"""Streams at their service instance: generators that fill a channel as far as the reader allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StreamWriter:
         if self.host.admission.enter(self, self.running.request.priority):
             self._proceed()
 
-    # Those who read it
+    # Readers of the stream
 
     async def take(self) -> Any:
         """Return the next item; see ``Items``."""
@@ -87,7 +87,7 @@ class StreamWriter:
 
     @property
     def reason(self) -> BaseException:
-        """What a reader is told if it was cancelled."""
+        """Error for the reader after a cancel."""
         return self.running.reason or TidewireError(f"{self.channel.title}: the stream has been closed")
 
     def begin(self) -> None:
@@ -101,7 +101,7 @@ class StreamWriter:
         if self._counted:
             self._counted = False
             self._count(error)
-        # Whoever reads the end finds it counted.
+        # A reader that sees the end finds the stream counted.
         self.channel.end(error)
         following: StreamWriter | None = self.host.admission.leave(self)
         if following is not None:
@@ -165,7 +165,7 @@ async def write(writing: StreamWriter) -> None:
         if not running.was_interrupted:
             error = writing.failed(cancelled)
             raise
-    # Whatever the generator raises is for its reader.
+    # The reader receives every exception of the generator.
     except BaseException as raised:  # noqa: BLE001
         error = writing.failed(raised)
     finally:
@@ -216,7 +216,7 @@ class PlainWriting(StreamWriter):
             self._end(None)
         except StopIteration:
             self._end(None)
-        # Whatever the generator raises is for its reader.
+        # The reader receives every exception of the generator.
         except BaseException as error:  # noqa: BLE001
             self._end(error)
         finally:
@@ -242,7 +242,7 @@ class PlainWriting(StreamWriter):
         try:
             if close is not None:
                 close()
-        # What the generator raises at its end is for its reader too.
+        # The reader also receives an exception from the end of the generator.
         except BaseException as raised:  # noqa: BLE001
             error = error or raised
         # A generator may end by itself as its time is up: that is why, whatever it raises then.

@@ -1,5 +1,5 @@
-"""Actors that run the plain functions of a service on the threads of a dispatcher, as many as there
-are calls at once.
+"""Thread workers of a service: actors that run its plain functions on the threads of a dispatcher,
+one for each call under way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """An actor of a crew, and how many jobs it has."""
+    """A thread worker, and how many jobs it has."""
 
     __slots__ = ("actor", "jobs")
 
@@ -60,7 +60,7 @@ class ThreadWorkers:
         node: Where they live.
         room: How many there are at most, and how many calls wait at actors that are busy. Streams
             that go on are not among them.
-        dispatcher: Whose threads run them.
+        dispatcher: Dispatcher whose threads run them.
         parent: The actor after whose end they end, if there is one.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the annotations of functions."""
+"""Type hints of functions, with the names that they refer to."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def read(function: Callable[..., Any], names: Mapping[str, Any]) -> TypeHints:
     """Evaluate the annotations of a function, one by one, so that one that fails leaves the others.
 
     Args:
-        function: Whose annotations.
-        names: What the names of annotations mean besides the globals of the function.
+        function: Function with the annotations.
+        names: Values of the names in annotations, besides the globals of the function.
     """
     inner = innermost(function)
     written = written_for(inner)
@@ -85,7 +85,7 @@ def around(functions: list[Callable[..., Any]], depth: int) -> dict[str, Any]:
     names are gone later.
 
     Args:
-        functions: Whose annotations.
+        functions: Functions with the annotations.
         depth: How many frames up the class is being made.
     """
     texts = [hint for function in functions for hint in written_for(function).values() if isinstance(hint, str)]
@@ -112,7 +112,7 @@ def is_event(hint: Any) -> bool:
     """Return whether an annotation, evaluated or not, stands for an event of a stream."""
     if isinstance(hint, str):
         return hint.split("|")[0].strip().rpartition(".")[2] == "Event"
-    # Whoever has no streams does not load their classes.
+    # A program without streams does not load their classes.
     return getattr(hint, "__module__", "") == "tidewire.streams.event" and hint.__name__ == "Event"
 
 

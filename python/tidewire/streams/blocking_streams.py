@@ -94,7 +94,7 @@ class SyncStream:
             yield from page
 
     def schedule(self, name: str, when: str | float, subject: str, value: Any, **options: Any) -> Schedule:
-        """Have the home publish a message again and again."""
+        """Have the storage backend publish a message again and again."""
         return run(self._node, self._stream.schedule(name, when, subject, value, **options))
 
     def schedules(self) -> list[Schedule]:
@@ -163,7 +163,7 @@ class SyncConsumer:
         return run(self._node, self._consumer.requeue(*sequences))
 
     def close(self) -> None:
-        """Store what was settled, and give back what was not handled."""
+        """Store the settled deliveries, and give back the unhandled ones."""
         run(self._node, self._consumer.close())
 
 
@@ -216,7 +216,7 @@ class SyncLease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure."""
+        """True if the lease is certainly held."""
         return self._lease.is_held
 
     def __enter__(self) -> SyncLease:

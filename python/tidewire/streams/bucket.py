@@ -21,7 +21,7 @@ class Entry:
     Attributes:
         key: The key.
         revision: Grows with every change of the bucket.
-        is_deleted: Whether the key has no value.
+        is_deleted: True if the key has no value.
     """
 
     __slots__ = ("_data", "_time_us", "is_deleted", "key", "revision")
@@ -58,7 +58,7 @@ class Bucket:
 
         Args:
             key: The key.
-            value: What travels over links; at most 1 MiB.
+            value: Any value that can travel over links; at most 1 MiB.
             ttl: Seconds after which it is gone.
 
         Raises:
@@ -111,7 +111,7 @@ class Bucket:
                 return found
 
     async def history(self, key: str) -> list[Entry]:
-        """Return what is kept of a key, oldest first, deletions included."""
+        """Return the stored entries of a key, oldest first, deletions included."""
         return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
 
     def watch(self, filter: str = ">", *, after: int = 0, raise_on_outage: bool = False) -> Pages[Entry]:

@@ -1,4 +1,4 @@
-"""Runs of commands, as those who started them hold them, or look them up by their ids."""
+"""Runs of commands: the handle of a started command, also found again by its id."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CommandRun(Generic[_T]):
         return await self._store.info(self.id)
 
     async def result(self, timeout: float | None = None) -> _T:
-        """Wait until it is over, and return what it has returned.
+        """Wait until it is over, and return its result.
 
         Args:
             timeout: Seconds after which TimeoutError is raised; None for as long as it takes. The
@@ -99,8 +99,8 @@ class CommandRun(Generic[_T]):
         raise error if isinstance(error, BaseException) else RemoteError(message=short(error))
 
     async def _patiently(self, call: Awaitable[_R], wait_us: int) -> _R | None:
-        """Return what a call of the home gives; None while that is away, after a pause: the command
-        goes on all the same.
+        """Return the result of a call of the storage backend; None while that is away, after a
+        pause: the command goes on all the same.
         """
         try:
             return await call
@@ -109,7 +109,7 @@ class CommandRun(Generic[_T]):
                 raise
             from tidewire.services.registry import registry_of
 
-            # A link that is back is news.
+            # A restored link counts as a change.
             registry = registry_of(self._node)
             await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.news.count)
             return None
@@ -148,7 +148,7 @@ class CommandRun(Generic[_T]):
         function at its next report.
 
         Returns:
-            Whether that changes anything: it was not over, and nobody had cancelled it.
+            True if the command was not over, and nobody had cancelled it.
 
         Raises:
             NotFound: as ``info`` does.

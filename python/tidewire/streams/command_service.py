@@ -1,6 +1,4 @@
-"""The service of a hub through which nodes of other languages start commands and follow them: what
-a command becomes is decided here, once.
-"""
+"""Command service of a hub: nodes of other languages start and follow commands through it."""
 
 from __future__ import annotations
 
@@ -35,11 +33,11 @@ SERVICE = "tidewire-commands"
 
 
 class Service:
-    """What such a node serves. Nodes of Python use the home itself, and need this service for
-    nothing.
+    """Service of commands of such a node. Nodes of Python use the storage backend itself, and do
+    not need this service.
     """
 
-    # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
+    # Errors of the caller: the caller receives them, and the hub does not log them.
     _answers_ = (
         HomeBusy,
         HomeUnavailable,
@@ -71,7 +69,7 @@ class Service:
             service: The name of the service.
             command: The name of its command.
             arguments: A list of those by position and a map of those by name, as they travel.
-            key: What it is about.
+            key: Subject of the command.
             id: An idempotency key.
             priority: Which go first where some wait.
         """
@@ -89,7 +87,7 @@ class Service:
 
         Args:
             id: Of the command.
-            after: The newest revision that is known; 0: it is told at once.
+            after: The newest revision that is known; 0: the answer comes at once.
             wait_us: For how long to wait, 4 s at most.
 
         Returns:
@@ -135,11 +133,11 @@ class Service:
             yield asdict(info)
 
     async def cancel(self, id: str) -> bool:
-        """Have a command end. Whether that changes anything."""
+        """Cancel a command. True if that changes anything."""
         return await self._run(id).cancel()
 
     async def retry(self, id: str) -> bool:
-        """Have a command begin anew that has failed or was cancelled. Whether it does."""
+        """Begin a command anew that has failed or was cancelled. True if it begins."""
         return await self._run(id).retry()
 
     def _run(self, id: str) -> CommandRun[Any]:

@@ -48,7 +48,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class CommandInfo:
-    """What there is of a command.
+    """State of a command.
 
     Attributes:
         id: Its id.
@@ -57,8 +57,8 @@ class CommandInfo:
         stage: ``queued``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
         attempt: The newest attempt, from 1; 0 if there was none.
         retries: How often it is tried again.
-        is_cancelling: Whether its worker was asked to end it.
-        key: What it is about, or None.
+        is_cancelling: True if its worker was asked to end it.
+        key: Subject of the command, or None.
         priority: Which go first: ``urgent``, ``high``, ``normal`` or ``low``.
         caller: The node that has started it.
         worker: The node that has its newest attempt, or None.
@@ -66,9 +66,9 @@ class CommandInfo:
         began: When its newest attempt began, or None.
         ended: When it was over, or None.
         fraction: How far its newest attempt is, from 0 to 1.
-        note: What that has said of it.
-        error: What the newest attempt that failed has raised, in a line; empty if none has.
-        traceback: The way to that error.
+        note: Note of the newest attempt.
+        error: The exception of the newest failed attempt, in a line; empty if none has failed.
+        traceback: The traceback of that error.
     """
 
     id: str
@@ -92,7 +92,7 @@ class CommandInfo:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more becomes of it."""
+        """True if the command has ended."""
         return self.stage in ("succeeded", "failed", "cancelled")
 
 
@@ -204,7 +204,8 @@ class CommandStore:
                 ) from None
             if found["stage"] != "queued" or found["token"] is not None:
                 return str(found["id"])
-            # Whoever has started it may not have come to queue it. Of two tokens one counts.
+            # The first caller may have failed before it queued the record. One of two tokens
+            # counts.
             record = found
         await self._enqueue(record)
         return str(record["id"])
@@ -235,7 +236,7 @@ class CommandStore:
         return found.value, found.revision
 
     async def change(self, id: str, decide: Callable[[Record], CommandLife | None]) -> tuple[Record, int]:
-        """Change a record as somebody decides, who may be asked again: another may be faster.
+        """Change a record by a function, which may be called again: another writer may be faster.
 
         Args:
             id: Of the command.
@@ -259,7 +260,7 @@ class CommandStore:
         raise HomeBusy(f"command {id!r}: its record was changed {_CONFLICTS_MAX} times meanwhile: try again")
 
     async def cancel(self, id: str) -> bool:
-        """Have a command end. Whether that changes anything: it was not over, and not being
+        """Cancel a command. True if that changes anything: the command was not over, and not being
         cancelled.
         """
         changed = False
@@ -276,7 +277,7 @@ class CommandStore:
         return changed
 
     async def renew(self, id: str) -> bool:
-        """Have a command that has failed, or was cancelled, begin anew. Whether it does."""
+        """Begin a command anew that has failed or was cancelled. True if it begins."""
         changed = False
 
         def decide(record: Record) -> CommandLife | None:
@@ -349,7 +350,7 @@ def life_of(record: Record) -> CommandLife:
 
 
 def write(record: Record, life: CommandLife) -> None:
-    """Write what the machine says into a record."""
+    """Write the state of the state machine into a record."""
     record |= {"stage": life.stage, "attempt": life.attempt, "cancelling": life.cancelling, "token": life.token}
 
 

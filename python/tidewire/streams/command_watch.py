@@ -1,4 +1,4 @@
-"""Changes of the records of commands, by one watch that all who wait in this process share."""
+"""Shared watch for changes of command records in this process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Change = tuple[str, "bytes | None", int, int]
 
 
 class CommandWatch:
-    """Who waits for changes of records in this process. A watch of a single record costs the home
-    as much as one of all, and a server of NATS keeps each for a while; so there is one, which ends
-    once nobody has waited for as long as a watch takes.
+    """Shared watch of the callers in this process that wait for changes of records. A watch of a
+    single record costs the storage backend as much as a watch of all, and a NATS server keeps each
+    watch for a while. The one watch ends once no caller has waited for as long as a watch takes.
     """
 
     def __init__(self, home: Home, bucket: str) -> None:
@@ -47,7 +47,7 @@ class CommandWatch:
         loop = asyncio.get_running_loop()
         follower = self._following
         if follower is not None and follower.get_loop() is not loop:
-            # Who waits on another event loop than the one that shares the watch has one alone.
+            # A caller on another event loop than the shared watch has a watch of its own.
             changes, after, _ = await self._home.call("watch", self._bucket, name + _KIND, after, 1, wait_us)
             return changes, after
         change: asyncio.Future[Change] = loop.create_future()
@@ -55,7 +55,7 @@ class CommandWatch:
         try:
             if follower is None:
                 self._following = loop.create_task(self._follow(after))
-            # What has changed before it was waited for is not told again.
+            # The watch does not repeat changes from before the call.
             found = await self._home.call("get", self._bucket, name + _KIND, None)
             if found is None or found[2] > after:
                 return [(name + _KIND, None, after, 0) if found is None else found], after if found is None else found[

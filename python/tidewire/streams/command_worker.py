@@ -89,10 +89,10 @@ class CommandWorker:
     Args:
         host: The instance that it belongs to.
         store: Where records and tokens are.
-        bound: What does the command.
+        bound: The function of the command.
         mark: The options it was declared with.
-        dispatcher: Whose threads run a plain function.
-        changed: Called when it may be at rest.
+        dispatcher: Dispatcher whose threads run a plain function.
+        changed: Called when it may be idle.
     """
 
     def __init__(
@@ -138,16 +138,16 @@ class CommandWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no command is under way, and nothing is to be settled."""
+        """True if no command is under way, and nothing is to be settled."""
         return not self._doing and not self._settling
 
     @property
     def is_over(self) -> bool:
-        """Whether it was drained, and nothing is left."""
+        """True if the worker was drained, and nothing is left."""
         return self._machine.is_over() and self.is_idle and not self._fetching
 
     def drain(self) -> None:
-        """Begin nothing more. What is under way ends; what waits for its key goes back."""
+        """Begin nothing more. Running commands end; a command that waits for its key goes back."""
         for token in self._machine.drain():
             self._give_back(token)
         for sequence in list(self._waiting):
@@ -157,14 +157,14 @@ class CommandWorker:
         self._pump()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt what is under way, and give all of it back."""
+        """Begin nothing more, interrupt the running commands, and give all of them back."""
         self._is_cut = True
         for attempt in list(self._attempts.values()):
             attempt.end("cut")
         self.drain()
 
     def end(self) -> None:
-        """Let go of everything: nobody waits for it any more."""
+        """Release everything: nobody waits for it any more."""
         for task in (*self._fetching.values(), *self._doing.values(), *self._settling):
             task.cancel()
         if self._timer is not None:
@@ -177,7 +177,7 @@ class CommandWorker:
     # Its tokens
 
     def _pump(self) -> None:
-        """Do what there is to do: begin what was fetched, fetch, extend."""
+        """Do the pending actions: begin fetched commands, fetch, extend."""
         loop = asyncio.get_running_loop()
         while (token := self._machine.begin()) is not None:
             task = loop.create_task(self._do(token))
@@ -257,7 +257,7 @@ class CommandWorker:
     # Its commands
 
     async def _do(self, token: Token) -> None:
-        """Do what is to be done of a token, and settle it."""
+        """Process a token, and settle it."""
         how, delay_us = "release", None
         try:
             how, delay_us = await self._worked(token)
@@ -402,7 +402,7 @@ class CommandWorker:
         return "ack", None
 
     async def _outcome(self, attempt: Attempt) -> tuple[str, Record]:
-        """Run the method; return how that ended, and what is to be written of it."""
+        """Run the method; return how that ended, and the outcome to write."""
         task = asyncio.get_running_loop().create_task(self._called(attempt))
         try:
             await asyncio.wait({task})
@@ -464,7 +464,7 @@ class CommandWorker:
             running.leave(token)
 
     def _arguments(self, attempt: Attempt) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return what the method is called with: by name, so that progress and context may stand
+        """Return the arguments of the method: by name, so that progress and context may stand
         anywhere.
         """
         signature, record = self._bound.signature, attempt.record
@@ -485,7 +485,7 @@ class CommandWorker:
             kwargs[signature.progress] = Progress(record["id"], attempt.number, record["key"], attempt.running, report)
         return args, kwargs
 
-    # What goes on beside an attempt
+    # Tasks beside an attempt
 
     def _reported(self, attempt: Attempt, loop: asyncio.AbstractEventLoop, fraction: float, note: str) -> None:
         """A command has reported, on any thread. The newest report is stored as soon as the one
@@ -514,7 +514,8 @@ class CommandWorker:
             try:
                 changes, revision = await self._store.watch.next(attempt.record["id"], revision, WAIT_US)
             except _FINAL:
-                # What it writes at its end is refused for the same reason, and that is told.
+                # The final write of the attempt is refused for the same reason, and the caller sees
+                # that error.
                 return
             except TidewireError as error:
                 await self._failed(error)
@@ -531,9 +532,7 @@ class CommandWorker:
     # Its home
 
     async def _held(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Do something at the home, again and again while that is away; the token is held
-        meanwhile.
-        """
+        """Call the storage backend, with retries while it is away; the token is held meanwhile."""
         for _ in range(_TRIES_MAX):
             try:
                 found = await call()
@@ -546,7 +545,7 @@ class CommandWorker:
         return await call()
 
     async def _quietly(self, call: Awaitable[Any]) -> None:
-        """Do something at the home that is no loss if it can't be done."""
+        """Make a call of the storage backend that may fail without a loss."""
         try:
             await call
         except TidewireError as error:
@@ -585,7 +584,7 @@ async def _lost(attempt: Attempt, lease: Lease) -> None:
 
 
 def _encoded(error: BaseException) -> bytes:
-    """Return an error as bytes; one whose parts do not travel is told by its text."""
+    """Return an error as bytes; an error whose parts do not travel becomes its text."""
     try:
         return encode(error)
     except Exception:  # noqa: BLE001 - whatever its parts are

@@ -200,8 +200,8 @@ class Consumer:
             raise self._away
 
     def _tell_broken(self) -> None:
-        """Raise, once, that acks were not stored: their events come again, and the home may be back
-        by then.
+        """Raise, once, that acks were not stored: their events come again, and the storage backend
+        may be back by then.
         """
         error, self._broken = self._broken, None
         if error is not None:
@@ -211,16 +211,16 @@ class Consumer:
         """Wait until everything that was settled is on the disk.
 
         Raises:
-            HomeError: if the home can't be reached, or was closed.
+            HomeError: if the storage backend can't be reached, or was closed.
         """
         await self._store_settled()
         self._tell_broken()
 
     async def close(self) -> None:
-        """Store what was settled, and give back what was fetched and not handled: it goes to
-        another at once.
+        """Store the settled deliveries, and give back the fetched and unhandled ones: another
+        consumer gets them at once.
 
-        That does not count as a delivery, but on NATS, which counts what it sends.
+        The return is not a delivery, except on NATS, which counts each send.
         """
         while self._ready:
             await self._ready.popleft()._release()
@@ -236,7 +236,7 @@ class Consumer:
             await self.close()
 
     async def info(self) -> ConsumerInfo:
-        """Return what there is of it: its lag, what is out, what waits.
+        """Return its state: its lag, its pending deliveries, its waiting events.
 
         Raises:
             NotFound: if it was deleted.
@@ -246,7 +246,7 @@ class Consumer:
         return ConsumerInfo.of(await self._home.call("consumer_info", self._stream, self.name))
 
     async def pause(self) -> None:
-        """Deliver nothing more, to nobody, until it is resumed. What is out may be settled."""
+        """Deliver nothing more, to nobody, until it is resumed. Delivered events may be settled."""
         await self._home.call("pause", self._stream, self.name, None)
 
     async def resume(self) -> None:
@@ -254,8 +254,8 @@ class Consumer:
         await self._home.call("resume", self._stream, self.name)
 
     async def seek(self, start: Any) -> None:
-        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. What is out is
-        forgotten.
+        """Go on at another place: ``"new"``, ``"all"``, a sequence or a datetime. Pending
+        deliveries are forgotten.
         """
         from tidewire.streams.stream import start_of
 
@@ -278,7 +278,7 @@ class Consumer:
         return dropped
 
     async def delete(self) -> None:
-        """Delete it with its dead letters. Whoever waits for its events gets NotFound."""
+        """Delete it with its dead letters. Callers that wait for its events get NotFound."""
         await self._home.call("delete_consumer", self._stream, self.name)
 
     def __repr__(self) -> str:

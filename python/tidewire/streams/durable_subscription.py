@@ -1,6 +1,4 @@
-"""One handler of durable events while it is served: it fetches, handles and settles what its
-consumer delivers.
-"""
+"""Durable subscription of one handler: fetches, handles and settles the events of its consumer."""
 
 from __future__ import annotations
 
@@ -52,13 +50,13 @@ class DurableSubscription:
     Args:
         host: The instance that it belongs to.
         home: Where its stream lives.
-        bound: What handles events.
+        bound: The handler of events.
         subject: Which subjects.
         mark: The options it was declared with.
         event_parameter: The parameter that takes the event, if there is one.
-        takes_value: Whether the first parameter takes the value.
-        dispatcher: Whose threads run a plain function.
-        changed: Called when it may be at rest.
+        takes_value: True if the first parameter takes the value.
+        dispatcher: Dispatcher whose threads run a plain function.
+        changed: Called when it may be idle.
     """
 
     def __init__(
@@ -144,23 +142,23 @@ class DurableSubscription:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is queued, handled or to be settled."""
+        """True if nothing is queued, handled or to be settled."""
         return self._machine.counts() == (0, 0) and not self._settled and self._settling is None
 
     @property
     def is_over(self) -> bool:
-        """Whether it was drained, and all that was fetched has ended and is settled."""
+        """True if the subscription was drained, and each fetched event has ended and is settled."""
         return self._machine.is_over() and self.is_idle and not self._runners
 
     def drain(self) -> None:
-        """Fetch nothing more. What was fetched is handled."""
+        """Fetch nothing more. Fetched events are handled."""
         self._machine.drain()
         if self._fetching is not None and self._ending is None:
             self._ending = self._home.end(self._fetching, self._begun, self._token)
         self._pump()
 
     def cut(self) -> None:
-        """Begin nothing more, interrupt what is under way, and give all of it back."""
+        """Begin nothing more, interrupt the running handlers, and give all events back."""
         self._is_cut = True
         for delivery in self._machine.cut():
             self._events.pop(delivery, None)
@@ -173,7 +171,7 @@ class DurableSubscription:
         self.drain()
 
     def end(self) -> None:
-        """Let go of everything: nobody waits for it any more."""
+        """Release everything: nobody waits for it any more."""
         for task in (self._settling, self._fetching, self._ending):
             if task is not None:
                 task.cancel()
@@ -187,7 +185,7 @@ class DurableSubscription:
     # Its events
 
     def _pump(self) -> None:
-        """Do what there is to do: begin what is queued, fetch, extend."""
+        """Do the pending actions: begin queued events, fetch, extend."""
         queued, _ = self._machine.counts()
         loop = asyncio.get_running_loop()
         while queued > 0 and len(self._runners) < self.mark.concurrency:
@@ -244,7 +242,7 @@ class DurableSubscription:
         self._pump()
 
     async def _run(self) -> None:
-        """Handle what is queued, one after the other, until nothing is left."""
+        """Handle the queued events, one after the other, until none is left."""
         machine = self._machine
         while (delivery := machine.begin()) is not None:
             event = self._events.pop(delivery)
@@ -268,7 +266,7 @@ class DurableSubscription:
                 self._say((*delivery, verdict, None, "", fault_of(error)))
 
     async def _handle(self, event: Event) -> BaseException | None:
-        """Run the handler, and return what it raised."""
+        """Run the handler, and return its exception."""
         running = InboundCall(self._request(event), self._bound, self._host.instance)
         try:
             if self._crew is None:
@@ -287,7 +285,7 @@ class DurableSubscription:
             if isinstance(value, Failure):
                 raise value.error
             return asyncio.CancelledError() if running.cancelled else None
-        # Whatever it raised is told to the stream, and not to the loop.
+        # The stream, not the loop, receives every exception of the handler.
         except BaseException as error:
             if self._is_cut:
                 return error
@@ -325,7 +323,7 @@ class DurableSubscription:
         finally:
             running.leave(token)
 
-    # What is said of them
+    # Settlement of events
 
     async def _settle_now(self, settled: Settled) -> None:
         assert self.consumer is not None

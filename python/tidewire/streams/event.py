@@ -1,4 +1,4 @@
-"""Events: what is read of a stream, and how a delivery of one is settled."""
+"""Events of a stream, and the settlement of their deliveries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Event:
     Attributes:
         subject: Where it was published.
         sequence: Its place in the stream, from 1.
-        key: What it is about, or None.
+        key: Subject of the event, or None.
         id: Its idempotency key, or None.
         delivery: Which attempt this is, from 1; 0 for one that was read without a consumer.
     """
@@ -92,8 +92,8 @@ class Event:
 
     @property
     def value(self) -> Any:
-        """What was published: a value, or bytes if no header says what it is; as the ``type`` that
-        the consumer or ``read`` was given. Decoded anew each time.
+        """The published value, or bytes if no header says its type. The value has the ``type`` that
+        ``consumer`` or ``read`` was given. Decoded anew each time.
 
         Raises:
             InvalidArgument: if it does not fit the type; the message names the stream, the event
@@ -104,7 +104,7 @@ class Event:
 
     @property
     def payload(self) -> bytes:
-        """What was published, encoded."""
+        """The published value, encoded."""
         return self._payload
 
     @property
@@ -124,8 +124,8 @@ class Event:
         the event comes again.
 
         Args:
-            wait: Whether to wait until the ack is on the disk, and to raise what the home says of
-                it.
+            wait: If true, wait until the ack is on the disk, and raise the error of the storage
+                backend.
 
         Raises:
             StaleDelivery: if it was settled before; with ``wait`` also if it was given to another
@@ -137,8 +137,8 @@ class Event:
         """Say that it failed: it comes again, or is a dead letter if that was the last delivery.
 
         Args:
-            delay: Seconds until then; None for what the consumer's ``backoff`` says.
-            error: What was raised; the dead letter has it with its traceback.
+            delay: Seconds until then; None for the consumer's ``backoff``.
+            error: The exception; the dead letter has it with its traceback.
             wait: As of ``ack``.
 
         Raises:
@@ -195,8 +195,8 @@ class DeadEvent:
         event: The event, or None if the stream does not have it any more.
         deliveries: How often it was delivered.
         reason: ``max_deliver``, or what ``term`` was given.
-        error: What was raised last, in a line.
-        traceback: The way to it; may be empty.
+        error: The last exception, in a line.
+        traceback: The traceback of the error; may be empty.
         time: When it was given up.
     """
 

@@ -1,5 +1,5 @@
-"""The home of streams, buckets and leases: a folder of this process, or the hub, which serves its
-own as a service.
+"""Storage backend of streams, buckets and leases: a folder of this process, or the hub, which
+serves its own as a service.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _WAIT_MARGIN_S = 30.0
 
 
 class Home:
-    """The calls of a home, by name, with plain data; the same for a folder and for a hub.
+    """The calls of a storage backend, by name, with plain data; the same for a folder and a hub.
 
     Cancelling a call that was begun does not take it back.
     """
@@ -138,7 +138,7 @@ class Home:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is that of a hub."""
+        """True if the storage backend is that of a hub."""
         return self._node is not None
 
     async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -165,16 +165,16 @@ class Home:
             await back(await taking)
 
     def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
-        """End a fetch, so that its task gives what has come by then: what was lost with a task that
-        is cancelled would come again only after its ack wait.
+        """End a fetch, so that its task returns the events that have come by then. Events that a
+        cancelled task loses would come again only after their ack wait.
 
         Args:
             fetching: The task that waits for it.
-            begun: What it waits for, if it has begun.
+            begun: The operation that it waits for, if it has begun.
             token: The last argument of a fetch of a hub, which is asked to end it.
 
         Returns:
-            What asks the hub, to be kept.
+            The future of the request to the hub; the caller keeps a reference.
         """
         if self.is_remote and begun is not None:
             return asyncio.ensure_future(self._end(fetching, token))
@@ -187,7 +187,7 @@ class Home:
         except TidewireError:
             is_ended = False
         if not is_ended:
-            # It has not come there, or its answer has come here.
+            # The fetch has not reached the hub, or its answer has arrived here.
             fetching.cancel()
 
     def hold(self, name: str, holder: str, ttl_us: int) -> Any:
@@ -205,9 +205,9 @@ class Home:
 
 
 class Service:
-    """What a node with a data folder serves to those that join it."""
+    """Service of a node with a data folder for the nodes that join it."""
 
-    # Errors that a caller asks for: they are told to it, and are no news for whoever runs the hub.
+    # Errors of the caller: the caller receives them, and the hub does not log them.
     _answers_ = (
         HomeUnavailable,
         LeaseHeld,
@@ -274,7 +274,7 @@ class Service:
             self._ended.discard(token)
 
     def _end_wait(self, token: int) -> bool:
-        """Have a call that waits for something end with what it has. Whether there is one."""
+        """End a waiting call with its present results. True if there is such a call."""
         begun = self._tokens.get(token)
         if begun is None:
             return False
@@ -284,7 +284,7 @@ class Service:
 
     async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
         """Wait for a lease, give its fence, and give the lease back when nobody reads this stream
-        any more: a link that ends is the end of the process behind it, which is heard of long
+        any more. The end of a link is the end of the process behind it; the hub sees that long
         before the lease is over.
 
         A link that is declared dead as nothing was heard over it is none: its process may only be
@@ -328,5 +328,5 @@ def span_us(field: str, seconds: float | None) -> int | None:
 
 
 def time_of(time_us: int | None) -> datetime | None:
-    """Return a time of a home."""
+    """Return a time of the storage backend."""
     return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)

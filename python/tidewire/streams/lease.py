@@ -52,8 +52,8 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure, by the clock of this process, counted from before it was
-        asked for.
+        """True if the lease is certainly held, by the clock of this process, counted from before
+        the request.
         """
         return self._fence is not None and monotonic() < self._until
 
@@ -61,7 +61,7 @@ class Lease:
         """Wait for the lease, and return its fencing token.
 
         Raises:
-            LeaseHeld: if somebody else has held it for ``timeout`` seconds.
+            LeaseHeld: if another holder has had it for ``timeout`` seconds.
         """
         ttl_us = span_us("ttl", self._ttl)
         until = None if self._timeout is None else monotonic() + self._timeout
@@ -103,7 +103,7 @@ class Lease:
                 self._until = 0.0
                 return
             except TidewireError:
-                # The home may be back before the time is over.
+                # The storage backend may be back before the time is over.
                 if not self.is_held:
                     return
 

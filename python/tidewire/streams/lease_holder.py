@@ -1,5 +1,5 @@
-"""Tenures: leases that are taken whenever they are free, kept as long as possible, and believed no
-longer than they are held.
+"""Lease holder: takes a lease whenever it is free, renews it as long as possible, and trusts it no
+longer than it is held.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LeaseHolder:
     Args:
         home: Where the lease is.
         name: Its name.
-        holder: Who holds it, for people.
+        holder: Name of the holder, for people.
         ttl_us: After how many microseconds it is free if it is not renewed.
     """
 
@@ -49,7 +49,7 @@ class LeaseHolder:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held for sure, by the clock of this process."""
+        """True if the lease is certainly held, by the clock of this process."""
         return self._machine.fence(monotonic()) is not None
 
     async def acquire(self) -> None:
@@ -110,8 +110,8 @@ class LeaseHolder:
         self._machine.renewed(begun)
 
     async def release(self) -> None:
-        """Give it back, if it is held: another has it at once. What goes wrong here is over with
-        its time.
+        """Give the lease back, if it is held: another caller has it at once. After an error the
+        lease ends with its time.
         """
         await self._give_up()
 

@@ -1,4 +1,4 @@
-"""Iterator over the pages of a replay or a watch: one that a cancelled read does not end."""
+"""Iterator over the pages of a replay or a watch; a cancelled read does not end the iterator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of commands: what a command reports with, and what those who follow it get."""
+"""Progress of commands: the reports of a command, and the values for its followers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CommandProgress:
 
     Attributes:
         fraction: From 0 to 1.
-        note: What it says of it.
+        note: Note of the report.
         attempt: Which attempt it is of, from 1.
         time: When it was reported, by the clock of the worker.
     """
@@ -34,8 +34,8 @@ class CommandProgress:
 
 
 class Progress:
-    """What a command reports its progress with: ``await progress(0.4, "half")``, or without
-    ``await`` in a plain function.
+    """Progress reports of a command: ``await progress(0.4, "half")``, or without ``await`` in a
+    plain function.
 
     Attributes:
         id: The id of the command; the same in each attempt, so that what it does elsewhere can be
@@ -61,7 +61,7 @@ class Progress:
 
         Args:
             fraction: From 0 to 1.
-            note: What people read, at most 1,024 letters.
+            note: Text for people, at most 1,024 letters.
 
         Raises:
             InvalidArgument: if an argument is not allowed.
@@ -84,7 +84,7 @@ class Progress:
 
 
 class Reported:
-    """What a report gives; awaiting it lets others of the event loop go on."""
+    """Result of a report; awaiting it lets others of the event loop go on."""
 
     __slots__ = ()
 

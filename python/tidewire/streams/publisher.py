@@ -1,5 +1,5 @@
-"""Publishing without waiting for one ack before the next: what comes while a batch is stored is the
-next batch.
+"""Publishing without a wait for each ack: messages that come while a batch is stored are the next
+batch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Ack(NamedTuple):
-    """What a stream says of a message that it has.
+    """Acknowledgement of a stream that stores a message.
 
     Attributes:
         sequence: Its place in the stream, from 1; of a duplicate, that of the first.
-        durability: What it survives: ``memory`` the end of its publisher, ``disk`` a loss of power,
-            ``replicated`` that of a machine.
-        duplicate: Whether a message with its id was there before: it was not stored again.
+        durability: Failure that the message survives: ``memory`` the end of its publisher,
+            ``disk`` a loss of power, ``replicated`` that of a machine.
+        duplicate: True if the stream had a message with its id: it was not stored again.
     """
 
     sequence: int
@@ -49,7 +49,7 @@ def message_of(
     at: datetime | None,
     ttl: float | None,
 ) -> Message:
-    """Return a message as homes take it."""
+    """Return a message in the form of storage backends."""
     payload, written = content_of(value, content, headers)
     if delay is None and at is None and ttl is None:
         return subject, payload, key, id, written, None, None
@@ -267,6 +267,6 @@ class Publisher:
             try:
                 await self.flush()
             except PublishFailed:
-                # What the block raised says more.
+                # The exception of the block takes precedence.
                 if kind is None:
                     raise

@@ -1,4 +1,4 @@
-"""Schedules: messages that a home publishes by itself, again and again."""
+"""Schedules: messages that a storage backend publishes by itself, again and again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class Schedule:
-    """A schedule of a stream, as it was when the home was asked; ``await stream.schedule(...)``
-    makes one.
+    """A schedule of a stream, as it was when the storage backend was asked; ``await
+    stream.schedule(...)`` makes one.
 
     Attributes:
         name: Its name.
         when: Its cron expression, or ``@every 30s``.
-        time_zone: Whose clocks it goes by.
+        time_zone: Time zone of its times.
         subject: Where its beats are published.
-        key: What they are about, or None.
+        key: Subject of the events, or None.
         ttl: Seconds after which a beat is not delivered any more, or None.
         next_time: Its next beat, or None.
-        change: What ``stream.schedule`` has done: ``"made"`` it, ``"replaced"`` one with other
-            settings, or ``"kept"`` what was there.
+        change: Change that ``stream.schedule`` made: ``"made"`` it, ``"replaced"`` one with
+            other settings, or ``"kept"`` the present one.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def value(self) -> Any:
-        """What its beats have as their value. Decoded anew each time."""
+        """The value of its beats. Decoded anew each time."""
         return decoded(self._payload, self._headers)
 
     @property
@@ -78,7 +78,7 @@ class Schedule:
 
 
 def when_of(when: Any) -> str:
-    """Return when a schedule beats as homes take it: seconds as an interval.
+    """Return the time of a schedule in the form of storage backends: seconds as an interval.
 
     Raises:
         InvalidArgument: if it is neither an expression nor whole seconds.

@@ -28,13 +28,13 @@ Start = Literal["new", "all"] | int | datetime
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What there is of a stream.
+    """State of a stream.
 
     Attributes:
         name: Its name.
-        subjects: What it takes.
+        subjects: Subjects of its events.
         messages: How many events it has.
-        bytes: What they take on disk.
+        bytes: Size on disk.
         first: The oldest event; one more than ``last`` if there is none.
         last: The newest event that was ever there.
         delayed: Messages that wait for their time.
@@ -60,7 +60,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> StreamInfo:
-        """Return it of what a home says."""
+        """Return the state from the answer of a storage backend."""
         plain = {
             name: raw[name] for name in ("name", "messages", "bytes", "first", "last", "delayed", "dead", "consumers")
         }
@@ -74,19 +74,19 @@ class StreamInfo:
 
 @dataclass(frozen=True)
 class ConsumerInfo:
-    """What there is of a consumer.
+    """State of a consumer.
 
     Attributes:
         name: Its name.
         acked_to: Every event up to here is acked, dead, or not selected.
         in_flight: How many deliveries are out.
         waiting: How many events wait for their delay, or for earlier ones of their keys.
-        lag: What it has still to see: the newest event of the stream minus ``acked_to``.
-        redelivered: How many deliveries were not the first of their event, since the home was
-            opened.
+        lag: Distance to the newest event: its sequence minus ``acked_to``.
+        redelivered: How many deliveries were not the first of their event, since the storage
+            backend was opened.
         dead: How many dead letters it has.
         oldest_time: When the oldest event that is not acked was stored, or None.
-        is_paused: Whether it delivers nothing.
+        is_paused: True if deliveries are paused.
     """
 
     name: str
@@ -101,7 +101,7 @@ class ConsumerInfo:
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> ConsumerInfo:
-        """Return it of what a home says."""
+        """Return the state from the answer of a storage backend."""
         names = ("name", "acked_to", "in_flight", "waiting", "lag", "redelivered", "dead")
         paused = raw["paused_until_us"] is not None
         return cls(**{name: raw[name] for name in names}, oldest_time=time_of(raw["oldest_time_us"]), is_paused=paused)
@@ -133,9 +133,9 @@ class Stream:
 
         Args:
             subject: Where it goes: one of the stream's subjects.
-            value: What it is.
-            key: What it is about, such as a customer; consumers with ``order="key"`` handle one of
-                a key at a time. At most 256 bytes.
+            value: The value of the event.
+            key: Subject of the event, such as a customer; consumers with ``order="key"`` handle
+                one of a key at a time. At most 256 bytes.
             id: An idempotency key: a second message with it is not stored within the stream's
                 ``dedupe``. At most 256 bytes.
             headers: Names and values, at most 64 KiB together.
@@ -175,10 +175,10 @@ class Stream:
         raises stores nothing.
 
         Leaving the block raises ``PublishFailed`` if a message was refused: nothing was stored
-        then. After an error of the home it is not known whether the batch was stored.
+        then. After an error of the storage backend it is not known whether the batch was stored.
 
         Raises:
-            Unsupported: on leaving the block, if the home can't do that.
+            Unsupported: on leaving the block, if the storage backend can't do that.
         """
         return Batch(self._home, self.name)
 
@@ -195,8 +195,8 @@ class Stream:
         ttl: float | None = None,
         time_zone: str = "UTC",
     ) -> Schedule:
-        """Have the home publish a message again and again, also while no program runs. Each beat is
-        an event with the header ``Tidewire-Schedule``, which has the name.
+        """Have the storage backend publish a message again and again, also while no program runs.
+        Each beat is an event with the header ``Tidewire-Schedule``, which has the name.
 
         A program can say so each time it starts: a schedule with the same settings goes on as it
         was, one with others is replaced.
@@ -206,12 +206,12 @@ class Stream:
             when: A cron expression of five fields such as ``"0 22 * * 1-5"``, ``"@daily"``; or
                 seconds from one beat to the next, ``"@every 1h30m"``.
             subject: Where its beats go: one of the stream's subjects.
-            value: What they are. With the headers at most 64 KiB.
-            key: What they are about.
+            value: The value of the events. With the headers at most 64 KiB.
+            key: Subject of the events.
             headers: Names and values.
             content: How the value is written, as of ``publish``.
             ttl: Seconds after which a beat is not delivered any more.
-            time_zone: Whose clocks the expression goes by, such as ``"Europe/Berlin"``.
+            time_zone: Time zone of the expression, such as ``"Europe/Berlin"``.
 
         Returns:
             The schedule; ``change`` says whether it was ``"made"``, ``"replaced"`` or ``"kept"``.
@@ -219,7 +219,8 @@ class Stream:
         Raises:
             InvalidArgument: if an argument is not allowed, or the stream does not take the subject.
             LimitExceeded: if the stream has as many schedules as it may have.
-            Unsupported: if the stream refuses messages when it is full, or the home can't do it.
+            Unsupported: if the stream refuses messages when it is full, or the storage backend
+                can't do it.
             NotFound: if the stream was deleted.
 
         Cancelled, it may be made all the same.
@@ -267,8 +268,8 @@ class Stream:
             max_in_flight: How many deliveries may be out at once, over all who take.
             order: ``key``: an event waits until all earlier ones of its key are acked or dead; a
                 key that fails holds back itself only.
-            type: What ``event.value`` is made to, as a parameter of a service would be: a
-                dataclass, ``list[int]``, ...; None for what came.
+            type: Type of ``event.value``, converted as a parameter of a service would be: a
+                dataclass, ``list[int]``, ...; None for the decoded value.
             raise_on_outage: True to raise the error of an outage where events are awaited, such as
                 LinkLost or HomeUnavailable. By default the consumer waits for its end.
 
@@ -325,7 +326,7 @@ class Stream:
             stop: The last sequence.
             filter: Which subjects: a pattern or several.
             follow: True to wait at the end for further events.
-            type: What ``event.value`` is made to, as of ``consumer``.
+            type: Type of ``event.value``, as of ``consumer``.
             raise_on_outage: True to raise the error of an outage also with ``follow``; a replay
                 that ends always does.
 
@@ -373,7 +374,7 @@ class Stream:
         subjects. Returns how many.
 
         Raises:
-            Unsupported: with a filter, if the home removes whole files only.
+            Unsupported: with a filter, if the storage backend removes whole files only.
         """
         purged: int = await self._home.call("purge", self.name, before, keep, filter)
         return purged
@@ -387,7 +388,7 @@ class Stream:
 
 
 def start_of(start: Any) -> tuple[str, int]:
-    """Return a place in a stream as homes take it."""
+    """Return a position in a stream in the form of storage backends."""
     if start in ("new", "all"):
         return start, 0
     if isinstance(start, datetime):

@@ -1,5 +1,5 @@
-"""Shapes: the type that values of events are wanted as, and the conversion to it, which is that of
-typed parameters of services.
+"""Value types: the type that a reader wants for events, and the conversion to it, as for typed
+parameters of services.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command ``tidewire top``: finds the node, looks at it, and shows what it saw."""
+"""The command ``tidewire top``: finds the node, looks at it, and shows its statistics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def top(where: Endpoint | None, node: str | None, interval: float, once: bool, j
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
-        # Whoever read the output has seen enough. The interpreter must not try to write the rest at
+        # The reader of the output has closed it. The interpreter must not try to write the rest at
         # its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except TidewireError as error:

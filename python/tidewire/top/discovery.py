@@ -70,7 +70,7 @@ class FoundNode:
 
     Attributes:
         endpoint: Where.
-        key: What tells it from all others there: the id of its instance of ``$sys``.
+        key: Unique key of the node at the endpoint: the id of its instance of ``$sys``.
         name: Its name.
         pid: Its process.
     """
@@ -181,13 +181,13 @@ def find_at(endpoint: Endpoint) -> Iterator[FoundNode]:
             except AskTimeout:
                 yield one
             except (NoResponders, LinkLost):
-                # It has gone meanwhile.
+                # The node has gone meanwhile.
                 continue
 
 
 def _sockets() -> list[Path]:
-    """The sockets in the directories there are. One that is refused is told of if the others have
-    none.
+    """The sockets in the present directories. A refused directory is an error if the others have no
+    socket.
     """
     paths: list[Path] = []
     refused: list[str] = []

@@ -1,4 +1,4 @@
-"""Waits for a key, in a terminal that has one."""
+"""Keyboard input of a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares two looks at a node: how many messages a second each row has handled in between."""
+"""Message rates between two looks at a node, for each row."""
 
 from __future__ import annotations
 

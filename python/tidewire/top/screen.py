@@ -23,7 +23,7 @@ def picture(look: _Row, width: int, height: int | None, note: str = "") -> Rende
         look: An answer of a node with rates.
         width: Columns of the terminal.
         height: Its lines, or None to show all rows.
-        note: What to say in the last line.
+        note: Text of the last line.
     """
     head, tables = _head(look), _tables(look)
     wants = [len(rows) for rows in tables.values()]
@@ -74,7 +74,7 @@ def _head(look: _Row) -> list[Text]:
 
 
 def _troubles(look: _Row) -> list[Text]:
-    """What should not be: a line of its own, if there is any."""
+    """Problems of the node: a line of their own, if there are any."""
     asks, reasons = look["ask_timeouts"], {reason: count for reason, count in look["dead_letters"].items() if count}
     named = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items(), key=lambda one: -one[1]))
     texts = [f"{_counted(sum(reasons.values()), 'dead letter')}: {named}"] if reasons else []

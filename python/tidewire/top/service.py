@@ -1,6 +1,4 @@
-"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and whoever else may call
-it.
-"""
+"""The service ``$sys`` of a node: its statistics, for ``tidewire top`` and other callers."""
 
 from __future__ import annotations
 
@@ -98,7 +96,7 @@ class StatisticsService:
 
     @property
     def pattern(self) -> str:
-        """What it subscribes to."""
+        """Pattern of its subscription."""
         return f"svc.{SERVICE}.{self.instance}.*"
 
     def says(self) -> dict[str, str]:
@@ -164,7 +162,7 @@ class StatisticsService:
     def _answer(self, call: RemoteCall) -> None:
         if call.cancelled:
             return
-        # Whatever it is, it is for the caller.
+        # The caller receives every error.
         try:
             subject, value, *_, origin = call.opened()
             method, node = subject.rpartition(".")[2], self._node()

@@ -1,6 +1,4 @@
-"""The columns of the tables: what a cell says, and from which width of the terminal on it is
-shown.
-"""
+"""Columns of the tables: the text of a cell, and the least width of a terminal that shows it."""
 
 from __future__ import annotations
 

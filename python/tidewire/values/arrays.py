@@ -1,4 +1,4 @@
-"""NumPy arrays and scalars as what travels of them, and back."""
+"""Wire form of NumPy arrays and scalars."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c(?:8|16)|[mM]8(?:\[\d{0,9}[A
 
 
 def is_array(kind: type) -> bool:
-    """Whether objects of a type are arrays whose elements say all about them."""
+    """True if objects of a type are arrays whose elements say all about them."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and (kind is numpy.ndarray or kind is numpy.memmap)
 
 
 def is_scalar(kind: type) -> bool:
-    """Whether objects of a type are NumPy scalars."""
+    """True if objects of a type are NumPy scalars."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and issubclass(kind, numpy.generic)
 
@@ -51,7 +51,8 @@ def build(dtype: Any, lengths: tuple[Any, ...], order: Any, elements: Any) -> An
     if math.prod(lengths) * kind.itemsize != len(elements):
         raise WireError(f"data: an array of {dtype} with lengths {lengths} does not have {len(elements)} bytes")
     try:
-        # What comes over a link may lie in the memory of its message, which is no buffer of Python.
+        # The elements of an array from a link may lie in the memory of its message, which is no
+        # buffer of Python.
         memory = np.asarray(elements) if hasattr(elements, "__array_interface__") else elements or None
         return np.ndarray(lengths, kind, memory, order=order)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""Errors as what travels of them, and back."""
+"""Wire form of errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _as_its_type(name: str, fields: dict[Any, Any]) -> BaseException | None:
     arguments = fields.get("arguments", args)
     if kind is None or not issubclass(kind, Exception) or not isinstance(args, tuple):
         return None
-    # These mean something to the program that meets them: it would lose its place in a generator.
+    # Both classes have a meaning for the receiving program: a generator would end.
     if issubclass(kind, (StopIteration, StopAsyncIteration)):
         return None
     error = _constructed(kind, args, arguments if isinstance(arguments, tuple) else args)

@@ -1,4 +1,4 @@
-"""Encoding plans of types: asked once for each type by the compiled part."""
+"""Encoding plans of types: the compiled part asks once for each type."""
 
 from __future__ import annotations
 
@@ -76,27 +76,27 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def is_service(kind: type) -> bool:
-    """Whether it is a declared service: its objects are called where they are, and not copied."""
+    """True if a class is a declared service: its objects are called in place, and not copied."""
     return any(DECLARED in names_of(base) for base in _bases(kind))
 
 
 def is_struct(kind: type) -> bool:
-    """Whether it is a ``msgspec.Struct``. Where msgspec is not imported there can't be one."""
+    """True if a class is a ``msgspec.Struct``. There is none where msgspec is not imported."""
     return _derives(kind, "msgspec", "Struct")
 
 
 def is_model(kind: type) -> bool:
-    """Whether it is a pydantic model."""
+    """True if a class is a pydantic model."""
     return _derives(kind, "pydantic", "BaseModel")
 
 
 def is_dataclass(kind: type) -> bool:
-    """Whether it is a data class."""
+    """True if a class is a data class."""
     return any("__dataclass_fields__" in names_of(base) for base in _bases(kind))
 
 
 def is_named_tuple(kind: type) -> bool:
-    """Whether it is a named tuple."""
+    """True if a class is a named tuple."""
     return tuple in _bases(kind) and isinstance(getattr(kind, "_fields", None), tuple)
 
 
@@ -117,9 +117,7 @@ def _derives(kind: type, module: str, name: str) -> bool:
 
 
 def _may_be_unset(kind: type) -> bool:
-    """Whether fields may be left out: those of a record with ``msgspec.UNSET``, which says so, as a
-    default.
-    """
+    """True if fields may be absent: those of a record with the default ``msgspec.UNSET``."""
     msgspec = sys.modules.get("msgspec")
     if msgspec is None:
         return False

@@ -1,6 +1,4 @@
-"""Checks of fields against a record type: their names, and their values as far as annotations can
-be checked.
-"""
+"""Field checks of a record type: names, and values as far as annotations can be checked."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from tidewire.values.plans import field_names, is_dataclass, is_struct
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
 
-# What missing items of a defaultdict are made with, if its annotation says what they are.
+# Item types in annotations of a defaultdict that also make its missing items.
 _MAKERS = (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 
-# What Python itself takes for the other.
+# Types that Python itself accepts for another.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
 
 

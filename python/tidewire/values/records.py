@@ -1,6 +1,4 @@
-"""Records and enums that come from elsewhere: made again as their type where this process knows
-it.
-"""
+"""Records and enums of other processes: made again as their type where this process knows it."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ class FieldMismatch(WireError):
     """A record or enum that does not fit the type of this process that it names.
 
     Attributes:
-        problem: What does not fit.
+        problem: Description of the mismatch.
         path: Where it lies in the value: the types of the containers and the places in them, from
             the outside in. The decoder adds them.
     """

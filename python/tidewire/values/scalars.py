@@ -1,4 +1,4 @@
-"""Single values of the standard library, made of their bytes."""
+"""Single values of the standard library, decoded from their bytes."""
 
 from __future__ import annotations
 

@@ -241,6 +241,7 @@ mod tests {
         }
     }
 
+    // Promises: P15.55.
     #[test]
     fn looks_come_at_a_quarter_more_runs_in_whole_rounds() {
         let mut checkpoints = Checkpoints::new(PrecisionTarget { half_width: 1e-9, confidence: 0.95 }, 3);
@@ -253,6 +254,7 @@ mod tests {
         assert_eq!(seen, [300, 375, 471, 591]);
     }
 
+    // Promises: P15.57.
     #[test]
     fn the_set_that_is_known_least_well_decides() {
         let checkpoints = Checkpoints::new(PrecisionTarget { half_width: 0.5, confidence: 0.95 }, 2);

@@ -189,6 +189,7 @@ mod tests {
 
     use super::{Begin, Command, End, Outcome, Stage};
 
+    // Promises: P17.67.
     #[test]
     fn it_is_tried_again_after_longer_and_longer_pauses_until_it_has_failed() {
         let mut command = Command::new(2);
@@ -198,6 +199,7 @@ mod tests {
         assert_eq!(command.begin(7), Begin::Over);
     }
 
+    // Promises: P17.63, P17.65, P17.67.
     #[test]
     fn a_worker_that_is_lost_has_used_up_an_attempt_and_one_that_stops_has_not() {
         let mut command = Command::new(1);
@@ -208,6 +210,7 @@ mod tests {
         assert_eq!((command.begin(7), command.stage), (Begin::Lost, Stage::Failed));
     }
 
+    // Promises: P17.73.
     #[test]
     fn what_is_queued_is_cancelled_at_once_and_what_runs_by_its_worker_or_the_next() {
         let mut queued = Command::new(0);
@@ -223,6 +226,7 @@ mod tests {
         assert!(!running.cancel());
     }
 
+    // Promises: P17.68.
     #[test]
     fn what_can_t_begin_is_not_tried_again() {
         let mut command = Command::new(5);
@@ -277,6 +281,7 @@ mod tests {
     }
 
     proptest! {
+        // Promises: P17.62.
         #[test]
         fn once_it_is_over_it_stays_as_it_is_and_it_never_has_more_attempts_than_allowed(
             retries in 0..4_u32,

@@ -235,6 +235,7 @@ mod tests {
         vec![Fetch { queue, count, waits: false }]
     }
 
+    // Promises: P17.69.
     #[test]
     fn a_free_place_looks_at_the_most_urgent_queue_first_and_waits_at_all_if_none_has_anything() {
         let mut places = CommandSlots::new(2, 3, LEASE_US);
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(places.fetches(), look(0, 1), "the most urgent one first, and not where it waits");
     }
 
+    // Promises: P17.72.
     #[test]
     fn what_waits_for_its_key_leaves_its_place_and_takes_one_if_there_is_one() {
         let mut places = CommandSlots::new(1, 1, LEASE_US);
@@ -269,6 +271,7 @@ mod tests {
         assert_eq!(places.fetches(), []);
     }
 
+    // Promises: P17.72.
     #[test]
     fn a_key_that_many_wait_for_does_not_fill_the_worker() {
         let mut places = CommandSlots::new(1, 1, LEASE_US);

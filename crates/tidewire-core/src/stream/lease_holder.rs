@@ -78,6 +78,7 @@ mod tests {
     use super::LeaseHolder;
     use crate::stream::lease::Leases;
 
+    // Promises: P17.53.
     #[test]
     fn it_is_held_from_its_first_renewal_by_the_time_of_the_call() {
         let mut tenure = LeaseHolder::new(1_500);
@@ -102,6 +103,7 @@ mod tests {
         assert_eq!(tenure.fence(1_999), Some(1));
     }
 
+    // Promises: P17.52.
     /// Two holders and a storage backend whose clocks differ and whose calls take time: the holders
     /// never both believe that they hold the lease.
     #[test]

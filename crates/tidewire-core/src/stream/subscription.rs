@@ -257,6 +257,7 @@ mod tests {
         assert_eq!(asked, [4, 16, 64, 100, 100, 25, 6]);
     }
 
+    // Promises: P17.49.
     #[test]
     fn as_many_are_begun_as_there_are_places_in_the_order_of_their_fetch() {
         let mut subscription = Subscription::new(OPTIONS);
@@ -288,6 +289,7 @@ mod tests {
         }
     }
 
+    // Promises: P17.50.
     #[test]
     fn a_drain_ends_what_was_fetched_and_a_cut_gives_back_what_was_not_begun() {
         let mut subscription = Subscription::new(OPTIONS);

@@ -46,6 +46,7 @@ fn values() -> impl Strategy<Value = Vec<u64>> {
 }
 
 proptest! {
+    // Promises: P10.2.
     #[test]
     fn percentiles_are_at_most_a_sixteenth_above(mut values in values(), percent in 0.0_f64..=100.0) {
         let told = histogram(&values).percentile(percent);

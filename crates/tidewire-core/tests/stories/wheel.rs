@@ -76,6 +76,7 @@ fn a_key_never_reaches_the_timer_that_took_its_place() {
     assert_eq!(wheel.get(new), Some(&"new"));
 }
 
+// Promises: P9.6.
 #[test]
 fn a_removed_timer_frees_its_value_at_once() {
     let mut wheel = Wheel::new();

@@ -11,11 +11,10 @@ pub use real::Real;
 /// A folder with files in folders of one level. Names are relative, with `/` between folder and
 /// file.
 ///
-/// What is written is there for readers at once, and after a loss of power once the file was
-/// synced. That a file was made or removed is known after a loss of power once its folder was
-/// synced.
+/// Readers see a write at once. A write survives a loss of power once the file was synced. The
+/// creation or removal of a file survives a loss of power once its folder was synced.
 pub trait Disk: Send {
-    /// What is in a folder, in order of name; nothing if there is no such folder.
+    /// Names in a folder, in order; empty if there is no such folder.
     fn names(&mut self, dir: &str) -> io::Result<Vec<String>>;
     /// Makes a folder, and syncs the one that it is in. One that is there is no error.
     fn make_dir(&mut self, dir: &str) -> io::Result<()>;
@@ -23,7 +22,7 @@ pub trait Disk: Send {
     fn create(&mut self, name: &str) -> io::Result<Box<dyn File>>;
     /// Opens a file that is there, for reading and writing.
     fn open(&mut self, name: &str) -> io::Result<Box<dyn File>>;
-    /// Gives a file another name, of the same folder; one that has it is replaced.
+    /// Renames a file within its folder; a file of the new name is replaced.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. One that is not there is no error.
     fn remove(&mut self, name: &str) -> io::Result<()>;

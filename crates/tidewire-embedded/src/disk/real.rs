@@ -17,11 +17,11 @@ pub struct Real {
 }
 
 impl Real {
-    /// The folder at a path, which is made if it is not there.
+    /// The folder at a path; created if it does not exist.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The I/O error of the system.
     pub fn new(root: &Path) -> io::Result<Self> {
         fs::create_dir_all(root)?;
         Ok(Self { root: root.to_owned() })
@@ -36,7 +36,7 @@ impl Disk for Real {
         };
         let mut names = Vec::new();
         for entry in entries {
-            // What is not UTF-8 is none of ours.
+            // A name that is not UTF-8 belongs to another program.
             names.extend(entry?.file_name().into_string().ok());
         }
         names.sort();

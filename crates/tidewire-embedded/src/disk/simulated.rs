@@ -1,4 +1,5 @@
-//! A disk in memory that loses power: what was not synced is lost, kept or torn, as a seed says.
+//! A disk in memory that loses power: a seed decides which unsynced writes are lost, stored or
+//! torn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, File};
 
-/// What a disk writes at once: less of it is never torn.
+/// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
 /// A disk in memory. Clones are the same disk.
@@ -16,7 +17,7 @@ pub struct Simulated(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     files: BTreeMap<u64, Content>,
-    /// What names mean now, and what they will mean after a loss of power.
+    /// Files by name: now, and after a loss of power.
     names: BTreeMap<String, u64>,
     synced_names: BTreeMap<String, u64>,
     dirs: BTreeSet<String>,
@@ -33,7 +34,7 @@ struct Inner {
 struct Content {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors that differ from what was synced.
+    /// Sectors that differ from the synced ones.
     dirty: BTreeSet<usize>,
 }
 
@@ -68,7 +69,7 @@ impl Simulated {
         self.lock().space = bytes;
     }
 
-    /// Power comes back: what was synced is there, and of the rest what the seed says.
+    /// Restores the power: synced writes are there, and the seed decides on the rest.
     pub fn restore_power(&self) {
         let mut inner = self.lock();
         inner.operations = None;
@@ -277,7 +278,7 @@ impl File for SimulatedFile {
         if inner.space.is_some_and(|space| inner.used() + grows > space) {
             return Err(io::Error::from_raw_os_error(28));
         }
-        // A write that is under way when power is lost may have reached the disk in part.
+        // A write during a loss of power may have reached the disk in part.
         inner.files.get_mut(&self.file).expect("the file has content").write(offset as usize, bytes);
         if whole { Ok(()) } else { Err(power()) }
     }
@@ -311,7 +312,7 @@ impl File for SimulatedFile {
         let content = inner.files.get_mut(&self.file).expect("the file has content");
         let before = content.now.len();
         content.now.resize(length as usize, 0);
-        // What is cut off, and grown again, differs from what was synced.
+        // Bytes that were cut off and grown again differ from the synced ones.
         content.dirty.extend(before.min(length as usize) / SECTOR..before.max(length as usize).div_ceil(SECTOR));
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! An agenda: names by when something is due at them, so that those at which nothing is cost
-//! nothing.
+//! Agenda: names ordered by their due times, so that idle names cost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,7 @@ impl Agenda {
         self.due.insert((at_us, name.to_owned()));
     }
 
-    /// Takes the name whose time has come first. It is to be noted again if there is more.
+    /// Takes the name with the earliest due time. The caller notes it again if more is due.
     pub fn take(&mut self, now_us: u64) -> Option<String> {
         let (at_us, name) = self.due.pop_first()?;
         if at_us > now_us {

@@ -1,4 +1,4 @@
-//! Group commit: one write and one sync for all calls that came since the last.
+//! Group commit: one write and one sync for all calls since the last commit.
 
 use tidewire_backend::home::HomeResult;
 use tidewire_core::stream::lease::Granted;
@@ -8,12 +8,12 @@ use super::{Folder, Stream};
 use crate::state::{Journal, Keeping, Op};
 
 impl Folder {
-    /// Writes and syncs everything that was called: it survives a loss of power when this returns.
-    /// Gives the streams that have new events.
+    /// Writes and syncs all calls since the last commit: they survive a loss of power when this
+    /// returns. Returns the streams that have new events.
     ///
     /// # Errors
     ///
-    /// `Disk`: it is not known what of it is on the disk; open the folder anew.
+    /// `Disk`: the state on the disk is unknown; reopen the folder.
     pub fn commit(&mut self, now_us: u64) -> HomeResult<Vec<String>> {
         let mut published = Vec::new();
         let touched = std::mem::take(&mut self.touched);
@@ -24,7 +24,7 @@ impl Folder {
                 published.push(name.clone());
             }
         }
-        // Only now: the event of a beat is on the disk before the journal says that it is over.
+        // The event of a beat must be on the disk before the journal records the beat as over.
         for beat in std::mem::take(&mut self.beats) {
             self.keep(&beat);
         }
@@ -43,8 +43,8 @@ impl Folder {
         Ok(published)
     }
 
-    /// Writes what was called, without a sync: it survives the end of this process, and is synced
-    /// with what comes next.
+    /// Writes all calls without a sync: they survive the end of this process, and the next sync
+    /// includes them.
     ///
     /// # Errors
     ///
@@ -53,17 +53,17 @@ impl Folder {
         self.journal.write(now_us)
     }
 
-    /// Whether `commit` has something to do.
+    /// True if `commit` has work to do.
     pub fn has_urgent(&self) -> bool {
         self.urgent || !self.touched.is_empty() || self.is_cleaning()
     }
 
-    /// Whether there is anything that grows too old.
+    /// True if a stream has a limit of age.
     pub const fn has_aging(&self) -> bool {
         self.aging > 0
     }
 
-    /// Removes what is too old. To be called every few seconds.
+    /// Removes expired events. To be called every few seconds.
     ///
     /// # Errors
     ///
@@ -75,8 +75,8 @@ impl Folder {
         self.retire_all(names, now_us)
     }
 
-    /// Removes the segments of streams that are over. The journal says first where a stream begins
-    /// now, so that a file that gets lost is told from one that was removed.
+    /// Removes the expired segments of streams. The journal first records the new beginning of each
+    /// stream, to tell a lost file from a removed one.
     fn retire_all(&mut self, names: impl IntoIterator<Item = String>, now_us: u64) -> HomeResult<()> {
         let mut over = Vec::new();
         for name in names {
@@ -100,7 +100,7 @@ impl Folder {
         })
     }
 
-    /// Writes and syncs everything, and says on the disk that it is so.
+    /// Writes and syncs everything, and marks the folder on the disk as closed.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Folder {
                 None => Op::Released(name, fence),
             });
         }
-        // So that numbers of streams that are gone are not used again.
+        // Numbers of deleted streams must not be reused.
         ops.push(Op::Newest(self.next_number - 1));
         ops
     }

@@ -1,9 +1,9 @@
-//! Cleaning of a compacted stream: its sealed segments written anew as one, without what newer
-//! events have replaced.
+//! Compaction of a stream: its sealed segments are rewritten as one, without events that newer ones
+//! have replaced.
 //!
-//! It goes step by step, between calls. The new file is synced under a name of its own before it
-//! takes the place of the first that it replaces; those behind it are removed then, and by recovery
-//! if a crash comes between.
+//! Compaction proceeds in steps, between calls. The new file is synced under a name of its own, and
+//! then replaces the first old segment. The other old segments are removed afterwards, or by
+//! recovery after a crash.
 
 use std::io;
 
@@ -25,15 +25,15 @@ const UNFINISHED: &str = ".new";
 pub struct Cleaning {
     file: Box<dyn File>,
     info: SegmentInfo,
-    /// The last event of what it replaces.
+    /// The last replaced event.
     upto: u64,
     place: SegmentCursor,
-    /// Names whose newest event goes.
+    /// Names whose newest event is removed.
     freed: Vec<(Box<str>, u64)>,
 }
 
 impl Folder {
-    /// Goes on with writing sealed segments anew, where that is worth it.
+    /// Continues to rewrite sealed segments where this saves enough space.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Folder {
         stream.files.clean(disk.as_mut(), id, now_us)
     }
 
-    /// Whether sealed segments are to be written anew.
+    /// True if sealed segments wait for compaction.
     pub(super) fn is_cleaning(&self) -> bool {
         self.streams.values().any(|stream| stream.files.wants_cleaning())
     }
@@ -86,7 +86,7 @@ impl StreamFiles {
         self.remove(disk, &behind)
     }
 
-    /// Gives up what is under way: other segments are there now.
+    /// Abandons the running compaction: the segments have changed.
     pub(super) fn stop_cleaning(&mut self, disk: &mut dyn Disk) -> HomeResult<()> {
         if self.cleaning.take().is_none() {
             return Ok(());
@@ -163,7 +163,7 @@ impl Cleaning {
         Ok(())
     }
 
-    /// Says where the segment ends: events before it that are not there are gone.
+    /// Records the end of the segment: missing events before it are gone.
     fn close(&mut self) -> HomeResult<()> {
         self.write(vec![0; GROUP_BYTES], (self.upto + 1, self.info.last_time_us, 0))?;
         self.info.last = self.upto;

@@ -18,10 +18,10 @@ use crate::state::Op;
 /// How many events are looked at for one fetch, so that others get their turn.
 const LOOKED_AT: u32 = 20_000;
 
-/// What a fetch has found.
+/// Result of a fetch.
 #[derive(Debug)]
 pub struct Fetched {
-    /// What goes out.
+    /// The deliveries.
     pub deliveries: Vec<Delivery>,
     /// There is more to be looked at.
     pub more: bool,
@@ -55,7 +55,7 @@ impl Folder {
         self.consumer_info(stream, &name)
     }
 
-    /// What there is of a consumer.
+    /// The state of a consumer.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes deliveries that are ready. What went out is in the journal, and is written with the
-    /// next `write`.
+    /// Takes deliveries that are ready. The deliveries are recorded in the journal, which the next
+    /// `write` writes.
     ///
     /// # Errors
     ///
@@ -137,18 +137,18 @@ impl Folder {
         Ok(Fetched { more: fetching.left == 0, deliveries: fetching.deliveries })
     }
 
-    /// Gives back what nobody took.
+    /// Releases deliveries that no caller took.
     pub fn give_back(&mut self, stream: &str, consumer: &str, deliveries: &[Delivery], now_us: u64) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             for Delivery { event, ticket, .. } in deliveries {
-                // One whose ack wait is over is not out any more.
+                // A delivery whose ack wait is over is no longer outstanding.
                 let _stale = cursor.machine.settle(event.sequence, *ticket, How::Release, now_us);
             }
             self.note(stream, consumer, false);
         }
     }
 
-    /// Says what became of deliveries. It holds once `commit` has returned.
+    /// Settles deliveries. The settlements hold once `commit` has returned.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl Folder {
         Ok(results)
     }
 
-    /// Delivers nothing until then, or goes on.
+    /// Pauses delivery until then; `None` resumes it.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl Folder {
         letters.collect()
     }
 
-    /// Delivers dead letters anew, or forgets them. Gives how many of them there were.
+    /// Redelivers dead letters, or forgets them. Returns how many there were.
     ///
     /// # Errors
     ///
@@ -252,8 +252,8 @@ impl Folder {
         Ok(ended as u64)
     }
 
-    /// Does what is due at consumers: ack waits, delays, pauses, and the end of those that nobody
-    /// uses. Gives those in which something may be ready now.
+    /// Processes due times of consumers: ack waits, delays, pauses, and the deletion of idle
+    /// consumers. Returns consumers that may have ready events now.
     pub fn tick_consumers(&mut self, now_us: u64, is_awaited: &dyn Fn(&str, &str) -> bool) -> Vec<(String, String)> {
         let mut ticked = Vec::new();
         while self.next_consumer_us().is_some_and(|at| at <= now_us) {
@@ -274,8 +274,8 @@ impl Folder {
         ticked
     }
 
-    /// When to call [`tick_consumers`](Self::tick_consumers) next. What is idle costs nothing: only
-    /// the earliest is looked at.
+    /// Time of the next call of [`tick_consumers`](Self::tick_consumers). Idle consumers cost
+    /// nothing: only the earliest time is looked at.
     pub fn next_consumer_us(&self) -> Option<u64> {
         self.due.first().map(|(at, ..)| *at)
     }
@@ -293,7 +293,7 @@ impl Folder {
         self.due.insert(key(next_us));
     }
 
-    /// Forgets what is due at a consumer that goes.
+    /// Removes the due time of a deleted consumer.
     pub(super) fn unplan(&mut self, stream: &str, consumer: &str) {
         if let Ok((_, cursor)) = self.cursor_mut(stream, consumer) {
             let at = std::mem::replace(&mut cursor.planned_us, u64::MAX);
@@ -409,7 +409,7 @@ impl Cursor {
         }
     }
 
-    /// When it is deleted, if nobody uses it until then.
+    /// Time at which it is deleted if idle.
     fn unused_us(&self) -> Option<u64> {
         (self.settings.inactive_us > 0).then(|| self.used_us.saturating_add(self.settings.inactive_us))
     }

@@ -5,26 +5,26 @@ use std::io;
 use tidewire_backend::home::{HomeError, HomeErrorKind};
 use tidewire_core::stream::record::VERSION;
 
-/// What the disk said.
+/// An I/O error of the disk.
 pub fn disk_error(what: &str, name: &str, error: &io::Error) -> HomeError {
     let text = format!("{name}: can't {what} it: {error}; give the disk room or rights, then try again");
     HomeError::new(HomeErrorKind::Disk, text)
 }
 
-/// The disk could not sync: it may have lost what was written, and says so once only.
+/// A failed sync: the disk may have lost writes, and reports that only once.
 pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
     let text =
         format!("{name}: can't sync it: {error}; nothing more is taken: mend the disk, then open the folder again");
     HomeError::new(HomeErrorKind::Closed, text)
 }
 
-/// What has changed since it was synced.
+/// A file that has changed since it was synced.
 pub fn corrupt(name: &str, why: &str) -> HomeError {
     let mend = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
     HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {mend}"))
 }
 
-/// What another version of Tidewire wrote.
+/// A file that another version of Tidewire wrote.
 pub fn foreign(name: &str, version: u32) -> HomeError {
     let mend = if version < VERSION {
         "read its streams with the Tidewire that wrote it, and publish them into a new folder"
@@ -35,17 +35,17 @@ pub fn foreign(name: &str, version: u32) -> HomeError {
     HomeError::new(HomeErrorKind::Foreign, text)
 }
 
-/// What there is not.
+/// A stream, consumer, bucket or other object that does not exist.
 pub fn not_found(what: &str, name: &str) -> HomeError {
     HomeError::new(HomeErrorKind::NotFound, format!("{what} {name:?}: there is none; make it first"))
 }
 
-/// What is out of range.
+/// A value out of range.
 pub fn invalid(text: impl Into<String>) -> HomeError {
     HomeError::new(HomeErrorKind::Invalid, text)
 }
 
-/// What exists with other settings.
+/// An object that exists with other settings.
 pub fn differs(what: &str, name: &str, field: &str, has: &str, asked: &str) -> HomeError {
     let mend = "ask for what it has, or delete it first";
     HomeError::new(HomeErrorKind::Differs, format!("{what} {name:?}: {field} is {has}, not {asked}; {mend}"))

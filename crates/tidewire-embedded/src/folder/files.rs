@@ -16,12 +16,12 @@ use crate::disk::{Disk, File, read_all};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-/// The most space that is taken ahead of what is written.
+/// The most space that is reserved ahead of the writes.
 const RESERVE_MAX: u64 = 16 << 20;
 
 /// The segments of a stream.
 pub struct StreamFiles {
-    /// What decides.
+    /// State machine of the log.
     pub log: StreamLog,
     pub(super) dir: String,
     reserve: u64,
@@ -31,14 +31,14 @@ pub struct StreamFiles {
     beats: Vec<(String, u64)>,
     /// The sealed segment that was read last.
     sealed: Option<(u64, Box<dyn File>)>,
-    /// The writing anew of the sealed segments, while it is under way.
+    /// The running compaction of the sealed segments.
     pub(super) cleaning: Option<Cleaning>,
 }
 
 /// A place in the segments of a stream, for reading on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SegmentCursor {
-    /// The id of a segment, so that a place in one that was written anew is none.
+    /// The id of a segment: a position in a rewritten segment is invalid.
     id: u64,
     offset: u64,
     /// The next event to be read.
@@ -52,11 +52,11 @@ impl SegmentCursor {
     }
 }
 
-/// What looks at events that are read, each with the bytes that it lies in, and whether a newer one
-/// hides it. False: that is enough.
+/// Visitor of events, each with its bytes, and true if a newer event hides it. The visitor returns
+/// false to stop.
 pub type Visit<'a> = dyn FnMut(&Event<'_>, &Bytes, bool) -> bool + 'a;
 
-/// How the files of a stream are kept.
+/// Settings of the files of a stream.
 pub struct Keeping<'a> {
     /// Where.
     pub dir: &'a str,
@@ -69,12 +69,12 @@ pub struct Keeping<'a> {
 }
 
 impl StreamFiles {
-    /// Opens the segments of a stream. What a crash has torn is cut off, and noted.
+    /// Opens the segments of a stream. A write that a crash has torn is cut off, and noted.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
-    /// wrote.
+    /// `Corrupt` for a file that has changed since it was synced, `Foreign` for a file of another
+    /// version.
     pub fn recover(
         disk: &mut dyn Disk,
         keeping: &Keeping<'_>,
@@ -93,7 +93,7 @@ impl StreamFiles {
         for (place, base) in bases.iter().enumerate() {
             let newest = place + 1 == bases.len();
             if options.compact.is_some() && segments.last().is_some_and(|before| *base <= before.last) {
-                // It was written anew, together with the one before.
+                // The segment was rewritten together with the one before.
                 replaced.push(*base);
                 continue;
             }
@@ -158,22 +158,21 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Writes the index of the newest segment beside it. It is made anew from the segment if it
-    /// gets lost.
+    /// Writes the index of the newest segment beside it. A lost index is rebuilt from the segment.
     fn seal(&mut self, disk: &mut dyn Disk) {
         let Some(newest) = self.log.segments().back() else { return };
         let Some(mut file) = self.active.take() else { return };
-        // None of it is needed: the space is given back sooner, the next start is faster.
+        // Not essential: the space is freed sooner, and the next start is faster.
         let _cut = file.set_length(newest.bytes);
         if self.log.is_compacted() {
-            // Its names have to be read anyway, and it will be written anew.
+            // Its names have to be read anyway, and the index will be rebuilt.
             return;
         }
         let written = disk.create(&index_name(&self.dir, newest.base));
         let _written = written.and_then(|mut index| index.write_at(0, &newest.encode()));
     }
 
-    /// Writes and syncs what was appended. False if that was nothing.
+    /// Writes and syncs appended events. False without any.
     pub fn commit(&mut self) -> HomeResult<bool> {
         let Some(write) = self.log.take_group() else { return Ok(false) };
         self.write(&write)?;
@@ -204,10 +203,11 @@ impl StreamFiles {
         file.sync().map_err(|error| sync_error(&self.dir, &error))
     }
 
-    /// Finds the segments that are over. They are no longer read; their files are to be removed
-    /// once it is known, also after a loss of power, that the stream begins behind them.
+    /// Finds the expired segments. They are no longer read. Their files may be removed once the
+    /// beginning behind them would survive a loss of power.
     pub fn retire(&mut self, disk: &mut dyn Disk, id: u64, now_us: u64) -> HomeResult<Vec<u64>> {
-        // What is all purged goes too, once there is another segment for the next event.
+        // A segment with purged events only is removed too, once there is another segment for the
+        // next event.
         let newest = self.log.segments().back();
         if newest.is_some_and(|newest| newest.last >= newest.base && newest.last < self.log.first())
             || (self.log.should_roll(now_us) && self.active.is_some())
@@ -234,7 +234,7 @@ impl StreamFiles {
         Ok(())
     }
 
-    /// Reads events from a place on, as long as `visit` says so and there are synced ones.
+    /// Reads synced events from a position on, as long as `visit` returns true.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl StreamFiles {
                 let offset = segment.place_of(place.next).unwrap_or(SEGMENT_BYTES as u64);
                 (place.id, place.offset) = (segment.id, offset);
             }
-            // What is appended, and not synced yet, is not there yet.
+            // An appended event is invisible until it is synced.
             let (base, last, end) = (segment.base, segment.last.min(self.log.durable()), segment.bytes);
             if place.next > last {
                 return Err(corrupt(&self.dir, &format!("event {} is in no segment", place.next)));
@@ -314,7 +314,7 @@ impl StreamFiles {
         Ok(true)
     }
 
-    /// Lets go of what was opened of sealed segments: there are other files now.
+    /// Closes the files of sealed segments: they were replaced.
     pub(super) fn reopen_sealed(&mut self) {
         self.sealed = None;
     }
@@ -383,8 +383,7 @@ impl Opening<'_, '_> {
         Ok(Some((info, Some((file, length)))))
     }
 
-    /// A segment that was sealed: its index says all, unless it is lost or ids are to be
-    /// remembered.
+    /// Opens a sealed segment: its index is enough, unless it is lost or ids have to be remembered.
     fn sealed(&mut self, dedupe_us: u64) -> HomeResult<SegmentInfo> {
         let name = log_name(self.keeping.dir, self.base);
         let index = self.disk.open(&index_name(self.keeping.dir, self.base));
@@ -448,8 +447,7 @@ impl Opening<'_, '_> {
     }
 }
 
-/// What is said of a segment that is not there, by the first event that was in it and the first
-/// behind it.
+/// Description of a missing segment, by its first event and the first event behind it.
 pub fn missing(first: u64, next: u64) -> String {
     format!("a segment is missing: events {first} to {}", next - 1)
 }

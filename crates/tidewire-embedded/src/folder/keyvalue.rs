@@ -32,7 +32,7 @@ impl Folder {
         self.bucket_info(&name)
     }
 
-    /// What there is of a bucket.
+    /// The state of a bucket.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a value. Gives the revision.
+    /// Writes a value. Returns the revision.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Folder {
         Ok(revision)
     }
 
-    /// Deletes a value. Gives the revision.
+    /// Deletes a value. Returns the revision.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Folder {
         Ok(selected.filter_map(|key| Subject::new(key).ok()).collect())
     }
 
-    /// What is kept of a key.
+    /// Stored entries of a key.
     ///
     /// # Errors
     ///
@@ -142,7 +142,8 @@ impl Folder {
         Ok(self.bucket(name)?.bucket.history(key.as_str()).filter_map(shown).collect())
     }
 
-    /// Changes after a revision. None yet: `entries` is empty, and `upto` as it was given or newer.
+    /// Changes after a revision. Without changes, `entries` is empty, and `upto` is the given
+    /// revision or newer.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl Folder {
         Ok(Changes { entries, upto, more })
     }
 
-    /// Deletes entries whose time is over. Gives the buckets that have changed.
+    /// Deletes expired entries. Returns the changed buckets.
     pub fn tick_buckets(&mut self, now_us: u64) -> Vec<String> {
         let mut changed = Vec::new();
         while let Some(name) = self.expiring.take(now_us) {

@@ -9,16 +9,16 @@ use super::errors::invalid;
 use super::names::{check_count, check_subject_name};
 use crate::state::Op;
 
-/// What became of a call that waited for a lease, by its ticket. A grant holds once `commit` has
+/// Result of a call that waited for a lease, by its ticket. A grant holds once `commit` has
 /// returned.
 pub type Leased = (u64, HomeResult<Grant>);
 
 impl Folder {
-    /// Takes a lease, or waits for it under a ticket that no other call has. None: it waits.
+    /// Acquires a lease, or waits for it under a unique ticket. None: it waits.
     ///
     /// # Errors
     ///
-    /// `Invalid`, `Limit`; what becomes of the call is in the outcome.
+    /// `Invalid`, `Limit`; the outcome has the result of the call.
     pub fn acquire(
         &mut self,
         (name, holder): (&str, &str),
@@ -57,7 +57,7 @@ impl Folder {
         }
     }
 
-    /// Gives a lease back. True if it was held.
+    /// Releases a lease. True if it was held.
     pub fn release(&mut self, name: &str, fence: u64, now_us: u64) -> bool {
         let released = self.leases.release(name, fence, now_us);
         if released {
@@ -71,13 +71,13 @@ impl Folder {
         self.leases.forget(name, ticket);
     }
 
-    /// What is known of a lease.
+    /// The state of a lease.
     pub fn lease_info(&mut self, name: &str, now_us: u64) -> Option<LeaseInfo> {
         self.leases.get(name, now_us)?;
         self.lease_infos(now_us).find(|info| info.name == name)
     }
 
-    /// Every lease that somebody holds.
+    /// All leases that are held.
     pub fn list_leases(&self, now_us: u64) -> Vec<LeaseInfo> {
         self.lease_infos(now_us).filter(|info| info.holder.is_some()).collect()
     }
@@ -94,7 +94,7 @@ impl Folder {
         })
     }
 
-    /// Gives what is free to those who wait.
+    /// Grants free leases to waiting calls.
     pub fn tick_leases(&mut self, now_us: u64) -> Vec<Leased> {
         let outcomes = self.leases.tick(now_us);
         outcomes.into_iter().map(|outcome| self.leased(outcome, now_us)).collect()

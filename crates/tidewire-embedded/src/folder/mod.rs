@@ -1,9 +1,8 @@
-//! Everything that a data folder holds, for one thread: streams with their consumers, buckets and
-//! leases.
+//! Contents of a data folder, for one thread: streams with their consumers, buckets and leases.
 //!
-//! Calls change what is in memory and what waits to be written. [`Folder::commit`] writes and syncs
-//! it; only then may anybody learn of it. After an error of `commit` the folder must be opened
-//! anew: what is on the disk counts.
+//! Calls change the state in memory, and buffer writes. [`Folder::commit`] writes and syncs the
+//! buffer; results may be reported only afterwards. After an error of `commit` the folder must be
+//! reopened: only the state on the disk counts.
 
 mod agenda;
 mod commit;
@@ -38,7 +37,7 @@ pub use leases::Leased;
 pub use names::capabilities;
 pub(crate) use recover::beginnings;
 
-/// What was found and mended when a folder was opened.
+/// Repair of a torn file when a folder was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Which file.
@@ -70,9 +69,9 @@ impl std::fmt::Display for Notice {
 pub struct Sizes {
     /// A segment of a stream.
     pub segment_bytes: u64,
-    /// The space that is taken ahead of what is written, at least.
+    /// The least space that is reserved ahead of the writes.
     pub reserve_bytes: u64,
-    /// A journal that has grown by so much is written anew.
+    /// Growth after which a journal is rewritten.
     pub compact_bytes: u64,
 }
 
@@ -88,7 +87,7 @@ pub struct Folder {
     disk: Box<dyn Disk>,
     sizes: Sizes,
     journal: Journal,
-    /// The journal has something that somebody waits for.
+    /// True if a caller waits for a buffered operation of the journal.
     urgent: bool,
     streams: BTreeMap<String, Stream>,
     /// How many of them forget events by their age.
@@ -108,7 +107,7 @@ pub struct Folder {
     expiring: Agenda,
     /// Folders of streams that were deleted, to be removed once that is synced.
     doomed: Vec<String>,
-    /// Streams whose segments may be over.
+    /// Streams whose segments may have expired.
     touched: BTreeSet<String>,
     random: u64,
     notices: Vec<Notice>,
@@ -126,7 +125,7 @@ struct Stream {
 struct Cursor {
     settings: ConsumerSettings,
     machine: Consumer,
-    /// Where the machine's next event lies.
+    /// Position of the next event of the state machine.
     place: SegmentCursor,
     used_us: u64,
     /// Its time in `Folder::due`; `u64::MAX` while it is not in there. Never later than the truth.
@@ -139,13 +138,13 @@ struct StoredConsumer {
 }
 
 impl Folder {
-    /// What was mended when it was opened.
+    /// Repairs when the folder was opened.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// Its time when it was opened: the one that was given, or the newest that it has stored if the
-    /// clock was set back. From there on time is to be told that goes forward.
+    /// Time of the folder when it was opened: the given time, or the newest stored time if the
+    /// clock was set back. Later times must not go back before it.
     pub fn opened_us(&self) -> u64 {
         self.opened_us
     }
@@ -159,7 +158,7 @@ impl Folder {
         mixed ^ (mixed >> 31)
     }
 
-    /// Takes a change that somebody waits for into the journal.
+    /// Adds an operation to the journal for which a caller waits.
     fn keep(&mut self, op: &Op) {
         self.journal.append(op);
         self.urgent = true;

@@ -9,7 +9,7 @@ use tidewire_proto::subject::Subject;
 
 use super::errors::invalid;
 
-/// What a folder can't do.
+/// Capabilities of a folder, with the reasons for missing ones.
 pub fn capabilities() -> Capabilities {
     Capabilities::lacking(FOLDER_LACKS)
 }
@@ -92,7 +92,7 @@ pub fn check_count(what: &str, count: usize, limit: &limits::Limit) -> HomeResul
     Err(HomeError::new(HomeErrorKind::Limit, text))
 }
 
-/// Text that is kept for people, cut off where it is too long.
+/// Text that is stored for people, cut off at a maximal length.
 pub fn clipped(text: String) -> String {
     let most = limits::FAULT_BYTES.max as usize;
     if text.len() <= most {

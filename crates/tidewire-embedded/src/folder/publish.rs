@@ -1,4 +1,4 @@
-//! Messages on their way into a stream.
+//! Publishing of messages into a stream of a folder.
 
 use tidewire_backend::home::{Ack, Compact, Durability, HomeError, HomeResult, NewMessage};
 use tidewire_core::stream::log::{Full, New};
@@ -45,7 +45,7 @@ impl Folder {
         Ok(acks)
     }
 
-    /// Delivers delayed messages that are due. Gives whether there were any.
+    /// Delivers due delayed messages. True if there were any.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Folder {
     }
 }
 
-/// What a delayed message was published with.
+/// Attributes of a delayed message.
 struct Copied {
     subject: String,
     key: Option<String>,

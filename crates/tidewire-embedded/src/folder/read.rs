@@ -1,4 +1,4 @@
-//! Events out of a stream.
+//! Reads of the events of a stream.
 
 use bytes::Bytes;
 use tidewire_backend::home::{Event, HomeResult, Page, Read, Start};
@@ -60,7 +60,7 @@ impl Folder {
         let stream = streams.get_mut(name).ok_or_else(|| super::errors::not_found("stream", name))?;
         let log = &stream.files.log;
         match start {
-            // What is not synced yet is not in the stream yet.
+            // Events that are not synced are not part of the stream yet.
             Start::New => Ok(log.durable() + 1),
             Start::All => Ok(log.first()),
             Start::Sequence(sequence) => Ok(sequence.clamp(log.first(), log.durable() + 1)),
@@ -100,12 +100,12 @@ impl Stream {
     }
 }
 
-/// Whether an event is there for readers: not delayed, not too old.
+/// True if readers see an event: neither delayed nor expired.
 pub fn is_shown(event: &record::Event<'_>, oldest_us: u64, now_us: u64) -> bool {
     event.due_us.is_none() && event.time_us >= oldest_us && event.expires_us.is_none_or(|expires| expires > now_us)
 }
 
-/// Whether a filter selects a subject.
+/// True if a filter selects a subject.
 pub fn selects(filter: &[Pattern], subject: &str) -> bool {
     filter.is_empty() || filter.iter().any(|pattern| pattern.matches_str(subject))
 }
@@ -123,8 +123,8 @@ impl Subjects {
     }
 }
 
-/// An event whose payload lies in the chunk that was read. None for one whose subject is none,
-/// which was never taken.
+/// An event whose payload is in the read chunk. None for an invalid subject, which was never
+/// accepted.
 pub fn taken(event: &record::Event<'_>, chunk: &Bytes, subjects: &mut Subjects) -> Option<Event> {
     Some(Event {
         sequence: event.sequence,

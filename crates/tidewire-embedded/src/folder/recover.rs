@@ -1,4 +1,4 @@
-//! A folder as it was left, or as a crash has left it.
+//! Recovery of a folder when it is opened, also after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{Cursor, Folder, STREAMS, Sizes, StoredConsumer, Stream, stream_dir};
 use crate::disk::Disk;
 use crate::state::{Journal, Keeping, Op};
 
-/// The state that a journal tells of.
+/// State of a folder, recovered from its journal.
 #[derive(Default)]
 struct RecoveredState {
     streams: BTreeMap<u64, ToldStream>,
@@ -23,7 +23,7 @@ struct RecoveredState {
     leases: Vec<Op>,
 }
 
-/// What it tells of one stream.
+/// State of one stream in the journal.
 struct ToldStream {
     settings: StreamSettings,
     first: u64,
@@ -32,13 +32,13 @@ struct ToldStream {
 }
 
 impl Folder {
-    /// Opens what a disk holds; an empty one becomes an empty folder. `random` makes the ids of
+    /// Opens the folder of a disk; an empty disk becomes an empty folder. `random` makes the ids of
     /// segments.
     ///
     /// # Errors
     ///
-    /// `Corrupt` for what has changed since it was synced, `Foreign` for what another version
-    /// wrote, `Disk`.
+    /// `Corrupt` for files that have changed since they were synced, `Foreign` for files of another
+    /// version, `Disk`.
     pub fn open(mut disk: Box<dyn Disk>, sizes: Sizes, random: u64, now_us: u64) -> HomeResult<Self> {
         let mut notices = Vec::new();
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
@@ -102,8 +102,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Time goes on from the newest that is stored: leases run their whole time again, and nobody
-    /// has been away for long.
+    /// Continues time from the newest stored time: leases run their whole TTL again, and no
+    /// consumer counts as idle for long.
     fn begin_time(&mut self, leases: Vec<Op>) {
         let newest_us = self.streams.values().map(|stream| stream.files.log.newest_us()).max();
         let now_us = self.opened_us.max(newest_us.unwrap_or(0));
@@ -144,7 +144,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes what is left of streams that were deleted, or never made.
+    /// Removes files of deleted or incomplete streams.
     fn remove_orphans(&mut self, dirs: &[String]) -> HomeResult<()> {
         let known: BTreeSet<String> = self.streams.values().map(Stream::dir).collect();
         for dir in dirs {
@@ -157,7 +157,7 @@ impl Folder {
     }
 }
 
-/// The first event that each stream must have, by its folder, as the journal says.
+/// The first event of each stream according to the journal, by folder.
 pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
     let mut told = RecoveredState::default();
     Journal::look(disk).into_iter().for_each(|op| told.repeat(op, 0));

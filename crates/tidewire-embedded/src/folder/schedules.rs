@@ -1,8 +1,8 @@
 //! Schedules of a folder: made, listed, cancelled, and their beats, which become events of their
 //! streams.
 //!
-//! That a beat is over is said by its event, and then by the journal: a crash between the two
-//! leaves the event, in the newest segment of its stream, where the next start finds it.
+//! The event of a beat is stored first, and then its record in the journal. A crash between the two
+//! leaves the event in the newest segment of its stream, where the next start finds it.
 
 use tidewire_backend::home::{
     Change, Full, HomeError, HomeErrorKind, HomeResult, SCHEDULE_HEADER, ScheduleInfo, ScheduleSettings,
@@ -18,8 +18,8 @@ use super::{Folder, Stream};
 use crate::state::Op;
 
 impl Folder {
-    /// Makes a schedule, or takes the place of one of this name with other settings. `wall_us` is
-    /// what a clock on the wall shows.
+    /// Creates a schedule, or replaces one of this name with other settings. `wall_us` is the
+    /// system time.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Folder {
 }
 
 impl Stream {
-    /// Refuses schedules whose beats might find no room.
+    /// Refuses schedules whose beats a full stream would refuse.
     fn keeps_beats(&self) -> HomeResult<()> {
         let settings = &self.settings;
         let limited = settings.max_bytes.is_some() || settings.max_messages.is_some();

@@ -1,4 +1,4 @@
-//! Streams of a folder: made, asked about, purged, deleted.
+//! Streams of a folder: create, inspect, purge and delete.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Folder {
         self.stream_info(&name)
     }
 
-    /// What there is of a stream.
+    /// The state of a stream.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes events. Gives how many.
+    /// Removes events. Returns how many.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ pub fn spelled_us(value: Option<u64>) -> String {
     value.map_or_else(|| "None".to_owned(), |value| format!("{} s", value as f64 / 1_000_000.0))
 }
 
-/// The kind of an error that a stream at its limit gives.
+/// The error of a stream at its limit.
 pub fn full(name: &str, field: &str, limit: u64) -> HomeError {
     let text =
         format!("stream {name:?}: {field} is {limit}, and it has as much; purge it, or make it with a larger limit");

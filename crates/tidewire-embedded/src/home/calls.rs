@@ -1,4 +1,4 @@
-//! The calls of a home, each as something to be done with its folder.
+//! Calls of the storage backend, each an operation on its folder.
 
 use bytes::Bytes;
 use tidewire_backend::home::{
@@ -84,7 +84,7 @@ impl Streams for Embedded {
             return Answer::ready(Err(busy));
         }
         let (stream, shared) = (stream.to_owned(), std::sync::Arc::clone(&self.shared));
-        // Given back also if the call is never done.
+        // Released even if the call never runs.
         let room = IntakePermit { shared, bytes };
         self.call(move |doing, teller: Teller<Vec<HomeResult<Ack>>>| {
             let result = doing.folder.publish(&stream, &messages, whole, doing.now_us);
@@ -303,7 +303,7 @@ impl Leases for Embedded {
     }
 }
 
-/// Room in the intake, given back when the call has ended.
+/// Capacity of the intake, released when the call has ended.
 struct IntakePermit {
     shared: std::sync::Arc<super::home_thread::Shared>,
     bytes: u64,

@@ -1,5 +1,5 @@
-//! The time of a home: that of the wall when it was opened, or the newest that it has stored, and
-//! from then on by a clock that does not jump.
+//! Clock of a storage backend: starts at the system time or the newest stored time, and continues
+//! monotonically.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,13 +21,13 @@ impl Clock {
         Self { wall_us: self.wall_us + time_us.saturating_sub(self.now_us()), ..self }
     }
 
-    /// What a clock on the wall shows, which may have been set.
+    /// Time of the system clock, which may have been set.
     pub fn wall_us() -> u64 {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(wall.as_micros()).unwrap_or(0)
     }
 
-    /// What it shows.
+    /// Time of this clock.
     pub fn now_us(&self) -> u64 {
         self.wall_us + u64::try_from(self.began.elapsed().as_micros()).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The thread of a home: takes all calls that have come, does them, writes and syncs once, answers.
+//! Thread of a storage backend: runs all queued calls, writes and syncs once, and replies.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use super::open_folder;
 use super::waiting_calls::WaitingCalls;
 use crate::folder::{Folder, Sizes};
 
-/// How often what is too old is looked for.
+/// Interval of the search for expired events.
 const RETIRE_EVERY_US: u64 = 1_000_000;
 /// A wait that a clock of the system can count; nothing happens after it.
 const LONGEST_WAIT_US: u64 = 3_600_000_000;
-/// A folder that could not be written is opened anew at most so often.
+/// Shortest time between two attempts to reopen a failed folder.
 const REOPEN_EVERY_US: u64 = 500_000;
 
-/// Something to be done with the folder, or told why that can't be.
+/// An operation on the folder, or the error if the folder cannot be used.
 pub type Call = Box<dyn FnOnce(HomeResult<&mut CallContext<'_>>) + Send>;
-/// Something to be told, once the folder was synced, or could not be.
+/// A callback after the folder was synced, or failed to sync.
 type SyncCallback = Box<dyn FnOnce(HomeResult<()>) + Send>;
 
-/// What callers and the thread share.
+/// State shared by callers and the thread.
 #[derive(Default)]
 pub struct Shared {
     queue: Mutex<Queue>,
     came: Condvar,
-    /// What waits to be stored.
+    /// Bytes that wait to be stored.
     intake_bytes: AtomicU64,
     syncs: AtomicU64,
     synced_calls: AtomicU64,
@@ -46,7 +46,7 @@ struct Queue {
 }
 
 impl Shared {
-    /// Adds a call. False if the home is closed.
+    /// Adds a call. False if the storage backend is closed.
     pub fn call(&self, call: Call) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.closed {
@@ -76,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Takes room for what waits to be stored.
+    /// Takes capacity for bytes that wait to be stored.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Releases the capacity.
     pub fn give_room(&self, bytes: u64) {
         self.intake_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// What a call does its work with.
+/// Context in which a call runs.
 pub struct CallContext<'a> {
     /// The folder.
     pub folder: &'a mut Folder,
@@ -113,17 +113,17 @@ pub struct CallContext<'a> {
     pub waiting: &'a mut WaitingCalls,
     /// The time.
     pub now_us: u64,
-    /// What a clock on the wall shows.
+    /// Time of the system clock.
     pub wall_us: u64,
-    /// What is told after the next write, which survives the end of the process.
+    /// Callbacks after the next write, which survives the end of the process.
     pub soon: &'a mut Vec<SyncCallback>,
-    /// What is told after the next sync.
+    /// Callbacks after the next sync.
     pub synced: &'a mut Vec<SyncCallback>,
 }
 
 /// The thread.
 pub struct HomeThread {
-    /// None: it could not be written, and was not opened anew yet.
+    /// None after a failed write, until the folder is reopened.
     folder: Option<Folder>,
     /// Why it can't be used.
     failed: Option<HomeError>,
@@ -156,7 +156,7 @@ impl HomeThread {
         }
     }
 
-    /// Until the home is closed.
+    /// Runs until the storage backend is closed.
     pub fn run(mut self) {
         let mut calls = Vec::new();
         loop {
@@ -169,7 +169,8 @@ impl HomeThread {
         }
     }
 
-    /// Waits for calls or for a deadline. Some: the home is to be closed, these wait for it.
+    /// Waits for calls or for a deadline. Some: the storage backend is to be closed, and these
+    /// callers wait for the end.
     fn take(&self, calls: &mut Vec<Call>) -> Option<Vec<Teller<()>>> {
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let wait_us = self.next_us().saturating_sub(self.clock.now_us()).min(LONGEST_WAIT_US);
@@ -181,7 +182,7 @@ impl HomeThread {
             queue.sleeps = false;
         }
         std::mem::swap(calls, &mut queue.calls);
-        // Those who ask for the end from here on are told at once when it has come.
+        // Later callers of close get their result when the thread has ended.
         queue.closed.then(|| std::mem::take(&mut queue.closing))
     }
 
@@ -240,8 +241,8 @@ impl HomeThread {
         }
     }
 
-    /// What is on the disk counts: the folder is opened anew with the next call, unless the disk
-    /// could not sync.
+    /// Drops the folder, as only the state on the disk counts. The next call reopens it, unless the
+    /// disk could not sync.
     fn fail(&mut self, error: HomeError) {
         self.folder = None;
         self.waiting.lose(&error);
@@ -261,7 +262,7 @@ impl HomeThread {
         }
     }
 
-    /// Calls that can't be done: their answers say why.
+    /// Fails calls while the folder cannot be used.
     fn refuse(&mut self, calls: &mut Vec<Call>) {
         let error = self.failed.clone().unwrap_or_else(closed);
         calls.drain(..).for_each(|call| call(Err(error.clone())));
@@ -275,7 +276,7 @@ impl HomeThread {
         self.folder = None;
         self.waiting.lose(&closed());
         let shared = Arc::clone(&self.shared);
-        // Whoever is told may open the folder at once.
+        // A notified caller may open the folder at once.
         drop(self.lock);
         let late = std::mem::take(&mut shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closing);
         for teller in closing.into_iter().chain(late) {
@@ -288,7 +289,7 @@ fn tell(told: &mut Vec<SyncCallback>, result: &HomeResult<()>) {
     told.drain(..).for_each(|tell| tell(result.clone()));
 }
 
-/// What a closed home says.
+/// The error of a closed storage backend.
 pub fn closed() -> HomeError {
     HomeError::new(HomeErrorKind::Closed, "the home was closed; open it again")
 }

@@ -1,5 +1,5 @@
-//! A folder as a home: calls of any thread, done by one, which syncs once for all that came during
-//! the last sync.
+//! Storage backend on a folder: calls from any thread run on one thread, with one sync for all
+//! calls that arrived during the last sync.
 
 mod calls;
 mod clock;
@@ -28,7 +28,7 @@ pub struct Options {
     pub sizes: Sizes,
 }
 
-/// A home in a folder.
+/// A storage backend in a folder.
 pub struct Embedded {
     shared: Arc<Shared>,
     place: String,
@@ -39,7 +39,7 @@ pub struct Embedded {
     process: u32,
 }
 
-/// Opens a folder, which is made if it is not there. Recovers what a crash has left; see
+/// Opens a folder; creates it if it does not exist. Recovers the folder after a crash; see
 /// [`Embedded::notices`].
 ///
 /// # Errors
@@ -96,8 +96,8 @@ fn unusable(path: &Path, error: &std::io::Error) -> HomeError {
 }
 
 impl Embedded {
-    /// What was mended when the folder was opened: writes that a crash has torn, of which nothing
-    /// was acked.
+    /// Repairs when the folder was opened: writes that a crash has torn, of which nothing was
+    /// acked.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -107,7 +107,7 @@ impl Embedded {
         self.shared.syncs()
     }
 
-    /// Whether this is the child of a fork, which has none of the home's threads.
+    /// True in the child of a fork, which has none of the threads.
     fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }

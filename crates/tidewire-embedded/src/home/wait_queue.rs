@@ -1,5 +1,4 @@
-//! Calls that wait for news of something, in a line for each thing; with an index of when a wait is
-//! over.
+//! Queues of calls that wait for changes, one for each key; with an index of their timeouts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,12 +11,12 @@ pub struct ParkedCall<C, T> {
     pub teller: Teller<T>,
 }
 
-/// Lines of calls by what they wait for. Lines without news cost nothing.
+/// Queues of calls by the key that they wait for. Queues without changes cost nothing.
 pub struct Parked<K, C, T> {
     lines: BTreeMap<K, ParkedQueue<C, T>>,
     /// When the first wait of a line is over.
     ends: BTreeSet<(u64, K)>,
-    /// Lines with news, or with a wait that is over.
+    /// Queues with changes, or with a timeout.
     ready: BTreeSet<K>,
 }
 
@@ -39,14 +38,14 @@ impl<K: Ord + Clone, C, T> Parked<K, C, T> {
         line.waits.push_back(waits);
     }
 
-    /// There is news.
+    /// Marks the queue of a key as changed.
     pub fn wake(&mut self, key: &K) {
         if self.lines.contains_key(key) {
             self.ready.insert(key.clone());
         }
     }
 
-    /// There is news for all lines from one on, as long as `of` says so.
+    /// Marks all queues from one on as changed, as long as `of` is true.
     pub fn wake_from(&mut self, first: &K, of: impl Fn(&K) -> bool) {
         let keys = self.lines.range(first..).map(|(key, _)| key).take_while(|key| of(key));
         self.ready.extend(keys.cloned());

@@ -1,4 +1,4 @@
-//! Calls that wait for something: events to deliver or to read, changes of a bucket, leases.
+//! Waiting calls: fetches, reads, watches of buckets and acquisitions of leases.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::folder::Leased;
 
 type Consumer = (String, String);
 
-/// Who waits for what.
+/// Calls that wait for events, entries or leases.
 pub struct WaitingCalls {
     fetches: Parked<Consumer, Fetch, Vec<Delivery>>,
     reads: Parked<String, Read, Page>,
@@ -71,7 +71,7 @@ impl WaitingCalls {
         self.watches.wake(&bucket.to_owned());
     }
 
-    /// A stream or bucket is gone: whoever waits for it is told.
+    /// A stream or bucket was deleted: its waiting calls are notified.
     pub fn gone(&mut self, name: &str) {
         self.published(name);
         self.changed(name);
@@ -90,7 +90,7 @@ impl WaitingCalls {
         self.fetches.next_us().min(self.reads.next_us()).min(self.watches.next_us())
     }
 
-    /// The folder has to be opened anew, or is closed: nobody waits any more.
+    /// Fails all waiting calls: the folder has to be reopened, or is closed.
     pub fn lose(&mut self, error: &HomeError) {
         self.fetches.lose(error);
         self.reads.lose(error);
@@ -107,7 +107,7 @@ impl WaitingCalls {
 }
 
 impl CallContext<'_> {
-    /// Answers with what is on the disk, at the latest when it is.
+    /// Answers at once, or after the next sync if changes are not synced yet.
     pub fn show<T: Send + 'static>(&mut self, teller: Teller<T>, result: HomeResult<T>) {
         if self.folder.has_urgent() { self.keep(teller, result) } else { self.tell(teller, result) }
     }
@@ -122,7 +122,7 @@ impl CallContext<'_> {
         self.soon.push(Box::new(move |written| drop(teller.tell(written.and(result)))));
     }
 
-    /// Does what is due.
+    /// Processes due timeouts.
     pub fn tick(&mut self) -> HomeResult<()> {
         let now_us = self.now_us;
         let waiting = &mut *self.waiting;
@@ -168,7 +168,7 @@ impl CallContext<'_> {
         }));
     }
 
-    /// Gives those who wait what there is for them.
+    /// Serves waiting calls with ready results.
     pub fn serve(&mut self) {
         for consumer in self.waiting.fetches.take_ready() {
             self.serve_consumer(&consumer);
@@ -213,7 +213,7 @@ impl CallContext<'_> {
         self.waiting.fetches.park(consumer.clone(), rest);
     }
 
-    /// Answers a fetch; if nobody looks any more, its deliveries go back.
+    /// Answers a fetch; if its caller has left, the deliveries are released.
     fn deliver(&mut self, consumer: Consumer, teller: Teller<Vec<Delivery>>, result: HomeResult<Vec<Delivery>>) {
         let shared = Arc::clone(&self.waiting.shared);
         self.soon.push(Box::new(move |written| {

@@ -1,8 +1,8 @@
-//! Numbers and texts as bytes, for the state of a home.
+//! Codec of numbers and texts, for the state of a folder.
 
 use std::fmt::Display;
 
-/// What is written.
+/// Encoder of the state.
 #[derive(Default)]
 pub struct Writer(pub Vec<u8>);
 
@@ -35,7 +35,7 @@ impl Writer {
     }
 }
 
-/// What is read. Everything fails with what is wrong.
+/// Decoder of the state. Every failure describes the fault.
 pub struct Reader<'a>(pub &'a [u8]);
 
 pub type Read<T> = Result<T, String>;

@@ -1,8 +1,7 @@
-//! The journal of a home's state: which streams, consumers, buckets and leases there are, and every
-//! change of them.
+//! Journal of a folder's state: its streams, consumers, buckets and leases, and all changes.
 //!
-//! A file begins with the whole state, and goes on with changes. When it has grown it is followed
-//! by a new one; the old one is removed once the new one is synced.
+//! A file begins with the whole state, and continues with changes. A large file is followed by a
+//! new one, and removed once the new one is synced.
 
 mod codec;
 mod op;
@@ -20,7 +19,7 @@ use crate::folder::Notice;
 use crate::folder::errors::{corrupt, disk_error, foreign, sync_error};
 use crate::folder::files::log_name;
 
-/// Where it lies.
+/// Folder of the journal.
 pub const DIR: &str = "state";
 
 /// The newest file of the journal.
@@ -41,7 +40,7 @@ pub struct Journal {
     newest_us: u64,
 }
 
-/// How a journal is kept.
+/// Settings of a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeping {
     /// The space that is taken ahead.
@@ -51,10 +50,10 @@ pub struct Keeping {
     pub compact_bytes: u64,
 }
 
-/// What a journal says.
+/// A recovered journal, with its operations.
 pub type Recovered = (Option<Journal>, Vec<Op>);
 
-/// What a file of a journal holds.
+/// Contents of a file of a journal.
 struct Read {
     ops: Vec<Op>,
     /// Where the first change is that this version does not know, and why.
@@ -137,8 +136,8 @@ impl Journal {
             reserved = scanned.end + keeping.reserve;
             notices.push(Notice::torn(&name, scanned.end, torn));
         }
-        // What was written without a sync before a crash of the process alone is there: from now on
-        // it has to stay.
+        // Writes without a sync survive a crash of the process alone: from now on they have to
+        // stay.
         file.sync().map_err(|error| disk_error("sync", &name, &error))?;
         let (id, end) = (segment.id, scanned.end);
         let journal = Self {
@@ -158,7 +157,7 @@ impl Journal {
         Ok(Some((journal, ops)))
     }
 
-    /// What the newest file with the whole state says, as far as it can be read. Changes nothing.
+    /// Operations of the newest file with the whole state, as far as readable. Changes nothing.
     pub fn look(disk: &mut dyn Disk) -> Vec<Op> {
         let names = disk.names(DIR).unwrap_or_default();
         let newest_first = names.iter().filter(|name| name.ends_with(".log")).rev();
@@ -223,7 +222,7 @@ impl Journal {
         self.number
     }
 
-    /// Whether a new file should be begun.
+    /// True if a new file should be begun.
     pub const fn has_grown(&self) -> bool {
         self.end - self.whole > self.compact_bytes && self.end > 2 * self.whole
     }
@@ -242,7 +241,7 @@ impl Journal {
         self.count += 1;
     }
 
-    /// Writes what was appended: it survives the end of the process.
+    /// Writes appended operations: they survive the end of the process.
     pub fn write(&mut self, now_us: u64) -> HomeResult<()> {
         if self.group.is_empty() {
             return Ok(());
@@ -264,7 +263,7 @@ impl Journal {
         written.map_err(|error| disk_error("write", &log_name(DIR, self.number), &error))
     }
 
-    /// Whether something was written that was not synced.
+    /// True if some writes are not synced.
     pub const fn is_dirty(&self) -> bool {
         self.synced != self.end
     }

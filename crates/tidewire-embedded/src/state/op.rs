@@ -1,4 +1,4 @@
-//! The changes of a home's state, as they lie in its journal.
+//! Changes of a folder's state, as its journal stores them.
 
 use bytes::Bytes;
 use tidewire_backend::home::{
@@ -41,11 +41,11 @@ pub enum Op {
     Entry(String, Entry),
     /// A bucket has had revisions up to this one.
     Revision(String, u64),
-    /// A lease was given.
+    /// A lease was granted.
     Granted(Granted),
-    /// It was given back.
+    /// A lease was released.
     Released(String, u64),
-    /// The greatest number that a stream was ever given.
+    /// The greatest number of any stream so far.
     Newest(u64),
     /// Everything before it is the whole state when the journal's file was begun.
     Whole,
@@ -156,7 +156,7 @@ impl Op {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The fault of the bytes.
     pub fn read(bytes: &[u8]) -> Read<Self> {
         let mut from = Reader(bytes);
         Ok(match from.u8()? {

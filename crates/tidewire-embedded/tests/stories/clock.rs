@@ -1,5 +1,4 @@
-//! Clocks that are set back or forward between two lives of a folder: spans last as long as they
-//! were said to.
+//! Clocks that are set back or forward between two openings of a folder: time spans stay exact.
 
 use tidewire_backend::home::{
     ConsumerSettings, Fetch, HomeErrorKind, NewMessage, Read, Settle, Settlement, Start, StreamSettings,
@@ -48,7 +47,7 @@ fn publish(folder: &mut Folder, now_us: u64) {
     folder.commit(now_us).expect("a disk with power");
 }
 
-/// The fence of a lease of 5 s, if nobody has it.
+/// The fence of a lease of 5 s, if it is free.
 fn acquire(folder: &mut Folder, now_us: u64) -> Result<u64, HomeErrorKind> {
     folder.tick_leases(now_us);
     match folder.acquire(("l", "me"), (5 * SECOND, 0), 1, now_us) {
@@ -58,6 +57,7 @@ fn acquire(folder: &mut Folder, now_us: u64) -> Result<u64, HomeErrorKind> {
     }
 }
 
+// Promises: P17.42.
 #[test]
 fn a_clock_that_was_set_back_makes_nothing_longer() {
     for back in [1, SECOND, DAY, BEGIN] {
@@ -76,6 +76,7 @@ fn a_clock_that_was_set_back_makes_nothing_longer() {
     }
 }
 
+// Promises: P17.39.
 #[test]
 fn a_lease_runs_its_whole_time_again_wherever_the_clock_stands() {
     for now_us in [BEGIN - DAY, BEGIN, BEGIN + DAY] {

@@ -1,5 +1,4 @@
-//! Compacted streams: the newest of each key is there whatever happens, and what it replaces gives
-//! its place back.
+//! Compacted streams: the newest event of each key stays, and replaced events free their space.
 //!
 //! Each history is made by its number, as those of `power.rs`: `TIDEWIRE_HISTORIES`,
 //! `TIDEWIRE_HISTORY`.
@@ -171,7 +170,7 @@ fn history(number: u64) {
                 folder.commit(now_us)?;
                 sure.append(&mut maybe);
                 now_us += draw(4_000);
-                // What was delayed is the newest of its key from then on.
+                // A released message is the newest of its key from then on.
                 if folder.release_due(now_us)? {
                     sure.clear();
                     folder.commit(now_us)?;

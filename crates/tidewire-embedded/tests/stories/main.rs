@@ -1,4 +1,4 @@
-//! Stories of data folders: crashes, loss of power, rot, and the suite that every home passes.
+//! Stories of data folders: crashes, loss of power, bit rot, and the suite of storage backends.
 
 mod clock;
 mod compaction;

@@ -19,6 +19,7 @@ const SIZES: Sizes = Sizes { segment_bytes: 6_000, reserve_bytes: 2_000, compact
 const SECOND_US: u64 = 1_000_000;
 const FETCH: Fetch = Fetch { max_messages: 7, max_bytes: 100_000, wait_us: 0 };
 
+// Promises: P17.1, P17.2, P17.3, P17.5, P17.8, P17.18, P17.24, P17.44.
 #[test]
 fn what_was_acked_survives_every_loss_of_power() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -32,7 +33,7 @@ fn what_was_acked_survives_every_loss_of_power() {
     }
 }
 
-/// What must be there.
+/// State that the folder must have.
 #[derive(Clone, Debug, Default)]
 struct Expected {
     /// Payloads of acked events by sequence.
@@ -54,7 +55,7 @@ struct History {
     disk: Simulated,
     now_us: u64,
     sure: Expected,
-    /// What the last group has that was not acked: any of it may be there.
+    /// State of the last group without an ack: any of it may be there.
     maybe: Expected,
     out: Vec<(u64, u64)>,
     serial: u64,
@@ -258,7 +259,7 @@ impl History {
         Ok(())
     }
 
-    /// What was called last was committed.
+    /// Commits the last group of calls.
     fn acked(&mut self) {
         let maybe = std::mem::take(&mut self.maybe);
         self.sure.events.extend(maybe.events);
@@ -295,12 +296,12 @@ impl History {
             assert_eq!(event.sequence, page.events[at - 1].sequence + 1, "no gaps");
         }
         self.check_keys(&folder);
-        // What is there of the last group was published, whether or not it was acked.
+        // Stored events of the last group count as published, acked or not.
         let maybe = std::mem::take(&mut self.maybe);
         let stored = |sequence: &u64| found.contains_key(sequence);
         self.sure.events.extend(maybe.events.into_iter().filter(|(sequence, _)| stored(sequence)));
         self.sure.ids.extend(maybe.ids.into_iter().filter(|(_, sequence)| stored(sequence)));
-        // A fence that nobody was told of may be given again, but never a smaller one.
+        // An unreported fence may be granted again, but never a smaller one.
         let beats_at_us = self.schedule(&mut folder).expect("it is there or can be made");
         folder.beat(self.now_us, self.now_us).expect("a disk with power takes it");
         folder.commit(self.now_us).expect("a disk with power takes it");
@@ -351,7 +352,7 @@ impl History {
             let ended = done || maybe_done.contains(sequence) || seen.contains(sequence) || dead.contains(sequence);
             assert!(ended, "{sequence} is not delivered any more");
         }
-        // Nothing of this look is committed: the next life goes on from what the disk has.
+        // Nothing of this look is committed: the next run continues from the state on the disk.
         for sequence in maybe_done {
             if !seen.contains(sequence) {
                 self.sure.done.insert(*sequence);

@@ -39,6 +39,7 @@ fn read_all(disk: &Simulated) -> Result<usize, HomeErrorKind> {
     Ok(page.events.len())
 }
 
+// Promises: P17.45.
 #[test]
 fn a_byte_that_changed_is_seen_wherever_it_lies() {
     let disk = filled(1);
@@ -52,8 +53,7 @@ fn a_byte_that_changed_is_seen_wherever_it_lies() {
             disk.rot(name, at, 0x40);
             match read_all(&disk) {
                 Err(HomeErrorKind::Corrupt | HomeErrorKind::Foreign) => refused += 1,
-                // An index is made anew; the mark of a clean end may go: nothing of what was acked
-                // does.
+                // An index is rebuilt, and the mark of a clean end may be lost: no acked data is.
                 Ok(8) => harmless += 1,
                 other => panic!("{name}: byte {at} has changed, and reading gives {other:?}"),
             }
@@ -62,6 +62,7 @@ fn a_byte_that_changed_is_seen_wherever_it_lies() {
     assert!(refused > 1_000 && harmless < refused, "{refused} refused, {harmless} harmless");
 }
 
+// Promises: P17.40.
 #[test]
 fn a_file_that_is_missing_is_noticed() {
     let names: Vec<String> = filled(2).contents().into_keys().filter(|name| name.ends_with(".log")).collect();
@@ -75,6 +76,7 @@ fn a_file_that_is_missing_is_noticed() {
     }
 }
 
+// Promises: P17.40.
 #[test]
 fn a_missing_oldest_file_is_told_from_one_that_was_dropped() {
     let place = suite::Folder::new();

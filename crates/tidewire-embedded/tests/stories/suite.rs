@@ -1,4 +1,4 @@
-//! The suite that every home passes, and what is said of a folder that another has open.
+//! The suite that every storage backend passes, and the error for a folder that is open elsewhere.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -45,6 +45,7 @@ impl Actor for Adder {
     }
 }
 
+// Promises: P4.1, P4.2, P4.6.
 #[test]
 fn an_ask_ends_with_the_reply_the_error_or_the_lack_of_both() {
     let engine = engine(2);
@@ -61,6 +62,7 @@ fn an_ask_ends_with_the_reply_the_error_or_the_lack_of_both() {
     assert!(matches!(adder.ask(Sum::Get, PATIENCE).wait(), Err(AskError::Refused(Refusal::Stopped { .. }))));
 }
 
+// Promises: P4.7, P4.8.
 #[test]
 fn an_expired_or_cancelled_ask_is_not_handled() {
     let engine = engine(1);
@@ -102,6 +104,7 @@ fn link(engine: &Engine, name: &str) -> ActorRef<Chain> {
     engine.spawn_fn_with(options, handle).unwrap()
 }
 
+// Promises: P1.6, P4.11, P4.12.
 #[test]
 fn a_ring_of_asks_is_reported_with_its_path_instead_of_waiting() {
     let engine = engine(2);
@@ -118,6 +121,7 @@ fn a_ring_of_asks_is_reported_with_its_path_instead_of_waiting() {
     assert!(own.contains("a (#1) -> a (#1)"), "{own}");
 }
 
+// Promises: P4.14.
 #[test]
 fn thirty_actors_can_wait_for_each_other_on_one_thread() {
     let engine = engine(1);
@@ -128,6 +132,7 @@ fn thirty_actors_can_wait_for_each_other_on_one_thread() {
     assert_eq!(links[0].ask(Chain::Ask, PATIENCE).wait().unwrap(), "#30");
 }
 
+// Promises: P5.5.
 #[test]
 fn a_blocked_handler_does_not_delay_the_others_of_its_dispatcher() {
     let engine = engine(2);

@@ -30,6 +30,7 @@ async fn all(mut asks: Asks) -> Vec<(Duration, Duration, AskError)> {
     .await
 }
 
+// Promises: P4.10.
 #[test]
 fn ten_thousand_asks_that_nobody_answers_end_at_their_deadlines() {
     const ASKS: u64 = 10_000;

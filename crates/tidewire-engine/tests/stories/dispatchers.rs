@@ -87,6 +87,7 @@ fn a_thread_that_looks_for_work_and_finds_two_pieces_shares_them() {
     }
 }
 
+// Promises: P5.3, P5.5.
 #[test]
 fn what_waits_behind_a_blocked_handler_spreads_over_all_threads() {
     for threads in 2..=4_usize {
@@ -129,6 +130,7 @@ fn messages_told_before_the_start_use_all_threads() {
     }
 }
 
+// Promises: P5.4.
 #[test]
 fn a_blocked_dispatcher_does_not_delay_another() {
     let engine = engine_with(&[("slow", 1), ("quick", 1)]);
@@ -173,6 +175,7 @@ fn two_dispatchers_can_share_threads() {
     assert!(seen[0].starts_with("tidewire-owner-"), "{}", seen[0]);
 }
 
+// Promises: P4.14.
 #[test]
 fn nested_blocking_asks_use_spare_threads_and_give_them_back() {
     const DEPTH: u64 = 40;

@@ -13,6 +13,7 @@ use crate::failing::{Watcher, fragile};
 use crate::support::{PATIENCE, drain, engine, wait};
 use crate::{Ctx, block_on, held};
 
+// Promises: P3.11, P8.1, P8.3, P8.5, P8.9.
 #[test]
 fn a_stop_without_drain_gives_back_what_waits() {
     let engine = engine(1);
@@ -28,6 +29,7 @@ fn a_stop_without_drain_gives_back_what_waits() {
     assert_eq!(actor.stop(drain()).wait().unwrap().ledger, report.ledger, "a second stop has the same ledger");
 }
 
+// Promises: P8.12.
 #[test]
 fn an_actor_can_stop_itself_but_not_wait_for_it() {
     let engine = engine(1);
@@ -44,6 +46,7 @@ fn an_actor_can_stop_itself_but_not_wait_for_it() {
     assert_eq!(actor.stop(drain()).wait().unwrap().ledger.handled, 1);
 }
 
+// Promises: P8.12.
 #[test]
 fn a_child_can_stop_its_parent_but_not_wait_for_it() {
     let engine = engine(2);
@@ -100,6 +103,7 @@ impl Actor for OfContext {
     }
 }
 
+// Promises: P8.6, P8.7.
 #[test]
 fn a_stop_that_runs_out_of_time_names_the_stuck_handler_and_frees_the_name() {
     let engine = engine(2);
@@ -268,6 +272,7 @@ fn what_an_abandoned_future_holds_may_shut_its_engine_down() {
     gate.send(()).unwrap();
 }
 
+// Promises: P7.16.
 #[test]
 fn dead_letters_are_bounded_and_can_be_told_again() {
     let config = config::EngineConfig { dead_letters: 3, ..config::EngineConfig::default() };
@@ -295,6 +300,7 @@ fn dead_letters_are_bounded_and_can_be_told_again() {
     assert_eq!(engine.dead_letters().clear(), 3);
 }
 
+// Promises: P1.5, P8.17.
 #[test]
 fn an_engine_can_be_shut_down_twice_and_a_new_one_made() {
     for _ in 0..3 {
@@ -323,6 +329,7 @@ fn the_last_engine_can_be_dropped_inside_a_handler() {
     wait(&finished);
 }
 
+// Promises: P7.15, P8.10.
 #[test]
 fn an_actor_that_is_a_future_handles_messages_and_can_ask() {
     let engine = engine(1);
@@ -351,6 +358,7 @@ fn an_actor_that_is_a_future_handles_messages_and_can_ask() {
     assert_eq!(short.stop(drain()).wait().unwrap().reason, StopReason::Finished);
 }
 
+// Promises: P10.1.
 #[test]
 fn statistics_count_what_happened() {
     let engine = engine(1);
@@ -402,6 +410,7 @@ fn pipeline(engine: &Engine) -> (ActorRef<u64>, Arc<AtomicUsize>) {
     (engine.spawn_fn(pass(first_next)).unwrap(), stored)
 }
 
+// Promises: P8.13.
 #[test]
 fn a_shutdown_stops_nobody_before_what_the_actors_send_each_other_has_arrived() {
     for _ in 0..20 {
@@ -414,6 +423,7 @@ fn a_shutdown_stops_nobody_before_what_the_actors_send_each_other_has_arrived() 
     }
 }
 
+// Promises: P8.18.
 #[test]
 fn an_engine_is_idle_when_nothing_waits_runs_or_is_about_to_be_sent() {
     let engine = engine(2);
@@ -441,6 +451,7 @@ fn whoever_waits_for_an_actor_that_does_not_end_waits_no_longer_than_it_wants_to
     assert!(engine.busy().is_empty());
 }
 
+// Promises: P8.13.
 #[test]
 fn two_actors_that_never_leave_each_other_alone_are_stopped_in_their_time() {
     let engine = engine(2);

@@ -37,6 +37,7 @@ pub(crate) fn fragile(engine: &Engine, supervision: Supervision) -> (ActorRef<u8
     (engine.spawn_with(SpawnOptions::new().supervision(supervision), factory).unwrap(), seen)
 }
 
+// Promises: P7.1, P7.2, P7.9, P7.10, P7.11, P8.5.
 #[test]
 fn a_failure_resumes_restarts_or_stops_as_the_policy_says() {
     let engine = engine(1);
@@ -57,6 +58,7 @@ fn a_failure_resumes_restarts_or_stops_as_the_policy_says() {
     assert_eq!(letter.error.as_deref(), Some("panic: zero"));
 }
 
+// Promises: P7.6, P7.13.
 #[test]
 fn a_failed_message_is_delivered_again_as_often_as_allowed_and_restarts_are_limited() {
     let engine = engine(1);
@@ -125,6 +127,7 @@ impl Actor for Child {
     }
 }
 
+// Promises: P7.14.
 #[test]
 fn children_stop_before_their_parent() {
     let engine = engine(2);
@@ -137,6 +140,7 @@ fn children_stop_before_their_parent() {
     assert_eq!(engine.actors(), 0);
 }
 
+// Promises: P1.10, P7.12.
 #[test]
 fn a_failure_that_escalates_is_the_parents_failure_and_watchers_are_told() {
     let engine = engine(2);

@@ -5,6 +5,7 @@ use tidewire_engine::*;
 use crate::support::{drain, engine, wait};
 use crate::{collector, held};
 
+// Promises: P2.3, P2.5, P2.6.
 #[test]
 fn higher_priorities_overtake_and_lower_ones_do_not_starve() {
     let engine = engine(1);
@@ -54,6 +55,7 @@ fn longest_wait(burst: usize, order: &[Priority], left: &[usize; 4]) -> [usize; 
     longest
 }
 
+// Promises: P2.5, P2.7.
 #[test]
 fn no_lane_waits_for_more_than_the_burst_and_one_message_of_each_lane_that_is_due() {
     for burst in [1, 2, 3, 16] {
@@ -77,6 +79,7 @@ fn no_lane_waits_for_more_than_the_burst_and_one_message_of_each_lane_that_is_du
     }
 }
 
+// Promises: P3.1, P3.2, P3.3, P3.5, P3.6, P3.8.
 #[test]
 fn a_full_mailbox_does_what_its_policy_says() {
     let engine = engine(1);
@@ -126,6 +129,7 @@ fn a_sender_waits_for_room_and_wakes_also_with_a_mailbox_of_one() {
     assert_eq!(seen.iter().collect::<Vec<_>>(), (1..50).collect::<Vec<_>>());
 }
 
+// Promises: P1.6, P1.7, P1.8, P1.9.
 #[test]
 fn a_taken_name_is_an_error_and_free_again_after_the_stop() {
     let engine = engine(1);
@@ -156,6 +160,7 @@ fn wrong_options_name_the_field_the_value_and_the_range() {
     assert_eq!(engine.actors(), 0);
 }
 
+// Promises: P1.12, P1.13.
 #[test]
 fn messages_told_before_the_start_wait_and_starting_twice_is_an_error() {
     let engine = Engine::builder().threads(1).paused(true).build().unwrap();

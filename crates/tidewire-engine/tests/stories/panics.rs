@@ -24,6 +24,7 @@ fn falls() -> Last<impl FnMut()> {
     Last(|| panic!("on purpose"))
 }
 
+// Promises: P7.3.
 #[test]
 fn a_state_that_panics_as_it_goes_keeps_nobody_from_the_end() {
     let engine = engine(1);
@@ -48,6 +49,7 @@ fn a_state_that_panics_as_it_goes_keeps_nobody_from_the_end() {
     assert_eq!((report.ledger.handled, report.stuck.len(), report.threads.len()), (1, 0, 0));
 }
 
+// Promises: P7.5.
 #[test]
 fn a_state_that_does_not_let_go_is_abandoned_in_its_time() {
     let engine = engine(2);
@@ -69,6 +71,7 @@ fn a_state_that_does_not_let_go_is_abandoned_in_its_time() {
     assert!(engine.shutdown(PATIENCE).stuck.is_empty());
 }
 
+// Promises: P7.3.
 #[test]
 fn messages_that_panic_as_they_go_cost_neither_their_actor_nor_a_thread() {
     let config = config::EngineConfig { dead_letters: 1, ..config::EngineConfig::default() };
@@ -108,6 +111,7 @@ impl Wake for Falls {
     }
 }
 
+// Promises: P7.3.
 #[test]
 fn timers_go_on_after_a_panic_of_whom_they_wake_or_call() {
     let engine = engine(3);
@@ -139,6 +143,7 @@ fn timers_go_on_after_a_panic_of_whom_they_wake_or_call() {
     assert!(engine.shutdown(PATIENCE).threads.is_empty());
 }
 
+// Promises: P7.3.
 #[test]
 fn a_waker_that_panics_keeps_no_other_from_being_woken() {
     let engine = engine(1);
@@ -168,6 +173,7 @@ fn an_ask_that_has_ended_is_polled_no_more() {
     let _ = ask.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
 }
 
+// Promises: P9.7.
 #[test]
 fn timers_that_wait_when_their_engine_ends_are_cancelled() {
     let engine = engine(1);

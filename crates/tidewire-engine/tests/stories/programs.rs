@@ -148,6 +148,7 @@ fn run(sender: usize, steps: &[Step], actor: &ActorRef<Message>, seen: &Arc<Seen
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Promises: P4.1, P8.4.
     #[test]
     fn ledgers_balance_and_order_holds(program in program()) {
         let engine = engine(program.threads);

@@ -8,6 +8,7 @@ use tidewire_engine::*;
 use crate::support::{PATIENCE, drain, engine, wait};
 use crate::{block_on, collector, held};
 
+// Promises: P6.4, P6.5.
 #[test]
 fn subjects_deliver_once_for_each_matching_subscription() {
     let engine = engine(1);
@@ -32,6 +33,7 @@ fn subjects_deliver_once_for_each_matching_subscription() {
     assert!(engine.subscribe("orders.>.x", &actor).is_err());
 }
 
+// Promises: P6.6, P6.7, P6.8.
 #[test]
 fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
     let engine = engine(1);
@@ -57,6 +59,7 @@ fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
     assert_eq!(*counts.lock().unwrap(), [50, 50]);
 }
 
+// Promises: P6.4, P6.12.
 #[test]
 fn what_many_subscribe_to_follows_who_subscribes_and_who_ends() {
     let engine = engine(1);
@@ -99,6 +102,7 @@ fn who_only_listens_is_asked_nothing() {
     assert_eq!(engine.publish("quote", 1_u8).unwrap().accepted, 2);
 }
 
+// Promises: P9.1, P9.5, P9.8.
 #[test]
 fn timers_say_how_they_ended_and_repeat_until_they_are_cancelled() {
     let engine = engine(1);

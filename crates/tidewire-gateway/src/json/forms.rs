@@ -9,7 +9,7 @@ use super::{TYPE, times};
 /// The value of a form.
 ///
 /// # Errors
-/// What is wrong with it, for its writer.
+/// The fault of the form, in words for its writer.
 pub(crate) fn read(fields: Vec<(Value, Value)>) -> Result<Value, String> {
     let mut form = Form { name: String::new(), fields };
     form.name = form.text(TYPE)?;
@@ -124,7 +124,7 @@ impl Form {
     }
 }
 
-/// Whether a value can't be looked up.
+/// True if a value cannot be the key of a map.
 fn holds_more(value: &Value) -> bool {
     match value {
         Value::List(_) | Value::Map(_) | Value::Set(_) | Value::ByteArray(_) | Value::Array(_) => true,

@@ -8,5 +8,5 @@ mod writer;
 pub(crate) use reader::{arguments, value};
 pub(crate) use writer::{to_json, write_json};
 
-/// The key of an object that says which form it is.
+/// The key of an object that names its form.
 const TYPE: &str = "$type";

@@ -1,5 +1,5 @@
-//! JSON as values. Every number, name and form is taken as it is, or refused with its place:
-//! nothing is rounded or left out.
+//! JSON reader of values. Every number, name and form is read exactly, or refused with its
+//! position: nothing is rounded or left out.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -10,11 +10,11 @@ use tidewire_node::values::Value;
 
 use super::{TYPE, forms};
 
-/// The arguments of a call: an array holds those by position, an object those by name, nothing
-/// none.
+/// The arguments of a call: an array holds arguments by position, an object arguments by name, an
+/// empty text none.
 ///
 /// # Errors
-/// What is wrong with the text, for its writer.
+/// The fault of the text, in words for its writer.
 pub(crate) fn arguments(text: &[u8]) -> Result<Value, String> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Nil);
@@ -29,7 +29,7 @@ pub(crate) fn arguments(text: &[u8]) -> Result<Value, String> {
 /// One value.
 ///
 /// # Errors
-/// What is wrong with the text, for its writer.
+/// The fault of the text, in words for its writer.
 pub(crate) fn value(text: &[u8]) -> Result<Value, String> {
     read(text, false)
 }
@@ -46,8 +46,7 @@ fn read(text: &[u8], is_plain: bool) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Whether there is an integer with more digits than one of 64 bits has: the parser would have made
-/// a float of it.
+/// True if an integer has too many digits for 64 bits: the parser would have made a float of it.
 fn has_long_integer(text: &[u8]) -> bool {
     let (mut in_text, mut is_escaped, mut digits) = (false, false, 0);
     for byte in text.iter().chain(b" ") {
@@ -61,7 +60,7 @@ fn has_long_integer(text: &[u8]) -> bool {
                 digits += i32::from(digits >= 0);
                 continue;
             }
-            // What follows is a fraction or an exponent, and the number a float.
+            // A fraction or an exponent follows: the number is a float.
             b'.' | b'e' | b'E' | b'+' => digits = i32::MIN,
             b'-' if digits < 0 => {}
             _ if digits >= 19 => return true,
@@ -71,7 +70,7 @@ fn has_long_integer(text: &[u8]) -> bool {
     false
 }
 
-/// Makes one value. A plain one is no form, whatever its keys are.
+/// Reader of one value. In a plain value, no object is a form, with any keys.
 struct Json<'a> {
     is_plain: bool,
     large: &'a Cell<bool>,
@@ -153,7 +152,7 @@ impl<'de> Visitor<'de> for Json<'_> {
     }
 }
 
-/// Whether a key was not there before. Few keys are compared, many are looked up.
+/// True if a key is new. Few keys are compared, many are looked up.
 fn is_new(key: &str, map: &[(Value, Value)], known: &mut HashSet<String>) -> bool {
     const FEW: usize = 8;
     if map.len() < FEW {

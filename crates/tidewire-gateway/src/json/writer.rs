@@ -70,7 +70,7 @@ fn list<S: Serializer>(items: &[Value], to: S) -> Result<S::Ok, S::Error> {
     list.end()
 }
 
-/// A map whose keys are text is an object; any other, and one that would be taken for a form, is a
+/// A map with text keys is an object. Any other map, and one that would be read as a form, is a
 /// list of pairs.
 fn map<S: Serializer>(entries: &[(Value, Value)], to: S) -> Result<S::Ok, S::Error> {
     if entries.iter().all(|(key, _)| key.as_str().is_some_and(|key| key != TYPE)) {
@@ -84,7 +84,7 @@ fn map<S: Serializer>(entries: &[(Value, Value)], to: S) -> Result<S::Ok, S::Err
     form(to, "map", [("entries", pairs)])
 }
 
-/// An error as data: where it was raised is nobody's business here.
+/// An error as data, without its traceback.
 fn error<S: Serializer>(value: &Value, to: S) -> Result<S::Ok, S::Error> {
     let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
     form(to, "error", [("error", text("type")), ("message", text("message"))])
@@ -100,7 +100,7 @@ fn array<S: Serializer>(array: &Array, to: S) -> Result<S::Ok, S::Error> {
     object.end()
 }
 
-/// A number of NumPy is a number; of what has no form in JSON the bytes are given.
+/// A NumPy number is a number; a number without a JSON form is written as its bytes.
 fn scalar<S: Serializer>(dtype: &str, data: &[u8], to: S) -> Result<S::Ok, S::Error> {
     if dtype == "U" {
         return to.serialize_str(&String::from_utf8_lossy(data));

@@ -1,5 +1,5 @@
-//! Descriptions of instances: the answers to `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, as ADR-32
-//! of NATS has them.
+//! Descriptions of instances: the replies to `$SRV.PING`, `$SRV.INFO` and `$SRV.STATS`, as ADR-32
+//! of NATS defines them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tidewire_node::{MethodInfo, ServiceInfo};
 
 /// The group in which the instances of a service share requests: the default of the protocol.
 pub(super) const QUEUE: &str = "q";
-/// What can be asked.
+/// Verbs of the protocol of NATS services.
 pub(super) const VERBS: [&str; 3] = ["PING", "INFO", "STATS"];
-/// The version of an instance that says none: the protocol has to have one.
+/// The version of an instance without one: the protocol demands a version.
 const NO_VERSION: &str = "0.0.0";
 
-/// What became of the requests to one endpoint.
+/// Statistics of the requests to one endpoint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
     pub requests: u64,
@@ -62,7 +62,7 @@ pub(super) fn answer(
     Some(said)
 }
 
-/// An endpoint, with what is known of its method as texts, as metadata is.
+/// An endpoint, with the description of its method as metadata texts.
 fn endpoint(info: &ServiceInfo, method: &MethodInfo) -> Value {
     let mut metadata = Map::new();
     if !method.description.is_empty() {

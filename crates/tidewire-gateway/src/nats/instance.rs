@@ -1,4 +1,4 @@
-//! An instance of a service, as clients of NATS see it: its subscriptions, and what it has counted.
+//! Service instances for clients of NATS: their subscriptions and their statistics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 use super::description::{self, Counted, QUEUE, VERBS};
 use super::{Shared, request};
 
-/// One that is offered. Dropped, it takes no more requests, but for those that are on their way.
+/// An offered instance. Dropping it stops new requests; requests on their way are still answered.
 pub(super) struct Instance {
     serving: Arc<Serving>,
     _ends: oneshot::Sender<()>,
 }
 
-/// What answers.
+/// Request loop of one instance, with its statistics.
 pub(super) struct Serving {
     pub shared: Arc<Shared>,
     pub info: ServiceInfo,
@@ -31,7 +31,7 @@ pub(super) struct Serving {
 }
 
 impl Instance {
-    /// Subscribes to what it answers.
+    /// Subscribes to the requests of an instance.
     pub fn open(shared: &Arc<Shared>, info: ServiceInfo) -> Self {
         let id = info.instances.first().cloned().unwrap_or_default();
         let started = tidewire_nats::now();
@@ -61,7 +61,7 @@ impl Serving {
                 biased;
                 _ = &mut ended, if !ends => {
                     ends = true;
-                    // What is here already still comes.
+                    // Received messages are still delivered after the drain.
                     for one in subscribed.iter_mut() {
                         drop(one.drain().await);
                     }

@@ -29,7 +29,7 @@ use tokio::sync::{Notify, watch};
 use crate::catalog::public;
 use instance::Instance;
 
-/// How long a gateway that is closed may take to answer what it has taken.
+/// Time that a closed gateway has to answer accepted requests.
 const LAST: Duration = Duration::from_secs(1);
 /// Requests at once.
 const REQUESTS: usize = limits::NATS_REQUESTS.default as usize;
@@ -42,7 +42,7 @@ pub struct NatsGateway {
     ended: Mutex<Option<Receiver<()>>>,
 }
 
-/// What all instances share.
+/// State shared by all instances.
 struct Shared {
     node: Node,
     client: Client,
@@ -53,7 +53,7 @@ struct Shared {
     log: Log,
 }
 
-/// What there is to do at a hub.
+/// Task that keeps the offered instances of a hub up to date.
 struct HubRequests {
     hub: HubHandle,
     settings: Settings,
@@ -68,9 +68,9 @@ struct HubRequests {
 type Served = BTreeMap<(String, String), ServiceInfo>;
 
 impl NatsGateway {
-    /// Offers what is public at a hub, now and later, at the servers of these settings; its node at
-    /// the hub has this name. It has a connection and a thread of its own from the moment on when
-    /// something is public. Returns at once: `log` is called with a line when something goes wrong.
+    /// Offers the public services of a hub, now and later, at the servers of these settings; its
+    /// node at the hub has this name. The gateway opens a connection and a thread once a service is
+    /// public. Returns at once: `log` gets a line for each error.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,
@@ -136,7 +136,7 @@ impl HubRequests {
         }
     }
 
-    /// What is public, and served by nodes of this hub.
+    /// Public services of the nodes of this hub.
     fn served(&self) -> Served {
         let all = ServiceInfo::served_at(&self.hub).into_iter().filter_map(public);
         all.filter_map(|info| Some(((info.name.clone(), info.instances.first()?.clone()), info))).collect()
@@ -173,14 +173,14 @@ impl HubRequests {
         let _ = self.ended.send(());
     }
 
-    /// Offers what is there, until it ends.
+    /// Offers the public instances, until the gateway ends.
     async fn offer(&self, shared: &Arc<Shared>) {
         let mut open: BTreeMap<(String, String), Instance> = BTreeMap::new();
         let (mut changes, mut ending) = (self.changes.clone(), self.ending.clone());
         loop {
             changes.mark_unchanged();
             let served = self.served();
-            // One that says something else of itself is another one.
+            // An instance with a changed description is a new one.
             open.retain(|key, instance| served.get(key) == Some(instance.info()));
             for (key, info) in served {
                 open.entry(key).or_insert_with(|| Instance::open(shared, info));
@@ -196,7 +196,7 @@ impl HubRequests {
 impl Shared {
     /// Waits until all requests are answered, and that is written.
     async fn rest(&self) {
-        // Instances that have ended read what had come before.
+        // Ended instances still read their received requests.
         drop(self.client.flush().await);
         tokio::task::yield_now().await;
         loop {

@@ -1,4 +1,4 @@
-//! A request to an endpoint: JSON of its arguments in, JSON of its result or of a problem out.
+//! Requests to an endpoint: JSON of the arguments in, JSON of the result or of a problem out.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,16 +18,16 @@ use crate::json::{arguments, to_json};
 use crate::problem::Problem;
 use crate::streams::collected;
 
-/// The headers of an answer that says why there is no other one.
+/// Headers of an error reply.
 const CODE: &str = "Nats-Service-Error-Code";
 const ERROR: &str = "Nats-Service-Error";
 /// How often a call goes to any instance, once the one that was meant has left. It may meet that
 /// one again until the hub has heard of it.
 const OTHERS: usize = 8;
-/// What of an error goes in a header.
+/// Maximal length of an error in a header.
 const ERROR_CHARACTERS: usize = 500;
 
-/// A place among the requests that are under way.
+/// Permit of an open request.
 struct RequestPermit(Arc<Shared>);
 
 /// Begins to answer a request.
@@ -48,7 +48,7 @@ pub(super) fn take(serving: &Arc<Serving>, message: Message) {
         serving.count(&method.name, since.elapsed(), error.as_deref());
         let client = &serving.shared.client;
         let Some(reply) = message.reply else { return };
-        // Without a connection nobody hears of it.
+        // Without a connection the reply is lost.
         match (done, error) {
             (Err(problem), Some(error)) => {
                 let mut headers = async_nats::HeaderMap::new();
@@ -68,7 +68,7 @@ async fn called(serving: &Serving, method: &MethodInfo, message: &Message) -> Re
         check_json(&headers, &message.payload)?;
     }
     let arguments = arguments(&message.payload).map_err(Problem::invalid)?;
-    // NATS says who may ask.
+    // NATS itself checks the permissions of clients.
     let any = of_headers(serving.shared.node.client(&serving.info.name), "", method, &headers)?;
     let here = any.clone().instance(&*serving.id);
     if method.stream {
@@ -113,7 +113,7 @@ fn fitting(shared: &Shared, json: Vec<u8>) -> Result<Vec<u8>, Problem> {
     Err(Problem::new(ErrorCode::LimitExceeded, text))
 }
 
-/// What is wrong, in one line.
+/// The problem in one line, for a header.
 fn header_of(problem: &Problem) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     problem.detail().chars().take(ERROR_CHARACTERS).map(plain).collect()

@@ -1,5 +1,5 @@
-//! The task of a bridge: it hears what others say, keeps a session with each of them, and sends
-//! what the hub has for them.
+//! Task of a bridge: receives messages of other bridges, keeps a session with each, and forwards
+//! the frames of the hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_millis(100);
 const READY_MAX: Duration = Duration::from_secs(2);
 /// How soon it is looked whether a node is still there that has to answer.
 const PROBE: Duration = Duration::from_millis(500);
-/// How long is waited at the end for what is under way.
+/// Longest wait for messages in flight at the end.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Nodes that are known at once.
 const PEERS: usize = limits::HUB_LINKS.default as usize;
@@ -36,11 +36,11 @@ const PEERS: usize = limits::HUB_LINKS.default as usize;
 const TURN: usize = 64;
 /// A serial number that no subscription has.
 const NOBODY: u64 = u64::MAX;
-/// The last token of the subject on which the server says that nobody is there.
+/// The last token of the subject on which the server reports a missing receiver.
 const AWAY: &str = "away";
 const ALONE: &str = "alone";
 
-/// Answers once those are known that are there, or says why that can't be.
+/// Result of the start: the present nodes are known, or the error.
 type Begun = oneshot::Sender<Result<(), BridgeError>>;
 pub(super) type Log = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
@@ -65,7 +65,7 @@ struct Cluster {
     probe_at: Option<Instant>,
 }
 
-/// Begins the task. What it answers with is there once the others are known.
+/// Begins the task. Its result arrives once the other bridges are known.
 pub(super) async fn begin(
     hub: HubHandle,
     at: Connected,
@@ -165,7 +165,7 @@ impl Cluster {
         [Some(self.beat_at), self.probe_at, ready, ends].into_iter().flatten().min().unwrap_or(self.beat_at)
     }
 
-    /// Takes what is there, up to a turn of it.
+    /// Processes the received messages, up to a limit per turn.
     async fn take(&mut self, first: Message) {
         let mut next = Some(first);
         for _ in 0..TURN {
@@ -178,7 +178,7 @@ impl Cluster {
         }
     }
 
-    // What is said to this node
+    // Messages to this node
 
     async fn heard(&mut self, message: Message) {
         if message.status == Some(StatusCode::NO_RESPONDERS) {
@@ -244,7 +244,7 @@ impl Cluster {
         }
     }
 
-    /// The server says that nobody is where something went.
+    /// Handles the server's report of a missing receiver.
     fn nobody_there(&mut self, subject: &str) {
         let Some(rest) = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix('.')) else { return };
         let mut tokens = rest.split('.');
@@ -270,7 +270,7 @@ impl Cluster {
         }
     }
 
-    // Who is there
+    // Presence of other nodes
 
     async fn heard_of(&mut self, message: &Message) {
         let Some(about) = Presence::read(&message.payload) else { return };
@@ -310,7 +310,7 @@ impl Cluster {
         }
     }
 
-    /// A session has begun: the hub takes the node in, unless another one has its name.
+    /// A session has begun: the hub attaches the node, unless another one has its name.
     async fn begun(&mut self, number: u32) {
         let Some(name) = self.peers.get(&number).map(|peer| peer.about.name.clone()) else { return };
         let holds = |(other, peer): (&u32, &Peer)| *other != number && peer.is_attached() && peer.about.name == name;
@@ -326,7 +326,7 @@ impl Cluster {
                 peer.refused_until = Some(again);
             }
             if let Some(holder) = holder {
-                // It may have died, and this one be what was started instead.
+                // The holder of the name may have died, and this node may be its replacement.
                 self.say(holder, What::Ask).await;
             }
             return;
@@ -341,7 +341,7 @@ impl Cluster {
         }
     }
 
-    /// What was open with a node ends, and another session begins.
+    /// Resets the session with a node, and opens a new one.
     async fn restart(&mut self, number: u32, why: &str) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if peer.is_attached() {
@@ -358,7 +358,7 @@ impl Cluster {
         }
         let name = peer.about.name.clone();
         drop(peer);
-        // Whoever has its name, too, is tried at the next beat.
+        // Retry a refused node of the same name at the next beat.
         let now = Instant::now();
         for other in self.peers.values_mut().filter(|other| other.about.name == name) {
             if other.refused_until.is_some() {
@@ -389,8 +389,7 @@ impl Cluster {
         for number in gone {
             self.forget(number, "nothing was heard of it for two heartbeats");
         }
-        // To those to whom nothing was said: the server tells if they are not there any more, and
-        // they see whether something was lost.
+        // Beats go to silent peers: the server reports missing ones, and the peers detect losses.
         let quiet = |peer: &Peer| peer.is_attached() && !peer.has_spoken();
         let quiet: Vec<u32> = self.peers.iter().filter(|(_, peer)| quiet(peer)).map(|(number, _)| *number).collect();
         for number in quiet {
@@ -419,8 +418,8 @@ impl Cluster {
         }
     }
 
-    /// The connection was lost, or is there again. What was under way may be lost, so that all
-    /// sessions are.
+    /// Handles a lost or restored connection. A lost connection may lose messages, and so ends all
+    /// sessions.
     async fn turned(&mut self) {
         let now = self.at.status.borrow().clone();
         let lost = now.losses != self.losses;
@@ -441,7 +440,7 @@ impl Cluster {
         }
     }
 
-    // What goes out
+    // Outgoing messages
 
     /// Looks whether something is subscribed to here that others don't know of.
     fn look_at_interests(&mut self) {
@@ -526,7 +525,7 @@ impl Cluster {
         }
     }
 
-    /// Where the server says that a node is not there any more.
+    /// The subject on which the server reports the departure of a node.
     fn away(&self, number: u32) -> Option<Subject> {
         let token = self.peers.get(&number)?.session.own();
         Some(format!("{}.{AWAY}.{number}.{token}", self.mine).into())
@@ -571,7 +570,7 @@ impl Cluster {
     }
 }
 
-/// Whether other nodes are told of a subscription: what a hub publishes is for its own nodes.
+/// True if other nodes learn of a subscription: the `$` subjects of a hub are for its own nodes.
 fn travels(pattern: &str, own: &str) -> bool {
     !pattern.starts_with('$') || pattern == own
 }

@@ -1,5 +1,4 @@
-//! The connection of a bridge: a client of its own that gets nothing of what it publishes itself,
-//! and what is looked at before it is used.
+//! Connection of a bridge: a separate client without echo of its own messages, checked before use.
 
 use std::time::Duration;
 
@@ -16,17 +15,16 @@ use super::{BridgeError, BridgeOptions, envelope};
 use crate::connection::refused;
 use crate::settings::Settings;
 
-/// Messages that may wait in this process: others have no more under way than their windows, and
-/// acks.
+/// Messages that may wait in this process: other bridges send no more than their windows, and acks.
 const SUBSCRIPTION_CAPACITY: usize = 65_536;
 
-/// How a connection stands.
+/// Status of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub is_up: bool,
     /// How often it was lost.
     pub losses: u64,
-    /// What the server has refused last.
+    /// The last refusal of the server.
     pub refused: Option<String>,
 }
 
@@ -34,9 +32,9 @@ pub(super) struct Status {
 pub(super) struct Connected {
     pub client: Client,
     pub status: watch::Receiver<Status>,
-    /// What is said to this node.
+    /// Messages to this node.
     pub mine: Subscriber,
-    /// Who is there.
+    /// Presence messages of all nodes.
     pub presence: Subscriber,
     pub place: String,
     /// The longest frame that fits in a message.
@@ -63,8 +61,8 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
     let subject = format!("tw.node.{}", options.number);
     let mut mine = client.subscribe(format!("{subject}.>")).await.map_err(|error| ended(&error))?;
     let presence = client.subscribe(presence::SUBJECT).await.map_err(|error| ended(&error))?;
-    // Nobody answers there, as nothing comes back to who sent it: the server says so, once it has
-    // looked at all that was said before.
+    // The probe has no receiver, as the server does not echo messages to their sender. The server
+    // reports that, after it has processed all earlier messages.
     let (ask, reply) = (format!("{subject}.probe"), format!("{subject}.probed"));
     client.publish_with_reply(ask, reply.clone(), Bytes::new()).await.map_err(|error| ended(&error))?;
     let answer = async {
@@ -108,7 +106,7 @@ fn frame_max(client: &Client, place: &str, options: &BridgeOptions) -> Result<us
     Ok(payload - envelope::BYTES - 4)
 }
 
-/// How long it takes at most until a node is gone that says nothing.
+/// Longest silence of a node until it counts as gone.
 pub(super) fn silence(heartbeat_ms: u64) -> Duration {
     Duration::from_millis(2 * heartbeat_ms)
 }

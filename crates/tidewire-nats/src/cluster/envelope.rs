@@ -7,10 +7,10 @@ use tidewire_proto::wire::{self, CallHead, Kind, PublishHead};
 
 /// Bytes of an envelope.
 pub(super) const BYTES: usize = 38;
-/// The version of what bridges say.
+/// Version of the messages between bridges.
 const VERSION: u8 = 1;
 
-/// What a message is for.
+/// Kind of a message between bridges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum What {
@@ -26,7 +26,7 @@ pub(super) enum What {
     Close = 5,
 }
 
-/// What stands before every message from one bridge to another. Numbers are little-endian.
+/// Header of every message from one bridge to another. Numbers are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub what: What,
@@ -52,7 +52,7 @@ impl Envelope {
         }
     }
 
-    /// Reads the envelope of a message, and gives the rest. None: it is none.
+    /// Decodes the envelope of a message, and returns the rest. None: no envelope.
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
         let what = match head[1] {
@@ -73,7 +73,7 @@ impl Envelope {
     }
 }
 
-/// Whether a frame goes from one node to the other; the rest is between a node and its own hub.
+/// True if a frame goes from one node to the other; the rest is between a node and its own hub.
 pub(super) fn travels(kind: Kind) -> bool {
     matches!(
         kind,
@@ -94,7 +94,7 @@ pub(super) fn travels(kind: Kind) -> bool {
     )
 }
 
-/// What is to be known of the frames of a message.
+/// Check result of the frames of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Checked {
     /// The ids of exchanges that have failed.

@@ -1,9 +1,9 @@
-//! A cluster over NATS: a bridge joins the hub of a process from inside, and stands there for the
-//! nodes of all other processes.
+//! A cluster over NATS: a bridge joins the hub of a process from inside, and represents the nodes
+//! of all other processes there.
 //!
-//! Each bridge has a number. What its node is subscribed to it tells all others, in frames of the
-//! wire; there a link of their hubs stands for it, and what a hub says on that link comes here, in
-//! its order, in messages to `tw.node.NUMBER`. `spec/nats.md` has all of it.
+//! Each bridge has a number. A bridge sends the subscriptions of its node to all others, in frames
+//! of the wire; there, a link of their hubs represents the node. Frames that a hub sends on such a
+//! link travel here, in order, in messages to `tw.node.NUMBER`. `spec/nats.md` has the details.
 
 mod bridge;
 mod connection;
@@ -26,10 +26,10 @@ use tokio::sync::watch;
 
 use crate::settings::Settings;
 
-/// How long a bridge that is closed may take to say what it has to say.
+/// Time that a closed bridge has to send its last messages.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// What a bridge tells of its node.
+/// Options of a bridge, as it announces its node.
 #[derive(Clone, Debug)]
 pub struct BridgeOptions {
     /// The name of the node, unique in the cluster.
@@ -44,7 +44,7 @@ pub struct BridgeOptions {
     pub payload_bytes: u64,
     /// The longest payload that it sends in one frame.
     pub chunk_bytes: u64,
-    /// How often it says that it is there, and how soon others are gone that say nothing.
+    /// Interval of presence messages, and measure of the silence after which other nodes are gone.
     pub heartbeat_ms: u64,
 }
 
@@ -62,7 +62,7 @@ impl BridgeOptions {
         }
     }
 
-    /// A number for a node: by chance, and so large that no hub gives it to a link.
+    /// A random number for a node, too large for the number of a link.
     pub fn draw_number() -> u32 {
         (rand_token() as u32) | 1 << 31
     }
@@ -105,7 +105,7 @@ impl From<HomeError> for BridgeError {
     }
 }
 
-/// The other nodes of a cluster, at a hub of this process. Dropped, it says goodbye to them.
+/// The other nodes of a cluster, at a hub of this process. Dropping it sends them a goodbye.
 pub struct Bridge {
     closing: watch::Sender<bool>,
     closed: Mutex<Option<Receiver<()>>>,
@@ -114,13 +114,13 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Connects a hub to NATS, and blocks until those are known that are there. The hub has to have
-    /// been told the number. `log` is called with a line, and whether something is wrong.
+    /// Connects a hub to NATS, and blocks until the present nodes are known. The hub must be
+    /// configured with the number first. `log` gets a line, and true for a fault.
     ///
     /// # Errors
-    /// [`BridgeError`]: `link_lost` if no server can be reached, `unauthorized` if it refuses the
-    /// login or a subject, `name_taken` if a node of this name exists, `invalid_argument` if the
-    /// server's limit for one message is too small.
+    /// [`BridgeError`] with `link_lost` if no server can be reached, and with `unauthorized` if it
+    /// refuses the login or a subject. `name_taken` if a node of this name exists, and
+    /// `invalid_argument` if the server's limit for one message is too small.
     pub fn open(
         hub: &HubHandle,
         settings: Settings,
@@ -146,13 +146,13 @@ impl Bridge {
         }
     }
 
-    /// Whether there is a connection at present.
+    /// True while there is a connection.
     pub fn is_connected(&self) -> bool {
         self.status.borrow().is_up
     }
 
-    /// Says goodbye to the other nodes, and blocks until that was written, for two seconds at most.
-    /// Calls that are under way fail.
+    /// Sends a goodbye to the other nodes, and blocks until it is written, for two seconds at most.
+    /// Open calls fail.
     pub fn close(&self) {
         self.closing.send_replace(true);
         if let Some(closed) = self.closed.lock().take() {
@@ -173,7 +173,7 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// A number that nobody else draws.
+/// A random token, unique in practice.
 fn rand_token() -> u64 {
     let mut bytes = [0; 8];
     // A system without randomness has not fully started.

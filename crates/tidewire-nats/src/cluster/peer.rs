@@ -1,5 +1,5 @@
-//! Another node of the cluster: its session with this one, and the link of the hub here that stands
-//! for it.
+//! Another node of the cluster: its session with this one, and the local hub's link that represents
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const WAITING_BYTES: usize = 1 << 20;
 /// Bytes of frames that go in one message, if they are not one frame.
 const MESSAGE_BYTES: usize = 256 << 10;
 
-/// What there is to do for the task of a bridge.
+/// Pending work of the task of a bridge.
 #[derive(Default)]
 pub(super) struct PeerCommands {
     peers: Mutex<BTreeSet<u32>>,
@@ -42,7 +42,7 @@ impl PeerCommands {
         self.come.notify_one();
     }
 
-    /// Whether they have since this was asked before.
+    /// True if interests changed since the last call.
     pub fn interests_changed(&self) -> bool {
         self.interests.swap(false, Ordering::AcqRel)
     }
@@ -53,7 +53,7 @@ impl PeerCommands {
     }
 }
 
-/// What the hub says to another node.
+/// Frames of the hub for another node.
 pub(super) struct PeerFeed {
     peer: u32,
     work: Arc<PeerCommands>,
@@ -85,7 +85,7 @@ impl LocalFrameSink for PeerFeed {
     }
 }
 
-/// The link of the hub that stands for a node.
+/// The link of the hub that represents a node.
 struct PeerLink {
     end: LocalEnd,
     feed: Arc<PeerFeed>,
@@ -101,11 +101,11 @@ pub(super) struct Peer {
     pub refused_until: Option<Instant>,
     /// Another one had its name before.
     pub is_second: bool,
-    /// It has said what it is subscribed to.
+    /// True once it has announced its subscriptions.
     pub told: bool,
     pub to: String,
     standing: Option<PeerLink>,
-    /// What the other side was told of subscriptions here, and under which ids.
+    /// Subscriptions announced to the other side, with their ids.
     said: BTreeMap<InterestKey, u64>,
     keys: BTreeMap<u64, InterestKey>,
     free: Vec<u32>,
@@ -146,7 +146,7 @@ impl Peer {
         }
     }
 
-    /// The session is over: what was open over it ends, and another one can begin.
+    /// Ends the session with its open calls; another one can begin.
     pub fn reset(&mut self, me: u32, token: u64) {
         let (about, heard) = (self.about.clone(), self.heard);
         let (refused_until, is_second) = (self.refused_until, self.is_second);
@@ -157,7 +157,7 @@ impl Peer {
         self.standing.is_some()
     }
 
-    /// Has the hub take the node in, as the session says that it is there.
+    /// Attaches the node to the hub, once its session has begun.
     pub fn attach(&mut self, hub: &HubHandle, work: &Arc<PeerCommands>, frame_max: usize) {
         let number = self.about.number;
         let feed = Arc::new(PeerFeed { peer: number, work: Arc::clone(work), waits: Mutex::default() });
@@ -167,8 +167,8 @@ impl Peer {
         self.standing = Some(PeerLink { end, feed });
     }
 
-    /// What the node says to the hub first. It takes half of what it lets others open: the other
-    /// half are its subscriptions.
+    /// HELLO frame of the node to the hub. The node uses half of the exchanges that it lets others
+    /// open: the other half are its subscriptions.
     fn hello(&self, frame_max: usize) -> Vec<u8> {
         let about = &self.about;
         let mut fields = Vec::new();
@@ -191,14 +191,14 @@ impl Peer {
         frame
     }
 
-    /// Gives the hub what the node has said.
+    /// Passes the frames of the node to the hub.
     pub fn write(&self, frames: &[u8]) {
         if let Some(standing) = &self.standing {
             standing.end.write(frames);
         }
     }
 
-    /// Whether frames were sent since the last beat.
+    /// True if frames were sent since the last beat.
     pub fn has_spoken(&self) -> bool {
         self.spoken
     }
@@ -223,7 +223,7 @@ impl Peer {
         self.keys.get(&id).copied()
     }
 
-    /// Tells what is subscribed to here now.
+    /// Announces the current subscriptions of this node.
     pub fn tell(&mut self, interests: &[SubscriptionInterest]) {
         let keys: BTreeSet<_> = interests.iter().map(|interest| interest.key).collect();
         let gone: Vec<_> = self.said.keys().filter(|key| !keys.contains(key)).copied().collect();
@@ -261,7 +261,7 @@ impl Peer {
         Some(u64::from(self.generation) << 32 | u64::from(slot))
     }
 
-    /// Whether something waits to be sent.
+    /// True if frames wait to be sent.
     pub fn waits(&self) -> bool {
         self.at < self.queue.len()
             || self.standing.as_ref().is_some_and(|standing| !standing.feed.waits.lock().frames.is_empty())

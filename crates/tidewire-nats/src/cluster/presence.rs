@@ -4,14 +4,14 @@
 use serde::{Deserialize, Serialize};
 use tidewire_proto::generated::limits;
 
-/// Where nodes tell that they are there.
+/// The subject on which nodes announce their presence.
 pub(super) const SUBJECT: &str = "tw.presence";
 /// The version of it.
 const VERSION: u32 = 1;
 /// The longest that is read.
 const BYTES_MAX: usize = 4_096;
 
-/// Whether somebody begins to listen, or has spoken before.
+/// Kind of a presence message: first, or repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum PresenceKind {
@@ -26,7 +26,7 @@ pub(super) enum PresenceKind {
 pub(super) struct Presence {
     pub tidewire: u32,
     pub says: PresenceKind,
-    /// Chosen at random; nobody else has it.
+    /// Chosen at random; unique in the cluster.
     pub number: u32,
     pub name: String,
     pub heartbeat_ms: u64,
@@ -58,7 +58,7 @@ impl Presence {
         serde_json::to_vec(&Self { says, ..self.clone() }).unwrap_or_default()
     }
 
-    /// Reads what somebody tells. None: it is of another version, or out of limits.
+    /// Decodes a presence message. None: another version, or out of limits.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > BYTES_MAX {
             return None;

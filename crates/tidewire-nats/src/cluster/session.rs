@@ -1,13 +1,12 @@
-//! A session of two bridges: who speaks with whom, in which order, and how much is under way. No
-//! clock, no I/O.
+//! Session of two bridges: tokens, order and flow control, without a clock and without I/O.
 //!
-//! Each side has a token of its own for each session. A message counts only if it names both
-//! tokens, so that what was under way when a session ended belongs to none. NATS may lose messages:
-//! one that is missing ends the session, and another one begins.
+//! Each side has a separate token for each session. A message counts only if it names both tokens,
+//! so that messages in flight at the end of a session belong to none. NATS may lose messages: a
+//! missing message ends the session, and another session begins.
 
 use super::envelope::{Envelope, What};
 
-/// Bytes of frames that may be under way in one direction.
+/// Bytes of frames that may be in flight in one direction.
 pub(super) const WINDOW: u64 = 4 << 20;
 
 /// One side of a session.
@@ -25,12 +24,12 @@ pub(super) struct Session {
     told_bytes: u64,
 }
 
-/// What a message is to its receiver.
+/// Effect of a message on its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// Nothing.
     Nothing,
-    /// The other side is to be told the tokens.
+    /// The receiver has to send the tokens to the other side.
     Answer,
     /// The session begins.
     Begun,
@@ -41,7 +40,7 @@ pub(super) enum Received {
     },
     /// It asks for an Ack.
     Asked,
-    /// Something was lost, or the other side has begun anew: this session is over.
+    /// A message was lost, or the other side has restarted: this session is over.
     Broken,
     /// The other side has ended it.
     Closed,
@@ -72,7 +71,7 @@ impl Session {
         self.open
     }
 
-    /// The envelope of what is said next. Frames count.
+    /// The envelope of the next message. Frames count.
     pub fn say(&mut self, what: What, frame_bytes: usize) -> Envelope {
         if what == What::Frames {
             self.sent += 1;
@@ -88,7 +87,7 @@ impl Session {
         WINDOW.saturating_sub(self.sent_bytes - self.acked_bytes)
     }
 
-    /// Whether the other side has to be told what was taken.
+    /// True if an ack is due to the other side.
     pub fn owes_ack(&self) -> bool {
         self.open && self.taken_bytes - self.told_bytes >= WINDOW / 4
     }
@@ -121,8 +120,8 @@ impl Session {
     }
 
     fn opened(&mut self, said: &Envelope) -> Received {
-        // Before it is open nothing was said with these tokens: it goes on with the other side's
-        // new one. If both began anew for each other, they would not end.
+        // Before it is open, no message carries these tokens: the session continues with the other
+        // side's new token. If both sides restarted for each other, they would never end.
         if self.open && self.theirs != Some(said.own) {
             return Received::Broken;
         }
@@ -182,7 +181,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut sides = [Session::new(1, 1), Session::new(2, 2)];
             let mut token = 3;
-            // What is on its way to each.
+            // Messages on their way, by receiver.
             let mut ways = [VecDeque::new(), VecDeque::new()];
             let mut losses = draw(4);
             ways[1].push_back(sides[0].say(What::Open, 0));

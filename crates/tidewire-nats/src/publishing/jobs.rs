@@ -1,5 +1,4 @@
-//! Calls of `publish` on their way: what is still to be sent of each, and the results that have
-//! come.
+//! Calls of `publish` in progress: their unsent messages, and the results so far.
 
 use std::collections::HashMap;
 use std::vec;
@@ -13,7 +12,7 @@ use super::PublishPermit;
 pub(crate) struct Job {
     pub stream: String,
     pub whole: bool,
-    /// True if the stream was looked up because a message did not fit what was known of it.
+    /// True if the stream was looked up because a message did not fit its cached state.
     pub looked: bool,
     pub messages: vec::IntoIter<NewMessage>,
     pub count: usize,
@@ -33,7 +32,7 @@ impl Job {
         Self { stream: stream.to_owned(), whole, looked: false, messages: messages.into_iter(), count, teller, room }
     }
 
-    /// Its stream was looked up: what does not fit now is wrong.
+    /// Marks the stream as looked up: a message that does not fit now is an error.
     pub fn looked(mut self) -> Self {
         self.looked = true;
         self
@@ -69,7 +68,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// Begins a call; gives its number, and what is to be sent.
+    /// Begins a call; returns its number, and its messages to send.
     pub fn begin(&mut self, job: Job) -> (u64, vec::IntoIter<NewMessage>) {
         self.next += 1;
         let found = (0..job.count).map(|_| None).collect();

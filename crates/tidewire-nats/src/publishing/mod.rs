@@ -1,11 +1,11 @@
 //! The publisher: one task that sends messages in the order of the calls, many before the first
 //! ack.
 //!
-//! - At most `nats_in_flight` messages are under way. What was sent while a stream had no leader is
-//!   refused by the servers, and sent again in its order, before anything newer.
-//! - What was under way when the connection was lost may be stored. With an id it is sent again,
-//!   which stores it once; without one its call fails, as only the caller knows whether a second
-//!   copy does harm.
+//! - At most `nats_in_flight` messages are in flight. Servers refuse messages while a stream has no
+//!   leader. The publisher resends them in order, before anything newer.
+//! - Messages in flight when the connection was lost may be stored. A message with an id is resent,
+//!   and stored once. A message without an id fails its call, as only the caller knows whether a
+//!   second copy does harm.
 
 mod jobs;
 mod sent;
@@ -24,14 +24,15 @@ use crate::stream_cache::Streams;
 
 use jobs::Job;
 
-/// Who takes messages on, from any thread.
+/// Accepts messages from any thread.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     jobs: mpsc::UnboundedSender<Job>,
     waiting: Arc<PublishBudget>,
 }
 
-/// What was taken on and is not answered yet. The channel itself has no bound; this is it.
+/// Budget of accepted messages without an ack. The channel itself is unbounded; this budget bounds
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct PublishBudget {
     messages: AtomicU64,
@@ -74,7 +75,7 @@ impl Publisher {
             teller,
             PublishPermit { waiting: Arc::clone(&self.waiting), count, bytes },
         );
-        // A task that has ended drops the job, whose teller says that the home was closed.
+        // An ended task drops the job, whose teller then reports the closed storage backend.
         drop(self.jobs.send(job));
         answer
     }
@@ -100,7 +101,7 @@ impl PublishBudget {
     fn take(&self, count: u64, bytes: u64) -> bool {
         let messages = self.messages.fetch_add(count, Ordering::Relaxed);
         let weight = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // One call is let in whatever its size: it could never happen otherwise.
+        // One call is accepted at any size: otherwise it could never run.
         let fits = messages == 0
             || (messages + count <= NATS_WAITING_MESSAGES.max && weight + bytes <= NATS_WAITING_BYTES.max);
         if !fits {
@@ -117,7 +118,7 @@ impl PublishBudget {
     }
 }
 
-/// The room that a call takes, until it is answered.
+/// The capacity that a call uses until its ack.
 #[derive(Debug)]
 pub(crate) struct PublishPermit {
     waiting: Arc<PublishBudget>,

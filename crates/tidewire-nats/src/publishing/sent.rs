@@ -1,4 +1,4 @@
-//! Messages that were sent and have no ack yet, oldest first, and those that are to be sent again.
+//! Messages in flight without an ack, oldest first, and messages to be resent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::stream_cache::CachedStream;
 
-/// A message on its way.
+/// A message in flight.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub call: u64,

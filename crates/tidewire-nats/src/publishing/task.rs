@@ -22,14 +22,14 @@ use super::PublishBudget;
 use super::jobs::{Begun, Job};
 use super::sent::{InFlight, Sent};
 
-/// How often deadlines are looked at, and how long what was refused waits.
+/// Interval of deadline checks, and pause before refused messages are resent.
 const TICK: Duration = Duration::from_millis(25);
 /// Acks that are taken before the next message is sent.
 const ACKS_AT_ONCE: usize = 512;
-/// What a server takes in one batch, unless it is told otherwise.
+/// Default limit of a server for one batch.
 const BATCH_MESSAGES_MAX: usize = 1_000;
 
-/// What a server says of a message.
+/// Reply of a server to a message.
 #[derive(Deserialize)]
 struct AckReply<'a> {
     #[serde(borrow, default)]
@@ -64,7 +64,7 @@ pub(crate) struct Task {
     connection: Arc<Connection>,
     streams: Arc<Streams>,
     queue: mpsc::UnboundedReceiver<Job>,
-    // Kept, so that its counters live as long as what they count.
+    // Held so that its counters live as long as the messages.
     _waiting: Arc<PublishBudget>,
     acks: Subscriber,
     inbox: String,
@@ -77,7 +77,7 @@ pub(crate) struct Task {
     parked: HashMap<String, VecDeque<Job>>,
     /// Calls whose stream was looked up.
     ready: VecDeque<Job>,
-    /// Streams that are looked up because nobody answered for them.
+    /// Streams that are looked up because a publish had no responders.
     asked: HashSet<String>,
     /// Since when there is no connection.
     down_since: Option<Instant>,
@@ -144,11 +144,12 @@ impl Task {
         }
     }
 
-    /// Sends what was refused, then the current call, then the next ones, as long as there is room.
+    /// Sends refused messages, then the current call, then the next ones, as long as the limit
+    /// allows.
     async fn send_what_may_be_sent(&mut self) {
         while self.connection.is_up() && self.in_flight.len() < NATS_IN_FLIGHT.max as usize {
             if !self.again.is_empty() {
-                // The tick sends it: whoever refused needs some time.
+                // The tick sends it: the server that refused needs some time.
                 return;
             }
             if self.current.is_none() {
@@ -230,8 +231,8 @@ impl Task {
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
     }
 
-    /// A batch is stored whole or not at all: what can be known to be wrong is refused before
-    /// anything is sent.
+    /// A batch is stored as a whole or not at all: detectable errors are refused before anything is
+    /// sent.
     fn batch_allowed(&self, known: &CachedStream, job: &Job) -> HomeResult<()> {
         let refuse = |kind, words: &str| Err(self.connection.error(kind, words));
         if !known.batches {
@@ -395,7 +396,7 @@ impl Task {
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse().ok());
         let Some(sent) = number.and_then(|number| self.in_flight.take(number)) else { return };
         if message.status == Some(StatusCode::NO_RESPONDERS) {
-            // Nobody has taken it: the stream has no leader for the moment, or is gone.
+            // The message had no responders: the stream has no leader for the moment, or is gone.
             self.look_again(&sent.stream);
             self.send_again(sent);
             return;
@@ -439,7 +440,7 @@ impl Task {
         }
     }
 
-    /// Puts a message behind those that are to be sent again, or gives it up.
+    /// Queues a message to be resent, or fails it.
     fn send_again(&mut self, sent: Sent) {
         if sent.batch > 1 {
             // The messages before it are not here any more.
@@ -452,7 +453,7 @@ impl Task {
         }
     }
 
-    /// The connection was lost: nobody knows what became of what is under way.
+    /// The connection was lost: the outcome of messages in flight is unknown.
     fn lose(&mut self) {
         for sent in self.in_flight.all() {
             self.unsure(sent, "the connection was lost");
@@ -469,7 +470,7 @@ impl Task {
         self.finish(&sent, Err(self.connection.error(HomeErrorKind::Unreachable, &words)));
     }
 
-    /// Looks at deadlines, and sends again what was refused.
+    /// Checks deadlines, and resends refused messages.
     async fn tick(&mut self) {
         let now = Instant::now();
         for sent in self.in_flight.late(now) {
@@ -487,7 +488,7 @@ impl Task {
         }
     }
 
-    /// There was no connection for too long: what waits is not stored.
+    /// Fails waiting messages after a long loss of the connection.
     fn give_up(&mut self) {
         let error = self.connection.away("the connection was not made again");
         for sent in std::mem::take(&mut self.again) {

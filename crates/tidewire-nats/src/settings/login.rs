@@ -1,4 +1,4 @@
-//! Who asks: user and password, token, nkey or a credentials file; one of them.
+//! Login: user and password, token, nkey or a credentials file; one of them.
 
 use std::fmt;
 use std::fs;
@@ -10,10 +10,10 @@ use tidewire_backend::home::{HomeError, HomeErrorKind, HomeResult};
 use super::query::{Query, decoded};
 use super::wrong;
 
-/// Who asks, and what proves it.
+/// Identity of the client, with its proof.
 #[derive(Clone)]
 pub enum Login {
-    /// Whoever connects is let in, or not.
+    /// No login: the server decides on the connection.
     Nobody,
     /// A user with a password.
     User {
@@ -31,7 +31,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// Reads what stands before the `@` of a URL, and the options that name files.
+    /// Reads the part before the `@` of a URL, and the options that name files.
     pub(crate) fn read(who: Option<&str>, query: &mut Query) -> HomeResult<Self> {
         let said = [who.map(|_| "url"), query.has("nkey"), query.has("creds")];
         let said: Vec<_> = said.into_iter().flatten().collect();
@@ -58,7 +58,7 @@ impl Login {
         }
     }
 
-    /// Gives the driver what proves who asks.
+    /// Passes the login to the driver.
     pub(crate) fn apply(&self, options: ConnectOptions) -> HomeResult<ConnectOptions> {
         match self {
             Self::Nobody => Ok(options),
@@ -69,7 +69,7 @@ impl Login {
         }
     }
 
-    /// What to look at when the server refuses.
+    /// Advice for a refused login.
     pub(crate) const fn mend(&self) -> &'static str {
         match self {
             Self::Nobody => "it wants to know who asks: write nats://user:password@host, or give token, nkey or creds",

@@ -23,27 +23,27 @@ use crate::connection::{pause, refused};
 /// Commands that wait for the socket.
 const COMMANDS: usize = 4_096;
 
-/// Where NATS is, who asks, how the way is secured, and how long anything may take.
+/// Settings of a connection to NATS: servers, login, TLS and timeouts.
 ///
-/// It is read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose options
-/// are:
+/// They are read from a URL, `nats://user:password@host:4222,other:4222?name=billing`, whose
+/// options are:
 ///
-/// | option | value | when nothing is said |
+/// | option | value | default |
 /// |---|---|---|
 /// | `creds` | path of a credentials file (JWT and nkey), as `nsc` writes it | none |
 /// | `nkey` | path of a file with the seed of a user's nkey | none |
 /// | `name` | name of this client, as the server lists it | `tidewire` |
 /// | `domain` | JetStream domain | the account's own |
-/// | `tls_ca` | path of a PEM file with who is trusted to sign the server's certificate | what the system trusts |
+/// | `tls_ca` | path of a PEM file with the trusted signers of the server's certificate | the signers that the system trusts |
 /// | `tls_cert`, `tls_key` | paths of this client's certificate and key, PEM | none |
-/// | `tls_first` | `true`: TLS begins before the server says anything | `false` |
-/// | `connect_timeout_ms`, `request_timeout_ms` | how long a connection and an answer may take | 5,000 |
-/// | `synced` | `true`: the servers run with `sync_interval: always`, so that an ack says "disk" | `false` |
+/// | `tls_first` | `true`: TLS begins before the server's greeting | `false` |
+/// | `connect_timeout_ms`, `request_timeout_ms` | timeouts of a connection and of a reply | 5,000 |
+/// | `synced` | `true`: the servers run with `sync_interval: always`, so that an ack means "disk" | `false` |
 /// | `publish_timeout_ms` | how long a message may wait for its ack, while servers are away or change | 30,000 |
 /// | `ping_interval_ms` | pause between two pings; a server that leaves three unanswered is lost | 2,000 |
 /// | `reconnect_wait_max_ms` | longest pause between two attempts to connect again | 1,000 |
 ///
-/// `tls://` demands TLS; `nats://` uses it where the server does. `nats://TOKEN@host` gives a
+/// `tls://` demands TLS; `nats://` uses TLS where the server does. `nats://TOKEN@host` passes a
 /// token.
 #[derive(Clone)]
 pub struct Settings {
@@ -114,9 +114,9 @@ impl Settings {
         Ok(self.tls.apply(self.login.apply(options)?))
     }
 
-    /// A client of the driver, which connects now and again whenever the connection is lost, until
-    /// the last clone of it is dropped. What goes wrong meanwhile is told to `log`, with whether
-    /// the server has refused something.
+    /// A client of the driver, which reconnects whenever the connection is lost, until the last
+    /// clone of it is dropped. `log` gets errors in the meantime, and true if the server refused
+    /// something.
     ///
     /// # Errors
     /// [`Invalid`](HomeErrorKind::Invalid) if the credentials can't be used.
@@ -153,7 +153,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// An option that can't be used: which, why, and what to do.
+/// The error of an invalid option: its name, the reason and the fix.
 fn wrong(option: &str, why: String, mend: &str) -> HomeError {
     HomeError::new(HomeErrorKind::Invalid, format!("NATS: {option}: {why}: {mend}"))
 }

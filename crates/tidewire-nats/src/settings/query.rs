@@ -1,4 +1,4 @@
-//! The options behind the `?` of a URL: each is known and said once.
+//! The options behind the `?` of a URL: each known, and used once.
 
 use std::time::Duration;
 
@@ -46,13 +46,13 @@ impl Query {
         Ok(Self { left })
     }
 
-    /// Takes an option's value, if it is said.
+    /// Takes an option's value, if present.
     pub fn take(&mut self, option: &str) -> Option<String> {
         let at = self.left.iter().position(|(other, _)| other == option)?;
         Some(self.left.swap_remove(at).1)
     }
 
-    /// The option's name, if it is said and was not taken.
+    /// The option's name, if present and not taken.
     pub fn has(&self, option: &'static str) -> Option<&'static str> {
         self.left.iter().any(|(other, _)| other == option).then_some(option)
     }
@@ -72,7 +72,7 @@ impl Query {
         }
     }
 
-    /// Everything was taken: what is known is used.
+    /// Fails if an option was not taken.
     pub fn end(self) -> HomeResult<()> {
         match self.left.first() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Stories of URLs: what is read, and how what can't be used is refused.
+//! Tests of URLs: their settings, and the errors for invalid ones.
 
 use super::Settings;
 

@@ -1,5 +1,5 @@
-//! How the way is secured: whether TLS is demanded, who signs the server's certificate, and this
-//! client's own.
+//! TLS of the connection: demand for TLS, signers of the server's certificate, and the certificate
+//! of this client.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,9 @@ use super::wrong;
 pub struct Tls {
     /// True if a server without TLS is refused.
     pub required: bool,
-    /// True if TLS begins before the server says anything.
+    /// True if TLS begins before the server's greeting.
     pub first: bool,
-    /// Who is trusted to sign the server's certificate; none: whom the system trusts.
+    /// Trusted signers of the server's certificate; None: those of the system.
     pub ca: Option<PathBuf>,
     /// This client's certificate and key.
     pub own: Option<(PathBuf, PathBuf)>,
@@ -41,7 +41,7 @@ impl Tls {
                 return Err(wrong("tls_key", "its certificate is not said".to_owned(), mend));
             }
         };
-        // Whoever says how TLS is done, wants it.
+        // Any TLS option demands TLS.
         let required = required || first || ca.is_some() || own.is_some();
         Ok(Self { required, first, ca, own })
     }

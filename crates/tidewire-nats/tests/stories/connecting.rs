@@ -1,4 +1,4 @@
-//! Stories of connecting: who is let in, and what is said of servers that can't be used.
+//! Stories of connecting: logins, and errors for unsuitable servers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

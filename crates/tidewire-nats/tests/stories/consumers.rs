@@ -146,7 +146,7 @@ fn an_event_whose_process_died_in_its_last_delivery_is_dead_too() {
     home.create_consumer(&name, settings).wait().unwrap();
     publish_numbers(&*home, &name, 1);
     assert_eq!(home.fetch(&name, "billing", waiting(1)).wait().unwrap().len(), 1);
-    // Nobody says anything of it. The server gives it up when somebody asks for more.
+    // The delivery is never settled. The server gives the event up at the next fetch.
     let until = Instant::now() + std::time::Duration::from_secs(20);
     let letter = loop {
         assert!(home.fetch(&name, "billing", Fetch { wait_us: 100_000, ..at_once(1) }).wait().unwrap().is_empty());

@@ -91,7 +91,7 @@ fn url(home: &dyn Home) -> String {
 }
 
 /// A Python that has nats-py: that of the repository's environment, as `make` makes it, or that of
-/// the machine.
+/// the system.
 fn python() -> Option<String> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python").display().to_string();
     let has = |python: &String| {

@@ -1,4 +1,4 @@
-//! Stories of leases: one holds at a time, fences grow, whoever waits gets it when it is over.
+//! Stories of leases: one holder at a time, growing fences, and hand-over to the next waiter.
 
 use std::time::Instant;
 
@@ -56,6 +56,7 @@ fn a_lease_that_is_given_back_goes_to_who_waits_at_once() {
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
 
+// Promises: P17.37.
 #[test]
 fn of_many_who_want_a_lease_one_at_a_time_has_it() {
     let Some(home) = home() else { return };

@@ -1,7 +1,7 @@
-//! The home on NATS, with real servers: connecting, streams, consumers, buckets, leases, a cluster,
-//! and the suite of homes.
+//! Storage backend on NATS, with real servers: connecting, streams, consumers, buckets, leases, a
+//! cluster, and the suite of storage backends.
 //!
-//! The servers are those that `tools/servers.py` starts; each story has streams of its own.
+//! `tools/servers.py` starts the servers; each story has its own streams.
 
 mod buckets;
 mod cluster;

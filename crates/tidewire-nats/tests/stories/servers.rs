@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use tidewire_backend::home::{Home, NewMessage, StreamSettings};
 use tidewire_proto::subject::{Pattern, Subject};
 
-/// A server or a cluster, and the line over which it is told what to do.
+/// A server or a cluster, and the pipe for commands to it.
 pub struct Server {
     pub url: String,
     orders: ChildStdin,
@@ -18,8 +18,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One server, with lines that are added to its configuration. None where there is no NATS;
-    /// says why.
+    /// One server with extra lines of configuration. None without NATS; prints the reason.
     pub fn start(config: &str) -> Option<Self> {
         Self::configured(config, &[])
     }
@@ -96,7 +95,7 @@ impl Server {
     }
 }
 
-/// A home on the server that stories share.
+/// A storage backend on the server that stories share.
 pub fn home() -> Option<Arc<dyn Home>> {
     static SHARED: OnceLock<Option<Server>> = OnceLock::new();
     SHARED.get_or_init(|| Server::start("")).as_ref().map(Server::home)

@@ -1,5 +1,5 @@
-//! The suite that every home passes, on a server that syncs before it acks; each case has an
-//! account of its own.
+//! The suite that every storage backend passes, on a server that syncs before it acks; each case
+//! has its own account.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! What the measuring examples share.
+//! Helpers shared by the benchmark examples.
 
 use tidewire_node::{Node, NodeOptions};
 

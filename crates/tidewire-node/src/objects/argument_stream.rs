@@ -1,4 +1,4 @@
-//! Streams as arguments: the callee reads what the caller writes.
+//! Streams as arguments: the callee reads the items of the caller.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use crate::service::{MethodHandler, ReplyStream};
 use crate::values::{Blob, Input, references};
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call
-/// is under way.
+/// runs.
 ///
 /// The stream is polled where handlers of this node run, and only as far as its reader gives
-/// credit. An error of it comes to the reader after the items before it. It is dropped before the
-/// call has ended for its caller, however that ends, and as soon as the callee reads no further.
+/// credit. An error of it comes to the reader after the items before it. The stream is dropped
+/// before the call has ended for its caller in any manner, and as soon as the callee stops reading.
 ///
 /// A handler of Rust takes it as [`Items`](crate::Items), one of Python as an iterator. It can be
-/// given once.
+/// passed once.
 ///
 /// ```
 /// use tidewire_node::{Feed, Items, Node, NodeOptions, Service};
@@ -48,7 +48,7 @@ use crate::values::{Blob, Input, references};
 pub struct Feed(Arc<StreamSlot>);
 
 impl Feed {
-    /// A stream whose items may fail, which ends it.
+    /// A stream of items that may fail; an error ends it.
     pub fn new<T, S>(items: S) -> Self
     where
         T: Serialize,
@@ -59,7 +59,8 @@ impl Feed {
         Self(Arc::new(StreamSlot(Mutex::new(state))))
     }
 
-    /// What an iterator gives. It is advanced on threads of the node, and must not block for long.
+    /// A stream of the items of an iterator. The iterator is advanced on threads of the node, and
+    /// must not block for long.
     pub fn of<T, I>(items: I) -> Self
     where
         T: Serialize,
@@ -105,7 +106,7 @@ struct State {
     items: Where,
     is_given: bool,
     reader: Option<Waker>,
-    /// Who waits until the stream was dropped.
+    /// The task that waits until the stream is dropped.
     closer: Option<Waker>,
 }
 
@@ -147,7 +148,7 @@ impl StreamSlot {
         Poll::Pending
     }
 
-    /// What reads it.
+    /// The method through which the callee reads the stream.
     pub fn method(self: &Arc<Self>) -> Arc<Method> {
         let slot = Arc::clone(self);
         let streams = move |_, _: Input<'_>| {
@@ -222,7 +223,7 @@ impl Drop for ArgumentStreamReader {
     }
 }
 
-/// Gives a stream back that was polled, or that panicked.
+/// Returns a stream after polling, or after a panic.
 struct Polling<'a> {
     slot: &'a StreamSlot,
     items: Option<ReplyStream>,

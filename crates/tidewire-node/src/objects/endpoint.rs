@@ -1,5 +1,4 @@
-//! The endpoint of exported objects: inbound calls of functions and objects that this node has
-//! given.
+//! Endpoint of exported objects: inbound calls of the functions and objects of this node.
 
 use std::sync::{Arc, Weak};
 
@@ -18,7 +17,7 @@ const NIL: &[u8] = &[0xc0];
 /// The own subjects of a node, as its link knows them.
 pub(super) struct ExportSubscription(pub Weak<Objects>);
 
-/// A call of an object that is under way: its lease stands still.
+/// A running call of an object: it suspends the object's lease.
 pub(crate) struct ExportPin {
     objects: Weak<Objects>,
     key: Arc<str>,
@@ -53,7 +52,7 @@ fn gone(why: Gone) -> Error {
 
 fn reply_nil(call: Call) {
     let flusher = call.flusher();
-    // Who told it may have gone meanwhile.
+    // The caller may have left meanwhile.
     let _ = call.reply(OutgoingPayload::Short(NIL));
     flusher.flush();
 }

@@ -6,14 +6,15 @@ use std::task::{Context, Poll};
 use super::argument_stream::StreamSlot;
 use super::{Exportable, Objects, OutboundReference};
 
-/// What one call has given to its callee; or nothing.
+/// Objects that one call has exported to its callee; may be empty.
 #[derive(Default)]
 pub(crate) struct ExportScope {
     objects: Weak<Objects>,
     /// Each with whether it is a stream, which only this call can have.
     keys: Vec<(Arc<str>, bool)>,
     feeds: Vec<Arc<StreamSlot>>,
-    /// What goes back to its owner, who must not be told before that it was let go.
+    /// References on their way back to their owner, who must not see their release before they
+    /// arrive.
     backs: Vec<Arc<OutboundReference>>,
 }
 
@@ -33,18 +34,18 @@ impl ExportScope {
         self.backs.push(back);
     }
 
-    /// Whether what it has given can't be given to another node, too.
+    /// True if an exported argument is bound to its node: the call cannot fail over to another one.
     pub fn is_bound(&self) -> bool {
         !self.feeds.is_empty() || !self.backs.is_empty()
     }
 
-    /// Drops its streams: the call has ended for whoever reads them.
+    /// Drops the streams: the call has ended for their readers.
     pub fn close_streams(&self) {
         self.feeds.iter().for_each(|slot| slot.close());
     }
 
-    /// The call has ended, and its answer was read. If its callee never had it, what only this call
-    /// has given is let go; its streams are in any case.
+    /// The call has ended, and its reply was read. If the callee never received the call, its
+    /// exclusive exports are released; its streams are released in any case.
     pub fn ended(&mut self, is_lost: bool) {
         self.close_streams();
         let Some(objects) = self.objects.upgrade() else { return };

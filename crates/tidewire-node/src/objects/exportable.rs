@@ -12,10 +12,10 @@ use super::import_handle::ImportHandle;
 use crate::error::Error;
 use crate::instance::Method;
 
-/// How long something lives without being used where nothing is said.
+/// Default lease of an unused export.
 pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);
 
-/// What this node owns, and others may call.
+/// Objects, functions and streams of this node that others may call.
 #[derive(Clone)]
 pub(crate) enum Exportable {
     /// A stream, which the reader of the arguments reads once.
@@ -29,9 +29,9 @@ pub(crate) struct Shared {
     pub title: String,
     pub methods: Vec<Arc<Method>>,
     pub lease: Duration,
-    /// Why it can't be given, for the call to tell.
+    /// Error of an object that cannot be exported, for the call to return.
     pub problem: Option<Error>,
-    /// The nodes that have given it.
+    /// The nodes that have exported it.
     pub given_by: Mutex<Vec<Weak<Objects>>>,
 }
 
@@ -42,16 +42,16 @@ pub(crate) enum Kind {
     Items,
 }
 
-/// Something that a value refers to, on its way out.
+/// Outbound reference of a value.
 pub(crate) enum OutboundReference {
     Own(Exportable),
-    /// What the receiver owns goes back to it.
+    /// A reference that goes back to the receiver, its owner.
     Back(Arc<ImportHandle>),
 }
 
 impl OutboundReference {
-    /// Whether it is for one node alone: a stream is read once, and what goes back is for its
-    /// owner.
+    /// True if the reference is for one node alone: a stream is read once, and a returned reference
+    /// is for its owner.
     pub fn is_bound(&self) -> bool {
         matches!(self, Self::Back(_) | Self::Own(Exportable::Items(_)))
     }
@@ -64,7 +64,7 @@ pub(crate) struct KeyedReference {
     pub what: Arc<OutboundReference>,
 }
 
-/// Something that a value refers to, on its way in.
+/// Inbound reference of a value, resolved.
 pub(crate) enum Target {
     /// Another node owns it.
     Held(Arc<ImportHandle>),
@@ -87,7 +87,8 @@ impl Kind {
 }
 
 impl Shared {
-    /// A node gives it: it is told when this is disposed of.
+    /// Registers a node that exports this object: the node is notified when the object is disposed
+    /// of.
     pub fn given_by(&self, objects: &Arc<Objects>) {
         let mut nodes = self.given_by.lock();
         if !nodes.iter().any(|known| known.as_ptr() == Arc::as_ptr(objects)) {
@@ -119,7 +120,7 @@ impl Exportable {
         }
     }
 
-    /// What errors call it.
+    /// The name in error messages.
     pub fn title(&self) -> &str {
         match self {
             Self::Items(_) => "an argument",
@@ -127,7 +128,7 @@ impl Exportable {
         }
     }
 
-    /// What a call of it runs.
+    /// The method that a call of this name runs.
     pub fn method(&self, name: &str) -> Option<Arc<Method>> {
         match self {
             Self::Items(slot) => (name == super::TAKE).then(|| slot.method()),

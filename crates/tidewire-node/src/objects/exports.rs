@@ -20,13 +20,14 @@ use crate::options::within;
 use crate::service::{Method, Service};
 use crate::values::references;
 
-/// A function of this node, as an argument of a call or in the result of one: the other node gets
-/// something that calls it, in Rust a [`RemoteFunction`](crate::RemoteFunction). Clones are the
-/// same function.
+/// A function of this node, as an argument of a call or in its result: the other node gets a handle
+/// that calls it, in Rust a [`RemoteFunction`](crate::RemoteFunction). Clones are the same
+/// function.
 ///
-/// It lives until its holder has let it go, it is [disposed of](Function::dispose), the link of one
-/// of the two ends, or nobody has called it for its [lease](Function::lease). That this value is
-/// dropped does not end it. Calls of it run where handlers of this node run.
+/// The function lives until its holder has released it, it is [disposed of](Function::dispose), or
+/// either node loses its link. A function also ends if it is not called for its
+/// [lease](Function::lease). Dropping this value does not end it. Calls of it run where handlers of
+/// this node run.
 ///
 /// ```
 /// use std::sync::mpsc::sync_channel;
@@ -53,9 +54,9 @@ use crate::values::references;
 #[derive(Clone)]
 pub struct Function(Arc<Shared>);
 
-/// An object of this node, as an argument of a call or in the result of one: the other node calls
-/// its methods, in Rust by a [`RemoteObject`](crate::RemoteObject). Clones are the same object. How
-/// long it lives is said at [`Function`].
+/// An object of this node, as an argument of a call or in its result: the other node calls its
+/// methods, in Rust by a [`RemoteObject`](crate::RemoteObject). Clones are the same object.
+/// [`Function`] describes its lifetime.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -84,12 +85,12 @@ pub struct Function(Arc<Shared>);
 pub struct Object(Arc<Shared>);
 
 impl Function {
-    /// A function that gives one value. Its title is what errors call it; the rest is as for
+    /// A function with one result. Error messages show its title; the rest is as for
     /// [`Method::new`].
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when the caller cancels, goes away or
-    /// waits no longer.
+    /// The future of the handler is dropped where it awaits when the caller cancels, leaves or
+    /// times out.
     pub fn new<A, O, F, Fut>(title: &str, parameters: &[&str], handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -100,7 +101,7 @@ impl Function {
         Self::of(title, Method::new(super::CALL, parameters, handler))
     }
 
-    /// A function that gives a stream; see [`Method::stream`].
+    /// A function that returns a stream; see [`Method::stream`].
     ///
     /// # Cancel safety
     /// As for [`new`](Function::new).
@@ -118,33 +119,35 @@ impl Function {
         Self(Arc::new(shared(Kind::Function, Service::new("function").with(method), title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
-    /// is given: what is changed is another function.
+    /// Lease without calls: 10 minutes by default. Set the lease before passing the function: the
+    /// changed value is another function.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }
 
-    /// Lets it go: all nodes that hold it lose it. What they call later fails with `remote_gone`.
+    /// Disposes of the function: all nodes that hold it lose it. Their later calls fail with
+    /// `remote_gone`.
     pub fn dispose(&self) {
         self.0.dispose();
     }
 }
 
 impl Object {
-    /// An object with the methods of a declaration. Those that only its own node may call are not
-    /// given; events are for services that are served.
+    /// An object with the methods of a declaration. Methods for its own node only are not exported;
+    /// events are for served services.
     pub fn new(methods: Service) -> Self {
         let title = methods.info.name.clone();
         Self(Arc::new(shared(Kind::Object, methods, &title)))
     }
 
-    /// How long it lives without being called: 10 minutes where nothing is said. Say so before it
-    /// is given: what is changed is another object.
+    /// Lease without calls: 10 minutes by default. Set the lease before passing the object: the
+    /// changed value is another object.
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.leased(lease))
     }
 
-    /// Lets it go: all nodes that hold it lose it. What they call later fails with `remote_gone`.
+    /// Disposes of the object: all nodes that hold it lose it. Their later calls fail with
+    /// `remote_gone`.
     pub fn dispose(&self) {
         self.0.dispose();
     }
@@ -194,7 +197,7 @@ macro_rules! travels {
             }
         }
 
-        /// What comes back to the node that has given it is the same again.
+        /// A reference that returns to its owner becomes the original value.
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 references::deserialize($expected, deserializer, |target| match target {
@@ -210,7 +213,7 @@ macro_rules! travels {
             }
         }
 
-        /// Whether they are the same.
+        /// Equal if both are clones of the same value.
         impl PartialEq for $type {
             fn eq(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0)

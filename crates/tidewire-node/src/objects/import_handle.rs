@@ -1,4 +1,4 @@
-//! Functions, objects and streams of other nodes that a node holds; their table is
+//! Import handles: functions, objects and streams of other nodes; their table is
 //! `tidewire_core::rpc::imports`.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use super::Objects;
 use super::exportable::Kind;
 use crate::error::Error;
 
-/// What stands for something in a value.
+/// Reference in a value, as it is decoded.
 #[derive(Deserialize)]
 pub(crate) struct WireReference {
     pub kind: String,
@@ -28,7 +28,8 @@ pub(crate) struct WireReference {
     methods: Vec<(String, bool, Option<f64>)>,
 }
 
-/// Something of another node. Its owner is told when nobody here has it any more.
+/// Handle of an object of another node. Its owner is notified when the last handle here is
+/// released.
 pub(crate) struct ImportHandle {
     objects: Weak<Objects>,
     pub key: String,
@@ -52,7 +53,7 @@ pub(crate) struct RemoteMethod {
 }
 
 impl WireReference {
-    /// What a node holds then. `own` is the number of its link.
+    /// The import handle of a decoded reference. `own` is the number of this node's link.
     pub fn held(self, objects: Weak<Objects>, own: u32) -> Result<ImportHandle, Error> {
         let is_key = self.key.len() == 32 && self.key.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
         let kind = Kind::of(&self.kind).filter(|_| is_key).ok_or_else(malformed)?;
@@ -86,7 +87,7 @@ fn malformed() -> Error {
 }
 
 impl ImportHandle {
-    /// What tells it from others of its key.
+    /// Identity among the handles of one key.
     pub fn identity(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -126,7 +127,7 @@ impl ImportHandle {
         }
     }
 
-    /// Lets it go, and tells the owner; a second time does nothing.
+    /// Releases it, and notifies the owner; a second time does nothing.
     pub fn let_go(&self) {
         if self.is_disposed.swap(true, Ordering::AcqRel) {
             return;

@@ -1,7 +1,6 @@
 //! Functions, objects and streams of one node, called from another; `spec/values.md` has the form.
 //!
-//! `held` is what this node has of others, `door` takes calls in of what it has given; their tables
-//! are `imports` and `exports` of `tidewire_core::rpc`.
+//! The state machines of the tables are `imports` and `exports` of `tidewire_core::rpc`.
 
 mod argument_stream;
 mod endpoint;
@@ -42,26 +41,26 @@ pub use proxy::{RemoteFunction, RemoteObject};
 pub(crate) const CALL: &str = "call";
 /// The method of a stream.
 pub(crate) const TAKE: &str = "take";
-/// How long an owner may take to hear of what is claimed and released.
+/// Timeout of claims and releases at an owner.
 const TELL_MS: u32 = 30_000;
 /// The last of the lanes.
 const LOW: u8 = 3;
 const OBJECTS_MAX: usize = limits::REMOTE_OBJECTS.max as usize;
-/// How long what was given in a call that is over waits for the word that its callee has got it.
+/// Time for which an export of an ended call waits for the claim of its callee.
 const CLAIM_US: u64 = limits::REMOTE_CLAIM_MS.default * 1_000;
 
-/// What a node has given and what it holds.
+/// Exported and imported objects of a node.
 pub(crate) struct Objects {
     core: Weak<Core>,
     runner: Arc<Runner>,
     pub host: Arc<ServiceInstance>,
-    /// The lock protects what was given and what is held; nothing is called or dropped under it.
+    /// The lock protects exports and imports; nothing is called or dropped under it.
     state: Mutex<State>,
-    /// Woken when something was given, came, or was let go.
+    /// Woken when an object was exported, imported or released.
     pub news: Wakers,
 }
 
-/// What stands for something, as it is written.
+/// Fields of a reference, as they are encoded.
 pub(crate) type ReferenceFields = Vec<(&'static str, Value)>;
 
 struct State {
@@ -91,7 +90,7 @@ impl Objects {
         self.core.upgrade()
     }
 
-    /// The time on the clock of what was given.
+    /// The time on the clock of the exports.
     fn now_us(&self) -> u64 {
         self.runner.us_at(Instant::now())
     }
@@ -101,8 +100,8 @@ impl Objects {
         self.core.upgrade()?.link.joined().map(|joined| joined.node)
     }
 
-    /// Takes calls in, under the number that the link has now. What belonged to the one before has
-    /// gone with it.
+    /// Accepts calls under the current number of the link. Exports and imports of the link before
+    /// are lost.
     pub fn open(self: &Arc<Self>) {
         let Some(core) = self.core.upgrade() else { return };
         let Some(number) = self.number() else { return };
@@ -131,7 +130,7 @@ impl Objects {
         self.news.wake();
     }
 
-    /// How many objects were given, and how many are held.
+    /// Numbers of exports and imports.
     pub fn counts(&self) -> (usize, usize) {
         let (over, counts) = {
             let mut state = self.state.lock();
@@ -144,7 +143,7 @@ impl Objects {
 
     // References that leave
 
-    /// What is written for something, with a key of its own.
+    /// Encodes a reference, with a key of its own.
     pub fn offered(&self, offer: OutboundReference) -> Result<(KeyedReference, ReferenceFields), Error> {
         let text = |text: &str| Value::from(text);
         let thing = match &offer {
@@ -174,7 +173,7 @@ impl Objects {
         Ok((KeyedReference { key, what: Arc::new(offer) }, stands))
     }
 
-    /// Gives what a value refers to, to the node that it goes to.
+    /// Exports the references in a value to the receiving node.
     pub fn give(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
         let mut giving = ExportScope::new(self);
         for KeyedReference { key, what } in std::mem::take(&mut blob.offered) {
@@ -198,7 +197,7 @@ impl Objects {
         Ok(giving)
     }
 
-    /// As `give`, in an answer: nobody would read a stream in it, as its call has ended then.
+    /// As `give`, in a reply: streams are refused, as the call of their reader has ended then.
     pub fn give_back(self: &Arc<Self>, peer: &str, blob: &mut Blob) -> Result<ExportScope, Error> {
         let is_stream =
             |offered: &KeyedReference| matches!(&*offered.what, OutboundReference::Own(Exportable::Items(_)));
@@ -219,8 +218,7 @@ impl Objects {
             let (known, over) = match given.again(peer, &identity, now_us) {
                 Some(known) => (known, Ok(Vec::new())),
                 None => {
-                    // A call that is made again gives it to another node, too, which has another
-                    // key for it.
+                    // A retried call exports it to another node, too, under another key.
                     let key: Arc<str> = if given.contains(key) { names::random_hex(16).into() } else { key.into() };
                     let lease_us = u64::try_from(thing.lease().as_micros()).unwrap_or(u64::MAX);
                     let over = given.add(peer, identity, &key, lease_us, thing.clone(), now_us);
@@ -249,7 +247,7 @@ impl Objects {
         }
     }
 
-    /// Lets something go that only one call had given.
+    /// Removes an export of only one call.
     pub fn remove(&self, key: &str, even_if_claimed: bool) {
         let entry = {
             let mut state = self.state.lock();
@@ -260,14 +258,14 @@ impl Objects {
         self.news.wake();
     }
 
-    /// Its owner lets it go, whoever holds it.
+    /// The owner disposes of an object, for all of its holders.
     pub fn dispose(&self, thing: &Exportable) {
         let entries = self.state.lock().given.dispose(&thing.address());
         drop(entries);
         self.news.wake();
     }
 
-    /// A node has gone: what it held, and what was held of it.
+    /// A node has left: its imports and its exports are gone.
     pub fn left(&self, number: u32) {
         let gone = {
             let mut state = self.state.lock();
@@ -280,7 +278,8 @@ impl Objects {
 
     // References that come
 
-    /// What a reference stands for: the same for the same, as long as somebody has it.
+    /// Resolves a decoded reference. The same reference gives the same handle, as long as a handle
+    /// is alive.
     pub fn take(self: &Arc<Self>, stands: WireReference) -> Result<Target, Error> {
         if stands.kind == "back" {
             let state = self.state.lock();
@@ -310,12 +309,12 @@ impl Objects {
         Ok(Target::Held(holding))
     }
 
-    /// Whether it is the one that is held under its key.
+    /// True if this handle is the current one of its key.
     pub fn holds(&self, holding: &ImportHandle) -> bool {
         self.state.lock().held.holds(&holding.key, holding.identity())
     }
 
-    /// Nobody here has it any more; its owner is told.
+    /// Releases the last handle here, and notifies the owner.
     pub fn let_go(&self, holding: &ImportHandle) {
         if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
             self.tell_owners();
@@ -336,13 +335,13 @@ impl Objects {
             }
             if !releases.is_empty() {
                 let released = releases.iter().flat_map(|(key, count)| [Value::from(&**key), Value::from(*count)]);
-                // After all that may hold it on its way back.
+                // Low priority: the release follows all references on their way back.
                 self.tell(node, "release", Flags::NORMAL.in_lane(LOW), &released.collect::<Vec<_>>());
             }
         }
     }
 
-    /// Tells an owner something. One that can't be told ends the lease by itself.
+    /// Sends an update to an owner. The lease ends an export whose owner cannot be reached.
     fn tell(&self, node: u32, what: &str, lane: Flags, value: &impl serde::Serialize) {
         let Some(core) = self.core.upgrade() else { return };
         let Ok(mut blob) = values::write(what, value) else { return };
@@ -407,7 +406,7 @@ impl Fire for ExportSweep {
     }
 }
 
-/// Nobody waits for what becomes of it.
+/// Ignores the outcome of a call.
 struct IgnoreReply;
 
 impl ReplyWaiter for IgnoreReply {

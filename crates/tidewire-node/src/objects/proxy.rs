@@ -18,20 +18,21 @@ use crate::prepared_call::{CallTarget, PreparedCall};
 use crate::values::Writer;
 use crate::values::references::{self, within};
 
-/// A function of another node, as it came in arguments or in a result. Clones are the same
-/// function.
+/// A function of another node, received in arguments or in a result. Clones are the same function.
 ///
-/// The last clone that is dropped lets it go, and its owner is told. A call fails with
-/// `remote_gone` once it was let go here or there, its lease is over, or the link of this node or
-/// of its owner has ended since it came. It does not keep its node alive. Given back to its owner
-/// it is the function itself; to a third node it can't be given.
+/// Dropping the last clone releases the function, and its owner is notified. A call fails with
+/// `remote_gone` once the function was released or disposed of, or its lease is over. A call also
+/// fails once the link of this node or of the owner has ended since the function was received.
+///
+/// The handle does not keep its node alive. Returned to its owner, the handle becomes the original
+/// function; it cannot be passed to a third node.
 ///
 /// There is an example at [`Function`](crate::Function).
 #[derive(Clone)]
 pub struct RemoteFunction(SharedImport);
 
-/// An object of another node, as it came in arguments or in a result: its methods are called as
-/// those of a service. What is said of [`RemoteFunction`] holds for it. There is an example at
+/// An object of another node, received in arguments or in a result: its methods are called like
+/// those of a service. The rules of [`RemoteFunction`] apply. There is an example at
 /// [`Object`](crate::Object).
 #[derive(Clone)]
 pub struct RemoteObject(SharedImport);
@@ -71,8 +72,8 @@ impl RemoteFunction {
         Call::begin(self.0.shot(super::CALL, arguments, false))
     }
 
-    /// Reads the stream that it gives. It is on its way when this returns; dropping it closes the
-    /// stream of the owner.
+    /// Reads the stream that the function returns. The request is on its way when this returns;
+    /// dropping it closes the stream of the owner.
     pub fn stream<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.0.shot(super::CALL, arguments, true))
     }
@@ -84,7 +85,7 @@ impl RemoteObject {
         Call::begin(self.0.shot(method, arguments, false))
     }
 
-    /// Reads the stream that a method gives; see [`RemoteFunction::stream`].
+    /// Reads the stream that a method returns; see [`RemoteFunction::stream`].
     pub fn stream<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
         Items::open(self.0.shot(method, arguments, true))
     }
@@ -98,8 +99,7 @@ impl RemoteObject {
 macro_rules! held {
     ($($type:ident: $kind:pat, $expected:literal, $wrong:literal;)*) => {
         $(impl $type {
-            /// How long a call may take: 30 s where nothing is said. A stream may last for ever
-            /// where nothing is said.
+            /// Timeout of a call: 30 s by default. A stream has no timeout by default.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.options.with_timeout(timeout);
                 self
@@ -118,7 +118,7 @@ macro_rules! held {
                 self
             }
 
-            /// What its owner calls it.
+            /// The name that its owner has given.
             pub fn title(&self) -> &str {
                 &self.0.holding.title
             }
@@ -128,7 +128,7 @@ macro_rules! held {
                 &self.0.holding.owner
             }
 
-            /// Whether it is known here that it can't be called any more.
+            /// True once this node knows that calls will fail.
             pub fn is_gone(&self) -> bool {
                 self.0.holding.check().is_err()
             }
@@ -150,7 +150,7 @@ macro_rules! held {
             }
         }
 
-        /// It can be given back to its owner, and to nobody else.
+        /// It can be returned to its owner only.
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 references::serialize(OutboundReference::Back(Arc::clone(&self.0.holding)), serializer)
@@ -163,7 +163,7 @@ macro_rules! held {
             }
         }
 
-        /// Whether they are the same, as far as their owner has named them alike.
+        /// Equal if both are handles of the same import.
         impl PartialEq for $type {
             fn eq(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0.holding, &other.0.holding)

@@ -1,4 +1,4 @@
-//! A lane to a home: what is published or settled, in batches of which one is stored at a time.
+//! Batcher of publishes and settlements: one batch is stored at a time.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,10 +17,9 @@ pub(super) type Results<R> = HomeResult<Vec<HomeResult<R>>>;
 type Store<M, R> = Box<dyn Fn(Vec<M>) -> Answer<Vec<HomeResult<R>>> + Send + Sync>;
 type Ended<K, R> = Box<dyn Fn(Vec<K>, Results<R>) + Send + Sync>;
 
-/// Items of one kind on their way, in their order. Each has a note, which comes back with its
-/// result.
+/// Queue of items of one kind, in order. Each item has a note, which comes back with its result.
 pub(super) struct Batcher<M, K, R> {
-    /// Protects what waits. Nothing is called under it.
+    /// Protects the queue. Nothing is called under it.
     state: Mutex<State<M, K>>,
     store: Store<M, R>,
     ended: Ended<K, R>,
@@ -50,7 +49,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         })
     }
 
-    /// Takes an item of so many bytes, unless there is no room.
+    /// Takes an item of so many bytes, unless the queue is full.
     pub fn offer(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Result<(), (M, K)> {
         let begins = {
             let mut state = self.state.lock();
@@ -67,7 +66,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         Ok(())
     }
 
-    /// Takes an item at once, or when there is room.
+    /// Takes an item, as soon as the queue has capacity.
     pub fn put(self: &Arc<Self>, item: M, bytes: usize, note: K) -> Pending<()> {
         let mut left = match self.offer(item, bytes, note) {
             Ok(()) => return Pending::new(std::future::ready(Ok(()))),
@@ -115,7 +114,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         let begins = {
             let mut state = self.state.lock();
             state.window.ended();
-            // Whoever begins batches now finds the next one.
+            // A running pump finds the next batch; otherwise this thread pumps.
             !std::mem::replace(&mut state.is_pumping, true)
         };
         self.news.wake();

@@ -20,7 +20,7 @@ use crate::names;
 use crate::pending::{Pending, wait};
 use crate::values;
 
-/// What a bucket is asked to be. By default it keeps the newest entry of each key, for ever.
+/// Settings of a bucket. By default it stores the newest entry of each key, for ever.
 #[derive(Clone, Debug)]
 pub struct BucketOptions(BucketSettings);
 
@@ -31,7 +31,7 @@ impl Default for BucketOptions {
 }
 
 impl BucketOptions {
-    /// How many entries of a key are kept, the newest included; 1 to 64.
+    /// Number of stored entries of a key, the newest included; 1 to 64.
     pub fn history(mut self, entries: u32) -> Self {
         self.0.history = entries;
         self
@@ -43,14 +43,14 @@ impl BucketOptions {
         self
     }
 
-    /// What keys and values may take; the limit `bucket_bytes` has the default. A folder's home
-    /// holds them in memory.
+    /// Limit of the bytes of keys and values; `bucket_bytes` by default. An embedded storage
+    /// backend holds them in memory.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.0.max_bytes = Some(bytes);
         self
     }
 
-    /// On how many servers it is kept; 1 by default.
+    /// Number of servers that store it; 1 by default.
     pub fn replicas(mut self, servers: u32) -> Self {
         self.0.replicas = servers;
         self
@@ -95,20 +95,20 @@ impl Bucket {
         &self.name
     }
 
-    /// The same bucket, whose values that are written through this go after a time.
+    /// The same bucket with a TTL for values that are written through it.
     pub fn ttl(&self, ttl: Duration) -> Self {
         Self { ttl_us: Some(micros(ttl)), ..self.clone() }
     }
 
-    /// Writes a value, and gives its revision: it is stored then.
+    /// Writes a value, and returns its revision: it is stored then.
     ///
     /// # Errors
-    /// Awaiting it fails with `stream_full` if the bucket would have more than its `max_bytes`,
-    /// `invalid_subject` if the key is not allowed, `not_found` if the bucket was deleted,
-    /// `home_unavailable` if it is not known whether it was written.
+    /// Awaiting it fails with `stream_full` if the bucket would exceed its `max_bytes`, and with
+    /// `invalid_subject` if the key is not allowed. It fails with `not_found` if the bucket was
+    /// deleted, and with `home_unavailable` if the outcome is unknown.
     ///
     /// # Cancel safety
-    /// If it is dropped, the value may be written; so it is with all that changes a bucket.
+    /// If it is dropped, the value may be written; the same holds for all changes of a bucket.
     pub fn put<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Pending<u64> {
         self.write(key, value, Expect::Any)
     }
@@ -164,7 +164,7 @@ impl Bucket {
         }
     }
 
-    /// Deletes the value of a key; the history stays. Gives the revision.
+    /// Deletes the value of a key; the history stays. Returns the revision.
     ///
     /// # Errors
     /// As for [`get`](Bucket::get).
@@ -218,7 +218,7 @@ impl Bucket {
         })
     }
 
-    /// What is kept of a key, oldest first, deletions included.
+    /// Stored entries of a key, oldest first, deletions included.
     ///
     /// # Errors
     /// As for [`get`](Bucket::get).
@@ -232,8 +232,8 @@ impl Bucket {
         }
     }
 
-    /// What is there of the keys that match a pattern and then every change; of each key at least
-    /// the newest.
+    /// Current entries of the keys that match a pattern, and then every change. Of each key at
+    /// least the newest entry is delivered.
     pub fn watch(&self, pattern: &str) -> Watch {
         self.watch_after(pattern, 0)
     }
@@ -297,7 +297,7 @@ impl Entry {
         time_of(self.0.time_us)
     }
 
-    /// Whether the key was deleted.
+    /// True if the key was deleted.
     pub fn is_deleted(&self) -> bool {
         self.0.value.is_none()
     }
@@ -305,7 +305,8 @@ impl Entry {
     /// The value; None if it was deleted.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type.
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         self.0.value.as_deref().map(|value| values::read(self.key(), value)).transpose()
     }
@@ -326,8 +327,9 @@ impl Watch {
     /// Waits for the next entry.
     ///
     /// # Errors
-    /// `not_found` if the bucket was deleted, `home_unavailable` if the home can't be reached,
-    /// `invalid_subject` if the pattern is none. It may be asked again, and goes on where it was.
+    /// `not_found` if the bucket was deleted, `home_unavailable` if the storage backend cannot be
+    /// reached, `invalid_subject` if the pattern is invalid. A retry continues at the same
+    /// position.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -1,5 +1,5 @@
-//! Commands: long work that is started, followed, and found again by its id. What becomes of one is
-//! decided at the hub.
+//! Commands: long work that is started, followed, and found again by its id. The hub decides the
+//! state of each command.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -26,12 +26,11 @@ use crate::values::{self, Bytes, Value};
 const SERVICE: &str = "tidewire-commands";
 /// How long one call waits for a change at most.
 const WAIT_US: u64 = 4_000_000;
-/// How long to wait before a hub is asked again that could not be reached. A link that is back ends
-/// the wait.
+/// Pause before a retry at an unreachable hub. A restored link ends the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The commands of the hub that a node has joined, one of Python with a data folder or on NATS;
-/// [`Node::commands`] gives them. Services of Python do them.
+/// The commands of the hub that a node has joined, a Python hub with a data folder or on NATS; made
+/// by [`Node::commands`]. Services of Python run them.
 ///
 /// ```no_run
 /// use tidewire_node::streams::StartOptions;
@@ -48,7 +47,7 @@ pub struct Commands {
     client: Client,
 }
 
-/// What a command is started with beside its arguments.
+/// Options of a command, besides its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     key: Option<String>,
@@ -57,15 +56,15 @@ pub struct StartOptions {
 }
 
 impl StartOptions {
-    /// What it is about, such as a shard or a customer: of those that are exclusive by key one of a
-    /// key is done at a time.
+    /// The key of the command, such as a shard or a customer. Of the commands that are exclusive by
+    /// key, only one of a key runs at a time.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// An idempotency key, which is the command's id: to start it again gives the command that is
-    /// there.
+    /// An idempotency key, which is the command's id: a second start with it returns the existing
+    /// command.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -78,7 +77,7 @@ impl StartOptions {
     }
 }
 
-/// What there is of a command.
+/// State of a command.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct CommandInfo {
@@ -88,16 +87,16 @@ pub struct CommandInfo {
     pub service: String,
     /// Which of its commands it is.
     pub command: String,
-    /// What has become of it.
+    /// Its stage.
     #[serde(deserialize_with = "stage")]
     pub stage: Stage,
     /// The newest attempt, from 1; 0 if there was none.
     pub attempt: u32,
     /// How often it is tried again.
     pub retries: u32,
-    /// Whether its worker was asked to end it.
+    /// True if its worker was asked to end it.
     pub is_cancelling: bool,
-    /// What it is about.
+    /// The key given at its start.
     pub key: Option<String>,
     /// Which go first: `urgent`, `high`, `normal` or `low`.
     pub priority: String,
@@ -116,11 +115,11 @@ pub struct CommandInfo {
     pub ended: Option<SystemTime>,
     /// How far its newest attempt is, from 0 to 1.
     pub fraction: f64,
-    /// What that has said of it.
+    /// The last note of that attempt.
     pub note: String,
-    /// What the newest attempt that failed has raised, in a line; empty if none has.
+    /// Error of the newest attempt that failed, in one line; empty without a failure.
     pub error: String,
-    /// The way to that error.
+    /// The traceback of that error.
     pub traceback: String,
 }
 
@@ -130,7 +129,7 @@ pub struct CommandInfo {
 pub struct CommandProgress {
     /// From 0 to 1.
     pub fraction: f64,
-    /// What its worker says of it.
+    /// The note of its worker.
     pub note: String,
     /// Which attempt it is of, from 1.
     pub attempt: u32,
@@ -154,10 +153,9 @@ struct Ended {
 }
 
 impl Node {
-    /// The commands of the hub that it has joined. Nothing is asked for before they are used.
+    /// The commands of the hub that it has joined. The hub is asked only when they are used.
     pub fn commands(&self) -> Commands {
-        // What a hub is asked of commands may be asked twice: the id of one that is started is
-        // given with it.
+        // Calls about commands are idempotent: the start of a command carries the command's id.
         Commands { core: Arc::clone(self.core()), client: self.client(SERVICE).idempotent() }
     }
 }
@@ -174,16 +172,17 @@ impl Commands {
         self.start_with(service, command, args, StartOptions::default())
     }
 
-    /// Starts a command. A tuple gives its arguments in order, a struct or a map by name, `()`
-    /// none, any other value is the only one. Once it is awaited the command is stored, as durably
-    /// as a message of a stream; whoever serves it does it. It is started once, also if the link is
-    /// lost meanwhile.
+    /// Starts a command. A tuple passes its arguments in order, a struct or a map by name, `()`
+    /// none, any other value is the only one. Once awaited, the command is stored as durably as a
+    /// message of a stream, and one of its services runs it. The command is started once, also if
+    /// the link is lost meanwhile.
     ///
     /// # Errors
-    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed,
-    /// `settings_differ` if the id is that of another command, `payload_too_large` above 512 KiB of
-    /// arguments, `stream_full` if too many are kept, `no_responders` if the hub has no place for
-    /// commands. Arguments are checked where it is done: what does not fit fails it.
+    /// Awaiting it fails with `invalid_argument` if a name or an option is not allowed, and with
+    /// `settings_differ` if the id is that of another command. It fails with `payload_too_large`
+    /// above 512 KiB of arguments, with `stream_full` if too many are stored, and with
+    /// `no_responders` if the hub stores no commands. The worker checks the arguments: a command
+    /// with unfit arguments fails.
     ///
     /// # Cancel safety
     /// If it is dropped, it may have been started.
@@ -208,17 +207,17 @@ impl Commands {
         })
     }
 
-    /// A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
-    /// before it is used.
+    /// A command by its id, from any node and at any time. The hub is asked only when the command
+    /// is used.
     pub fn find(&self, id: &str) -> CommandRun {
         CommandRun { commands: self.clone(), id: id.into() }
     }
 
-    /// Those there are, the oldest first: those that wait or run, and those that have ended and are
-    /// kept. Of one service, if it is named.
+    /// Stored commands, the oldest first: waiting, running and ended ones. `service` restricts the
+    /// list to one service.
     ///
     /// # Errors
-    /// Awaiting it fails with `no_responders` if the hub has no place for commands.
+    /// Awaiting it fails with `no_responders` if the hub stores no commands.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -234,7 +233,7 @@ impl Commands {
         })
     }
 
-    /// Waits for a hub that is away; any other error is told.
+    /// Waits while the hub is away; any other error is returned.
     async fn away(&self, error: Error) -> Result<(), Error> {
         if !error.is_retryable() {
             return Err(explained(error));
@@ -263,16 +262,16 @@ impl CommandRun {
         &self.id
     }
 
-    /// What there is of it.
+    /// The state of the command.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is no such command, or not any more: it has
-    /// ended, and was kept as long as its service says.
+    /// Awaiting it fails with `not_found` if there is no such command. A command that has ended is
+    /// stored as long as its service declares.
     pub fn info(&self) -> Pending<CommandInfo> {
         self.asked("info")
     }
 
-    /// Has it end: at once if it waits; if it runs, when its handler does. Gives whether that
+    /// Cancels the command: at once if it waits; if it runs, when its handler ends. True if that
     /// changes anything.
     ///
     /// # Errors
@@ -281,8 +280,7 @@ impl CommandRun {
         self.asked("cancel")
     }
 
-    /// Has it begin anew, if it has failed or was cancelled, with all its attempts. Gives whether
-    /// it does.
+    /// Restarts a failed or cancelled command, with all its attempts. True if it restarts.
     ///
     /// # Errors
     /// As for [`info`](CommandRun::info).
@@ -295,16 +293,16 @@ impl CommandRun {
         Pending::new(async move { asked.await.map_err(explained) })
     }
 
-    /// Waits until it is over, and gives what it has returned. While the hub is away, that waits
+    /// Waits until the command has ended, and returns its result. While the hub is away, this waits
     /// on.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, `call_cancelled` if
-    /// it was cancelled, `worker_lost` if the worker of its last attempt was lost; else with what
-    /// its last attempt has raised.
+    /// Awaiting it fails with `not_found` as [`info`](CommandRun::info) does, and with
+    /// `call_cancelled` if the command was cancelled. It fails with `worker_lost` if the worker of
+    /// its last attempt was lost. Otherwise it fails with the error of the last attempt.
     ///
     /// # Cancel safety
-    /// If it is dropped, the command goes on.
+    /// If it is dropped, the command still runs.
     pub fn result<T: DeserializeOwned + Send + 'static>(&self) -> Pending<T> {
         let run = self.clone();
         Pending::new(async move { run.ended(None).await?.outcome(&run.id) })
@@ -420,7 +418,7 @@ impl CommandReports {
     }
 }
 
-/// Arguments as a command keeps them: a list of those by position, and a map of those by name.
+/// Arguments as a command stores them: a list by position, and a map by name.
 fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Error> {
     let name = format!("{title}: arguments");
     let given: Value =
@@ -435,7 +433,7 @@ fn arguments(title: &str, args: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, E
     values::to_bytes(&Value::List(vec![Value::List(by_position), by_name]))
 }
 
-/// What a hub without a place for commands is to be told.
+/// The error for a hub that stores no commands.
 fn explained(error: Error) -> Error {
     if error.code() != ErrorCode::NoResponders {
         return error;

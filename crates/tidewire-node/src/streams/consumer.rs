@@ -22,10 +22,10 @@ use crate::names;
 use crate::options::within;
 use crate::pending::{Pending, wait};
 
-/// A broadcast consumer goes when nobody has used it for so long.
+/// Idle time after which a broadcast consumer is deleted.
 const INACTIVE_US: u64 = 3_600_000_000;
 
-/// What a consumer is asked to be. Two are the same if all settings but the start are equal.
+/// Settings of a consumer. Two are the same if all settings but the start are equal.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
     filter: Vec<String>,
@@ -34,8 +34,8 @@ pub struct ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// A consumer of what is published from now on: 30 s for an ack, five deliveries, 1,000 out at
-    /// once.
+    /// A consumer of messages that are published from now on: 30 s for an ack, five deliveries,
+    /// 1,000 in flight.
     #[expect(clippy::new_without_default, reason = "where it begins is said")]
     pub fn new() -> Self {
         Self { filter: Vec::new(), settings: ConsumerSettings::new(""), is_broadcast: false }
@@ -58,8 +58,9 @@ impl ConsumerOptions {
         self
     }
 
-    /// A cursor of its own for whoever asks: it gets all events, and goes an hour after its last
-    /// use. Without it all who ask for one name share its events, and the cursor is kept.
+    /// A separate cursor for each program: it gets all events, and is deleted an hour after its
+    /// last use. Without this option, all users of one name share its events, and the cursor is
+    /// stored.
     pub fn broadcast(mut self) -> Self {
         self.is_broadcast = true;
         self.settings.inactive_us = INACTIVE_US;
@@ -109,9 +110,9 @@ impl ConsumerOptions {
 /// A consumer of a stream: a `futures_core::Stream` for any runtime, or read by
 /// [`next`](Consumer::next) and [`next_blocking`](Consumer::next_blocking).
 ///
-/// Events are fetched in batches that grow while they are handled quickly, and are of one event
-/// while they are not. What was fetched and not taken goes back when it is dropped, and goes to
-/// another at once; [`close`](Consumer::close) also waits until all acks are stored.
+/// Events are fetched in batches. Batches grow while events are handled quickly, and shrink to one
+/// event while they are not. Dropping it returns fetched events that were not taken, and another
+/// consumer gets them at once. [`close`](Consumer::close) also waits until all acks are stored.
 pub struct Consumer {
     home: Arc<dyn Home>,
     runner: Arc<Runner>,
@@ -124,14 +125,15 @@ pub struct Consumer {
     fetching: Option<Fetching>,
 }
 
-/// A fetch under way, and until when it waits. It is never taken back: what is on its way would be
-/// lost until its ack wait is over.
+/// A running fetch, and its timeout. A fetch is never cancelled: its events would be lost until
+/// their ack wait is over.
 struct Fetching {
     answer: PendingAnswer<Vec<home::Delivery>>,
     until: Instant,
 }
 
-/// The end of a wait: the home's if the fetch was begun for it, else one of this process.
+/// The timeout of a fetch: that of the storage backend if the fetch was begun for it, else one of
+/// this process.
 struct FetchTimeout {
     until: Instant,
     pause: Option<Delay>,
@@ -160,12 +162,13 @@ impl Consumer {
     /// Waits for the next event.
     ///
     /// # Errors
-    /// `not_found` if the consumer or its stream was deleted; `home_unavailable` if the home can't
-    /// be reached, or acks could not be stored: their events come again, and it may be asked again.
-    /// A wait whose link is lost goes on when that is back, for up to 10 minutes.
+    /// `not_found` if the consumer or its stream was deleted. `home_unavailable` if the storage
+    /// backend cannot be reached, or acks could not be stored: their events are redelivered, and
+    /// the caller may retry. A wait whose link is lost continues when the link is back, for up to
+    /// 10 minutes.
     ///
     /// # Cancel safety
-    /// Nothing is lost if it is dropped: what was on its way is given by the next call.
+    /// Nothing is lost if it is dropped: the next call returns events on their way.
     pub async fn next(&mut self) -> Result<Delivery, Error> {
         loop {
             if let Some(delivery) = poll_fn(|context| self.poll(context, None)).await? {
@@ -255,9 +258,8 @@ impl Consumer {
         self.settler.flushed()
     }
 
-    /// Gives back what was fetched and not taken, and waits until everything that was settled is
-    /// stored. What goes back does not count as a delivery, but on NATS, which counts what it
-    /// sends.
+    /// Returns fetched events that were not taken, and waits until all settlements are stored. A
+    /// returned event does not count as a delivery, except on NATS, which counts what it sends.
     ///
     /// # Errors
     /// As for [`flush`](Consumer::flush).
@@ -270,7 +272,7 @@ impl Consumer {
         settler.flushed()
     }
 
-    /// What there is of it: its lag, what is out, what waits.
+    /// The state of the consumer: lag, deliveries in flight, waiting events.
     ///
     /// # Errors
     /// Awaiting it fails with `not_found` if it was deleted.
@@ -278,10 +280,10 @@ impl Consumer {
         answered(self.home.consumer_info(&self.stream, &self.name))
     }
 
-    /// Delivers nothing more, to nobody, until it is resumed. What is out may be settled.
+    /// Pauses delivery for all clients until it is resumed. Deliveries in flight may be settled.
     ///
     /// # Errors
-    /// As for [`info`](Consumer::info), and with `unsupported` if the home can't do that.
+    /// As for [`info`](Consumer::info), and with `unsupported` if the storage backend cannot pause.
     pub fn pause(&self) -> Pending<()> {
         answered(self.home.pause(&self.stream, &self.name, None))
     }
@@ -294,7 +296,7 @@ impl Consumer {
         answered(self.home.resume(&self.stream, &self.name))
     }
 
-    /// Goes on at another place, forward or back. What is out is forgotten.
+    /// Continues at another position, forward or back. Deliveries in flight are forgotten.
     ///
     /// # Errors
     /// As for [`pause`](Consumer::pause).
@@ -304,7 +306,7 @@ impl Consumer {
         answered(self.home.seek(&self.stream, &self.name, start))
     }
 
-    /// Events that were given up, in order, from a sequence on, at most so many.
+    /// Dead letters in order, from a sequence on, at most so many.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).
@@ -313,7 +315,7 @@ impl Consumer {
         Pending::new(async move { Ok(letters.await?.into_iter().map(DeadEvent::new).collect()) })
     }
 
-    /// Delivers dead letters anew. Gives how many of them there were.
+    /// Redelivers dead letters. Returns how many there were.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).
@@ -321,7 +323,7 @@ impl Consumer {
         answered(self.home.requeue(&self.stream, &self.name, sequences.into_iter().collect()))
     }
 
-    /// Forgets dead letters. Gives how many of them there were.
+    /// Deletes dead letters. Returns how many there were.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).
@@ -329,7 +331,7 @@ impl Consumer {
         answered(self.home.drop_dead(&self.stream, &self.name, sequences.into_iter().collect()))
     }
 
-    /// Deletes it with its dead letters. Whoever waits for its events gets `not_found`.
+    /// Deletes it with its dead letters. A client that waits for its events gets `not_found`.
     ///
     /// # Errors
     /// As for [`info`](Consumer::info).

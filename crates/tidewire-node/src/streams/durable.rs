@@ -22,13 +22,15 @@ use crate::options::within;
 pub(crate) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;
 
-/// A durable event handler of a service: what runs for each event of a consumer, at least once.
+/// A durable event handler of a service: runs for each event of a consumer, at least once.
 ///
-/// An event whose handler returns is acked. One whose handler fails or panics, or that does not fit
-/// the type, comes again after the consumer's backoff; after its last delivery it is a dead letter,
-/// with the error. Instances that are served under one consumer name, by nodes of whichever
-/// language, share the events. What was fetched and not begun when a service stops goes to another
-/// at once.
+/// An event whose handler returns is acked. An event whose handler fails or panics, or that does
+/// not fit the type, is redelivered after the consumer's backoff. After its last delivery it is a
+/// dead letter, with the error.
+///
+/// Instances that are served under one consumer name share the events, on any node and in any
+/// language. When a service stops, events that were fetched and not begun go to another instance at
+/// once.
 ///
 /// ```
 /// use tidewire_node::streams::{ConsumerOptions, DurableHandler, Message, StreamOptions};
@@ -64,13 +66,13 @@ pub struct DurableHandler {
 }
 
 impl DurableHandler {
-    /// A handler of the events on subjects of a pattern, as the consumer of this name delivers
-    /// them: letters, digits, `_` and `-`, at most 64. It is given the delivery, which it may
-    /// settle itself, and the value.
+    /// A handler of the events on a pattern of subjects, as the consumer of this name delivers
+    /// them: letters, digits, `_` and `-`, at most 64. The handler receives the value and the
+    /// delivery, which it may settle itself.
     ///
     /// # Cancel safety
-    /// The future of the handler is dropped where it awaits when its service stops and the time for
-    /// that is over: the event goes to another.
+    /// The future of the handler is dropped where it awaits when its service stops and the timeout
+    /// is over: the event goes to another instance.
     pub fn new<A, F, Fut>(consumer: &str, pattern: &str, handler: F) -> Self
     where
         A: DeserializeOwned,
@@ -89,8 +91,8 @@ impl DurableHandler {
         Self { info, handles: Arc::new(handles), concurrency: 1, stream: None, options, problem }
     }
 
-    /// What its consumer is asked to be; [`ConsumerOptions::new`] by default. Its filter is the
-    /// pattern of the handler.
+    /// Settings of its consumer; [`ConsumerOptions::new`] by default. The pattern of the handler is
+    /// the filter.
     pub fn options(mut self, options: ConsumerOptions) -> Self {
         self.options = options;
         self
@@ -111,30 +113,30 @@ impl DurableHandler {
         self
     }
 
-    /// What it does, in one line.
+    /// Purpose of the handler, in one line.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.info.description = text.into();
         self
     }
 
-    /// JSON Schema (2020-12) of what it takes. It is for those who publish; what comes is checked
-    /// by the type.
+    /// JSON Schema (2020-12) of the event, for publishers. The type of the handler checks the
+    /// events.
     pub fn schema(mut self, schema: serde_json::Value) -> Self {
         self.info.message = schema;
         self
     }
 
-    /// The name of its consumer, as it was given.
+    /// The configured name of its consumer.
     pub(crate) fn consumer(&self) -> &str {
         &self.info.method
     }
 
-    /// What is wrong with it.
+    /// The error of an invalid handler.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// Its stream, if that was said, and its consumer.
+    /// Its stream, if named, and its consumer.
     pub(crate) fn settings(&self) -> Result<(Option<String>, ConsumerSettings), Error> {
         let options = self.options.clone().filter([self.info.subject.as_str()]);
         Ok((self.stream.clone(), options.settings(self.consumer())?))

@@ -1,4 +1,5 @@
-//! Errors of homes as errors of nodes, and back: each kind has a code of `spec/errors.toml`.
+//! Errors of storage backends as errors of nodes, and back: each kind has a code of
+//! `spec/errors.toml`.
 
 use tidewire_backend::home::{HomeError, HomeErrorKind};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -23,8 +24,8 @@ const CODES: [(HomeErrorKind, ErrorCode); 15] = [
     (HomeErrorKind::Unreachable, ErrorCode::HomeUnavailable),
 ];
 
-/// The code of a kind. A disk that fails, a folder of something else and a home that was closed
-/// have the general one.
+/// The code of a kind. A failing disk, a foreign folder and a closed storage backend have the
+/// general code.
 pub(super) fn code_of(kind: HomeErrorKind) -> ErrorCode {
     CODES.iter().find(|(known, _)| *known == kind).map_or(ErrorCode::HomeError, |(_, code)| *code)
 }
@@ -39,7 +40,7 @@ fn kind_of(code: ErrorCode) -> HomeErrorKind {
     }
 }
 
-/// What a call of the hub's service has failed with.
+/// The error of a failed call of the hub's storage service.
 pub(super) fn of_call(error: &Error, title: &str) -> HomeError {
     let kind = kind_of(error.code());
     if error.code() == ErrorCode::NoResponders {

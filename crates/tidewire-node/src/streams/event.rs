@@ -19,9 +19,9 @@ use crate::error::Error;
 use crate::pending::Pending;
 use crate::values;
 
-/// What is said of deliveries and not stored yet; one more waits for room.
+/// Settlements that are not stored yet; one more waits for capacity.
 const SETTLED_MAX: usize = 10_000;
-/// What a settlement without a text takes in a call, about.
+/// Approximate size of a settlement without a text, in a call.
 const SETTLE_BYTES: usize = 32;
 
 /// An event of a stream.
@@ -48,7 +48,7 @@ impl Event {
         time_of(self.0.time_us)
     }
 
-    /// What it is about.
+    /// The key of the message.
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
     }
@@ -63,17 +63,17 @@ impl Event {
         &self.0.headers
     }
 
-    /// What was published, encoded.
+    /// The encoded message.
     pub fn payload(&self) -> &[u8] {
         &self.0.payload
     }
 
-    /// What was published: a value that travels, JSON, or bytes
-    /// ([`values::Bytes`](crate::values::Bytes)) if no header says what it is. Read anew each time.
+    /// The message: a value that travels, JSON, or bytes ([`values::Bytes`](crate::values::Bytes))
+    /// if no header names the format. Each call decodes the payload again.
     ///
     /// # Errors
-    /// [`Error`] with the code `invalid_argument` and the path of what does not fit the type, or
-    /// `wire_error` if the payload is broken.
+    /// [`Error`] with the code `invalid_argument` and the path of the part that does not fit the
+    /// type, or `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
         let content = self.0.headers.iter().find(|(name, _)| name == CONTENT).map(|(_, content)| content.as_str());
@@ -94,11 +94,11 @@ impl fmt::Debug for Event {
     }
 }
 
-/// One attempt at an event, which is to be settled: [`ack`](Delivery::ack) it when it was handled.
+/// One delivery attempt of an event, to be settled: [`ack`](Delivery::ack) it after handling.
 ///
-/// One that is dropped without a word comes again after the consumer's ack wait. What is said of
-/// deliveries is stored in batches in the background; what of it is lost with the process is no
-/// loss: the event comes again.
+/// A delivery that is dropped without settlement is redelivered after the consumer's ack wait.
+/// Settlements are stored in batches in the background. A settlement that is lost with the process
+/// is no loss: the event is redelivered.
 pub struct Delivery {
     event: Event,
     delivery: u32,
@@ -118,28 +118,28 @@ impl Delivery {
         self.delivery
     }
 
-    /// The event, which can be kept.
+    /// The event, which outlives the delivery.
     pub fn event(&self) -> &Event {
         &self.event
     }
 
-    /// Says that it was handled: it is not delivered again. It is on its way when this returns;
-    /// awaiting it waits for room only, and not until it is stored: [`settle`](Delivery::settle)
-    /// does.
+    /// Acknowledges the delivery: the event is not delivered again. The ack is on its way when this
+    /// returns. Awaiting it only waits for capacity in the settlement queue.
+    /// [`settle`](Delivery::settle) waits until it is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before. An ack that can't be
-    /// stored is told by what is asked of the consumer next.
+    /// Awaiting it fails with `stale_delivery` if it was settled before. The next call on the
+    /// consumer returns the error of an ack that cannot be stored.
     ///
     /// # Cancel safety
-    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. So it
-    /// is with all that settles.
+    /// If it is dropped, it is settled all the same, unless 10,000 others wait to be stored. The
+    /// same holds for every settlement.
     pub fn ack(&self) -> Pending<()> {
         self.soon(Settlement::Ack)
     }
 
-    /// Says that it failed: it comes again after the consumer's backoff, or is a dead letter if
-    /// that was the last delivery.
+    /// Reports a failure: the event is redelivered after the consumer's backoff, or becomes a dead
+    /// letter after the last delivery.
     ///
     /// # Errors
     /// As for [`ack`](Delivery::ack).
@@ -172,19 +172,20 @@ impl Delivery {
         self.soon(Settlement::Term { reason: reason.into(), fault: None })
     }
 
-    /// Says that it is still worked on: its ack wait begins anew.
+    /// Reports progress: the ack wait restarts.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if its time was over, or it was settled before.
+    /// Awaiting it fails with `stale_delivery` if the ack wait was over, or the delivery was
+    /// settled before.
     pub fn working(&self) -> Pending<()> {
         self.settle(Settlement::Working)
     }
 
-    /// Says what became of it, and waits until that is stored.
+    /// Settles the delivery, and waits until the settlement is stored.
     ///
     /// # Errors
-    /// Awaiting it fails with `stale_delivery` if it was settled before, or given to another since;
-    /// with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `stale_delivery` if the delivery was settled before, or redelivered
+    /// since; with `home_unavailable` if the storage backend cannot be reached.
     pub fn settle(&self, how: Settlement) -> Pending<()> {
         if let Err(error) = self.mark(&how) {
             return Pending::failed(error);
@@ -205,18 +206,18 @@ impl Delivery {
         }
     }
 
-    /// Gives it back: nobody has begun with it.
+    /// Releases the delivery: no handler has begun with it.
     pub(super) fn release(&self) {
-        // Without room it comes again after its ack wait.
+        // With a full queue the event is redelivered after its ack wait.
         drop(self.settler.lane.offer(self.settled(Settlement::Release), SETTLE_BYTES, None));
     }
 
-    /// Has its ack wait begin anew, if there is room to say so.
+    /// Restarts the ack wait, if the queue has capacity.
     pub(super) fn extend(&self) {
         drop(self.settler.lane.offer(self.settled(Settlement::Working), SETTLE_BYTES, None));
     }
 
-    /// As the machine of a subscription knows it.
+    /// Key of the delivery in the state machine of a subscription.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.event.sequence(), self.ticket)
     }
@@ -258,16 +259,16 @@ impl fmt::Debug for Delivery {
 
 type SettleCallback = Option<Teller<()>>;
 
-/// Stores what is said of the deliveries of one consumer.
+/// Stores the settlements of one consumer.
 pub(super) struct Settler {
     lane: Arc<Batcher<Settle, SettleCallback, ()>>,
     troubles: Arc<SettleFailures>,
 }
 
-/// What went wrong in the background.
+/// Failures of settlements in the background.
 #[derive(Default)]
 struct SettleFailures {
-    /// Told to whoever comes next.
+    /// Returned to the next caller.
     error: Mutex<Option<Error>>,
     stale: AtomicU64,
 }
@@ -284,7 +285,7 @@ impl Settler {
         })
     }
 
-    /// Refuses, once, what comes after acks that could not be stored.
+    /// Fails once after acks that could not be stored.
     pub fn check(&self) -> Result<(), Error> {
         self.troubles.error.lock().take().map_or(Ok(()), Err)
     }
@@ -321,7 +322,7 @@ impl SettleFailures {
     }
 }
 
-/// An event that a consumer has given up.
+/// A dead letter of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadEvent {
@@ -331,13 +332,13 @@ pub struct DeadEvent {
     pub sequence: u64,
     /// How often it was delivered.
     pub deliveries: u32,
-    /// When it was given up.
+    /// Time at which the consumer gave it up.
     pub time: SystemTime,
-    /// `max_deliver`, or what [`term`](Delivery::term) was given.
+    /// `max_deliver`, or the reason passed to [`term`](Delivery::term).
     pub reason: String,
-    /// What the handler said last, in a line.
+    /// The last error of the handler, in one line.
     pub error: String,
-    /// The way to it; may be empty.
+    /// The traceback of the error; may be empty.
     pub traceback: String,
 }
 

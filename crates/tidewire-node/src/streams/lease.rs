@@ -53,19 +53,19 @@ impl LeaseOptions {
         self
     }
 
-    /// Who it is, for people; the name of the node by default.
+    /// Name of the holder, for people; the name of the node by default.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 }
 
-/// A lease that this process holds. It is renewed in the background until it is
-/// [released](Lease::release) or dropped, which gives it back.
+/// A lease that this process holds. A background task renews the lease until it is
+/// [released](Lease::release) or dropped, which also releases it.
 ///
-/// If it can't be renewed, [`is_held`](Lease::is_held) is false before its time is over by this
-/// process's own clock: look at it, or give the [`fence`](Lease::fence) to stores that can compare
-/// it, before what must not happen twice.
+/// After a failed renewal, [`is_held`](Lease::is_held) is false before the TTL ends, by this
+/// process's own clock. Check it before work that must not happen twice, or pass the
+/// [`fence`](Lease::fence) to stores that can compare it.
 ///
 /// ```
 /// # use tidewire_node::{Error, Node};
@@ -80,7 +80,7 @@ pub struct Lease {
     held: Arc<LeaseState>,
 }
 
-/// What a lease shares with the task that renews it.
+/// State shared by a lease and its renewal task.
 struct LeaseState {
     home: Arc<dyn Home>,
     name: String,
@@ -88,14 +88,14 @@ struct LeaseState {
     tenure: Mutex<LeaseHolder>,
     began: Instant,
     is_over: AtomicBool,
-    /// Whether its home has heard that it is given back.
+    /// True once the storage backend has confirmed the release.
     is_back: AtomicBool,
-    /// Woken when it is given back, renewed or lost.
+    /// Woken when it is released, renewed or lost.
     news: Wakers,
 }
 
-/// Takes a lease, and begins to renew it. That of a hub is held over the link: the hub gives it to
-/// another at once when it sees that this process is gone.
+/// Acquires a lease, and begins to renew it. A lease of a hub is tied to the link: the hub gives it
+/// to another holder as soon as it sees that this process is gone.
 pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pending<Lease> {
     let (home, runner) = (own_or_hub(core), Arc::clone(&core.runner));
     if !TTL.contains(&options.ttl) {
@@ -142,8 +142,8 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
             is_back: AtomicBool::new(false),
             news: Wakers::default(),
         };
-        // From here on it goes back when it is dropped. How long ago it was given is not known: the
-        // first renewal says from when on it is held.
+        // Dropping the lease releases it from here on. The age of the grant is unknown: the first
+        // renewal tells from when on the lease is held.
         let lease = Lease { held: Arc::new(held) };
         let begun_us = lease.held.now_us();
         lease.held.home.renew(&lease.held.name, fence).await?;
@@ -158,7 +158,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
     })
 }
 
-/// A lease that is asked for.
+/// A requested lease.
 enum LeaseRequest {
     Home(PendingAnswer<Grant>),
     /// The hub holds it for as long as this stream is read.
@@ -204,8 +204,8 @@ impl Lease {
         })
     }
 
-    /// Whether it is held for sure, by the clock of this process, counted from before it was asked
-    /// for.
+    /// True if the lease is certainly held, by the clock of this process, counted from before the
+    /// request.
     pub fn is_held(&self) -> bool {
         self.held.fence().is_some()
     }
@@ -222,15 +222,15 @@ impl Lease {
         .await;
     }
 
-    /// Gives it back: another has it at once.
+    /// Releases the lease: the next waiter gets it at once.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_lost` if it was lost before: what it protects may have run
-    /// twice. With `home_unavailable` if the home can't be reached: it is free when its time is
-    /// over.
+    /// Awaiting it fails with `lease_lost` if the lease was lost before: the protected work may
+    /// have run twice. With `home_unavailable` if the storage backend cannot be reached: the lease
+    /// is free when its TTL ends.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease goes back all the same.
+    /// If it is dropped, the lease is released all the same.
     pub fn release(self) -> Pending<()> {
         self.give_back()
     }
@@ -261,7 +261,7 @@ impl LeaseState {
         self.tenure.lock().fence(self.now_us())
     }
 
-    /// It is not renewed any more. Gives its fence, if it was not lost.
+    /// Ends the renewal. Returns the fence, if the lease was not lost.
     fn end(&self) -> Option<u64> {
         self.is_over.store(true, Ordering::Release);
         let fence = self.tenure.lock().end();
@@ -271,8 +271,8 @@ impl LeaseState {
         fence
     }
 
-    /// Gives it back to its home, which hears of that before the end of the stream over which it is
-    /// held.
+    /// Releases the lease at its storage backend, which receives the release before the end of the
+    /// holding stream.
     fn release(self: &Arc<Self>, fence: u64) -> Answer<bool> {
         let (held, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {
@@ -283,7 +283,8 @@ impl LeaseState {
         answer
     }
 
-    /// Holds it over the link. When that has ended, the hub may have given it to another.
+    /// Holds it over the link. After the end of the link, the hub may have granted it to another
+    /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
         poll_fn(|context| {
             self.news.add(context.waker());
@@ -297,7 +298,7 @@ impl LeaseState {
         self.news.wake();
     }
 
-    /// Renews it until it is lost or given back.
+    /// Renews it until it is lost or released.
     async fn keep(&self, runner: &Runner) {
         loop {
             let tenure = self.tenure.lock().clone();
@@ -313,7 +314,7 @@ impl LeaseState {
             match self.renewed(runner, fence, until_us).await {
                 Some(Ok(())) => self.tenure.lock().renewed(begun_us),
                 Some(Err(HomeErrorKind::LeaseLost)) => drop(self.tenure.lock().end()),
-                // Its home may be back before its time is over.
+                // The storage backend may return before the TTL ends.
                 _ => self.tenure.lock().failed(self.now_us()),
             }
         }
@@ -348,7 +349,7 @@ impl LeaseState {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(fence) = self.held.end() {
-            // What does not get there is over with its time.
+            // The TTL ends a lease whose release does not arrive.
             self.held.release(fence).then(drop);
         }
     }

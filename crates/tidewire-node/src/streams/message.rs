@@ -1,4 +1,4 @@
-//! Messages to be published: a subject, a value, and what is said beside it.
+//! Messages to be published: a subject, a value, and options.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -12,14 +12,14 @@ use super::{micros, micros_at};
 use crate::error::Error;
 use crate::values;
 
-/// The header that says how a value is written, and what it says.
+/// The header that names the encoding of a value, and its values.
 pub(super) const CONTENT: &str = "content-type";
 pub(super) const VALUE: &str = "tidewire";
 pub(super) const JSON: &str = "application/json";
-/// What a message has besides its payload, about.
+/// Approximate size of a message besides its payload.
 const AROUND_BYTES: usize = 64;
 
-/// A message to be published. What is wrong with it, publishing says.
+/// A message to be published. Publishing returns the error of an invalid message.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,8 +58,8 @@ impl Message {
         }))
     }
 
-    /// What it is about, such as a customer; consumers with [`Order::Key`](super::Order::Key)
-    /// handle one of a key at a time. At most 256 bytes.
+    /// The key of the message, such as a customer; consumers with [`Order::Key`](super::Order::Key)
+    /// handle one message of a key at a time. At most 256 bytes.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.with(|message| message.key = Some(key.into()))
     }
@@ -75,7 +75,7 @@ impl Message {
         self.with(|message| message.headers.push((name.into(), value.into())))
     }
 
-    /// It is delivered after this time, by the clock of this machine.
+    /// Delays its delivery, by the clock of this computer.
     pub fn delay(self, delay: Duration) -> Self {
         self.at(SystemTime::now() + delay)
     }
@@ -97,7 +97,7 @@ impl Message {
         self
     }
 
-    /// As homes take it, and its bytes in a call, about.
+    /// The message for storage backends, with its approximate size in a call.
     pub(super) fn checked(self) -> Result<(NewMessage, usize), Error> {
         let message = self.0?;
         let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -1,5 +1,5 @@
-//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a home of
-//! its own, or in a folder.
+//! Durable streams, key-value buckets and leases: at the hub that a node has joined, in a storage
+//! backend of its own, or in a folder.
 //!
 //! ```
 //! use tidewire_node::streams::{ConsumerOptions, Message, StreamOptions};
@@ -32,12 +32,12 @@
 //! | take events | [`Stream::consumer`], [`Delivery::ack`] |
 //! | handle events in a service | [`DurableHandler`] |
 //! | replay | [`Stream::read`] |
-//! | have the home publish again and again | [`Stream::schedule`] |
+//! | have the storage backend publish periodically | [`Stream::schedule`] |
 //! | keep values by key | [`Node::bucket_with`], [`Bucket`] |
 //! | start long work, and follow it | [`Node::commands`], [`CommandRun`] |
 //! | be the only one | [`Node::lease`], [`Lease::fence`] |
 //!
-//! Where a home is, and what it can't do, is in `docs/guides/streams.md` and
+//! The places and the limits of storage backends are in `docs/guides/streams.md` and
 //! `docs/reference/capabilities.md` of the repository. Spans of time are rounded down to
 //! microseconds.
 
@@ -90,36 +90,37 @@ use crate::node::Node;
 use crate::pending::Pending;
 use remote_home::HubHome;
 
-/// The name under which a hub with a home offers it to those that join it, and the method that
-/// takes all calls.
+/// The name under which a hub offers its storage backend to its nodes, and the method that takes
+/// all calls.
 const SERVICE: &str = "tidewire-streams";
 const CALL: &str = "call";
 /// The method whose stream holds a lease for as long as it is read.
 const HOLD: &str = "hold";
-/// The call that ends the wait of another one, which has a token as its last argument: whoever
-/// stops still gets what was on its way, and gives it back.
+/// The call that ends the wait of another one, which has a token as its last argument: the stopping
+/// caller still gets the result on its way, and gives it back.
 const END_WAIT: &str = "end_wait";
 /// How long one call waits for events or changes at most; then it is made again. The end of a wait
 /// is heard of.
 const LONG_WAIT_US: u64 = 600_000_000;
 /// The same for a lease.
 const ACQUIRE_WAIT_US: u64 = 4_000_000;
-/// How many events and entries one call gives at most, and how many bytes.
+/// Limits of the events and entries of one call, and of their bytes.
 const PAGE: u32 = 1_000;
 const PAGE_BYTES: u32 = 4 << 20;
 
-/// Streams, buckets and leases. They live in the home that the node was given
+/// Streams, buckets and leases. They live in the storage backend of the node
 /// ([`NodeOptions::home`](crate::NodeOptions::home), or `data` with the feature `embedded`), else
 /// at the hub that it has joined.
 impl Node {
-    /// Finds a stream, whatever its settings.
+    /// Finds a stream with any settings.
     ///
     /// # Errors
-    /// Awaiting it fails with `not_found` if there is none, `home_unavailable` if the hub has no
-    /// place for streams or its link is lost, `unauthorized` if the token does not allow it.
+    /// Awaiting it fails with `not_found` if there is none, and with `unauthorized` if the token
+    /// does not allow it. It fails with `home_unavailable` if the hub has no storage backend or its
+    /// link is lost.
     ///
     /// # Cancel safety
-    /// Nothing is lost if it is dropped. That holds for all that looks at things.
+    /// Nothing is lost if it is dropped. The same holds for all calls that only read.
     pub fn stream(&self, name: &str) -> Pending<Stream> {
         let (home, runner, name) = (self.own_or_hub(), Arc::clone(&self.core().runner), name.to_owned());
         let asked = home.stream_info(&name);
@@ -129,13 +130,13 @@ impl Node {
         })
     }
 
-    /// Makes a stream, or finds that it is there with the same settings. Its name has letters,
-    /// digits, `_` and `-`, at most 64.
+    /// Creates a stream, or finds it with the same settings. Its name has letters, digits, `_` and
+    /// `-`, at most 64.
     ///
     /// # Errors
-    /// As for [`stream`](Node::stream), and with `settings_differ` if it exists with other
-    /// settings, the first of which is named, `invalid_argument` if one is not allowed,
-    /// `unsupported` for what the home can't do.
+    /// As for [`stream`](Node::stream). Also `settings_differ` if the stream exists with other
+    /// settings; the error names the first one. `invalid_argument` if a setting is not allowed, and
+    /// `unsupported` if the storage backend lacks a capability.
     ///
     /// # Cancel safety
     /// If it is dropped, the stream may have been made.
@@ -152,10 +153,10 @@ impl Node {
         })
     }
 
-    /// What there is of every stream, by name.
+    /// The state of every stream, by name.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `home_unavailable` if the storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -163,7 +164,7 @@ impl Node {
         answered(self.own_or_hub().list_streams())
     }
 
-    /// Finds a key-value bucket, whatever its settings.
+    /// Finds a key-value bucket with any settings.
     ///
     /// # Errors
     /// As for [`stream`](Node::stream).
@@ -195,10 +196,10 @@ impl Node {
         })
     }
 
-    /// What there is of every bucket, by name.
+    /// The state of every bucket, by name.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the home can't be reached.
+    /// Awaiting it fails with `home_unavailable` if the storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -206,25 +207,25 @@ impl Node {
         answered(self.own_or_hub().list_buckets())
     }
 
-    /// Takes a lease of 5 seconds, which is renewed until it is dropped, for as long as it takes;
-    /// see [`lease_with`](Node::lease_with).
+    /// Acquires a lease of 5 seconds, which is renewed until it is dropped, and waits as long as
+    /// needed; see [`lease_with`](Node::lease_with).
     ///
     /// # Errors
     /// As for `lease_with`.
     ///
     /// # Cancel safety
-    /// If it is dropped, the lease is not held: what was granted goes back, at the latest when its
-    /// time is over.
+    /// If it is dropped, the lease is not held: a granted lease is released, at the latest by its
+    /// TTL.
     pub fn lease(&self, name: &str) -> Pending<Lease> {
         self.lease_with(name, LeaseOptions::default())
     }
 
-    /// Takes a lease. A name is a subject's text, such as `orders.matching`.
+    /// Acquires a lease. A name is a subject's text, such as `orders.matching`.
     ///
     /// # Errors
-    /// Awaiting it fails with `lease_held` if somebody else has held it for the `timeout`,
-    /// `invalid_argument` if an option is not allowed, `home_unavailable` if the home can't be
-    /// reached.
+    /// Awaiting it fails with `lease_held` if another holder kept it for the `timeout`. It fails
+    /// with `invalid_argument` if an option is not allowed, and with `home_unavailable` if the
+    /// storage backend cannot be reached.
     ///
     /// # Cancel safety
     /// As for [`lease`](Node::lease).
@@ -232,12 +233,12 @@ impl Node {
         lease::acquire(self.core(), name, options)
     }
 
-    /// The home of streams, buckets and leases as a port, for programs that move batches
-    /// themselves. That of a hub is asked what it can't do.
+    /// The storage backend of streams, buckets and leases, for programs that move batches
+    /// themselves. The storage backend of a hub reports missing capabilities on use.
     ///
     /// # Errors
-    /// Awaiting it fails with `home_unavailable` if the hub has no place for streams, or its link
-    /// is lost.
+    /// Awaiting it fails with `home_unavailable` if the hub has no storage backend, or its link is
+    /// lost.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.
@@ -255,12 +256,12 @@ impl Node {
     }
 }
 
-/// The home of the node, or that of the hub that it has joined.
+/// The storage backend of the node, or that of the hub that it has joined.
 pub(crate) fn own_or_hub(core: &Arc<Core>) -> Arc<dyn Home> {
     core.home.clone().unwrap_or_else(|| Arc::new(HubHome::new(core)))
 }
 
-/// The answer of a home as something of a node.
+/// The answer of a storage backend, as a pending operation of a node.
 fn answered<T: Send + 'static>(answer: tidewire_backend::home::Answer<T>) -> Pending<T> {
     Pending::new(async move { Ok(answer.await?) })
 }

@@ -1,5 +1,4 @@
-//! The pipelined publisher: many messages are on their way, in a window, and errors name the
-//! message.
+//! Pipelined publisher: a window of messages in flight, and errors that name the message.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,14 +15,14 @@ use crate::error::Error;
 use crate::pending::Pending;
 
 const WINDOW_MAX: usize = 100_000;
-/// The first say what is wrong; a list of all would have no bound.
+/// Limit of the stored failures: the first ones tell the cause, and a full list would be unbounded.
 const FAILURES_MAX: usize = 1_000;
 
-/// Publishes without waiting for one ack before the next, in order: what comes while a batch is
-/// stored is the next batch. Made by [`Stream::publisher`](super::Stream::publisher).
+/// Publishes without waiting for one ack before the next, in order: messages that arrive while a
+/// batch is stored form the next batch. Made by [`Stream::publisher`](super::Stream::publisher).
 ///
-/// [`flush`](Publisher::flush) it before it is dropped: what was published is stored all the same,
-/// but nobody hears what failed.
+/// [`flush`](Publisher::flush) it before dropping it: messages are stored all the same, but
+/// failures go unnoticed.
 ///
 /// ```
 /// # use tidewire_node::streams::{Message, StreamOptions};
@@ -55,7 +54,7 @@ pub struct NotStored {
     pub error: Error,
 }
 
-/// What has become of the messages of one publisher.
+/// Outcomes of the messages of one publisher.
 struct Record {
     stream: String,
     state: Mutex<PublishOutcome>,
@@ -66,10 +65,10 @@ struct PublishOutcome {
     ended: u64,
     acked: u64,
     last: Option<Ack>,
-    /// Those that nobody has been told of.
+    /// Failures that no caller has seen yet.
     failed: u64,
     failures: Vec<NotStored>,
-    /// Those that somebody was told of last.
+    /// Failures that the last caller has seen.
     told: Vec<NotStored>,
 }
 
@@ -84,16 +83,17 @@ impl Publisher {
         Ok(Self { lane: Batcher::new(window, store, move |ids, results| noted.note(ids, results)), record })
     }
 
-    /// Publishes a message: done when there is room in the window, not when it is stored. It is on
-    /// its way when this returns, if there is room already.
+    /// Publishes a message: done when the window has capacity, not when the message is stored. If
+    /// the window has capacity already, the message is on its way when this returns.
     ///
     /// # Errors
-    /// Awaiting it fails with `publish_failed` if messages before it were not stored, which
-    /// [`failures`](Publisher::failures) lists; with `invalid_argument` or `invalid_subject` if
-    /// something of it is not allowed. It was not published then.
+    /// Awaiting it fails with `publish_failed` if earlier messages were not stored;
+    /// [`failures`](Publisher::failures) lists them. It fails with `invalid_argument` or
+    /// `invalid_subject` if a part of the message is not allowed. The message was not published
+    /// then.
     ///
     /// # Cancel safety
-    /// If it is dropped while it waits for room, it has published nothing.
+    /// If it is dropped while it waits for capacity, it has published nothing.
     pub fn publish(&self, message: Message) -> Pending<()> {
         match self.record.check().and_then(|()| message.checked()) {
             Ok((message, bytes)) => {
@@ -159,7 +159,7 @@ impl Record {
         }
     }
 
-    /// Tells once of what was not stored.
+    /// Reports failures once.
     fn check(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
         let Some(first) = state.failures.first() else { return Ok(()) };

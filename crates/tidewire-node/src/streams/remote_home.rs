@@ -1,5 +1,5 @@
-//! The home of a hub: its streams, buckets and leases, by calls of the service in which it offers
-//! them.
+//! Storage backend of a hub: its streams, buckets and leases, by calls of the hub's storage
+//! service.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::names;
 use crate::pending::Wakers;
 
-/// The home of the hub that a node has joined.
+/// Storage backend of the hub that a node has joined.
 #[derive(Clone)]
 pub(super) struct HubHome {
     core: Arc<Core>,
@@ -45,27 +45,27 @@ pub(super) struct HubHome {
     end: Arc<End>,
 }
 
-/// Whether it was closed, and who waits for something meanwhile.
+/// Closed state of the storage backend, with the wakers of waiting calls.
 #[derive(Default)]
 struct End {
     is_closed: AtomicBool,
     wakers: Wakers,
 }
 
-/// What a call waits for, if it does.
+/// Kind of a call: immediate, or long-polling.
 enum BlockingCalls<B> {
     /// Nothing: it is answered at once.
     Not,
     /// Something to look at, for so long at most.
     ToSee(u64),
-    /// Something to have. What comes when nobody wants it any more goes back.
+    /// A result with an owner. A result that arrives after its caller has left goes back.
     ToHave { us: u64, token: u64, back: B },
 }
 
-/// What goes back when nobody wants it any more, and whether it has.
+/// Returns a result whose caller has left, and marks the end of the return.
 type ReturnCallback<T> = Box<dyn FnOnce(T, Returning) + Send>;
 
-/// What happens to a call whose link is lost before its answer came.
+/// Policy for a call whose link is lost before its reply.
 #[derive(Clone, Copy, PartialEq)]
 enum Loss {
     /// It fails: it may have changed something.
@@ -74,18 +74,18 @@ enum Loss {
     Again,
 }
 
-/// Set when somebody drops the answer of a call that waits for something.
+/// Set when a caller drops the answer of a long-polling call.
 #[derive(Default)]
 struct Dropped {
     flag: AtomicBool,
     waker: Wakers,
-    /// What its call would have got goes back.
+    /// Set while an unclaimed result of the call goes back.
     returning: Mutex<Option<Returning>>,
 }
 
 impl HubHome {
-    /// The home of the hub that a node has joined, which is asked for nothing yet. It is taken for
-    /// one that can do everything: it refuses itself what it can't.
+    /// Storage backend of the joined hub, not contacted yet. All capabilities are assumed: the hub
+    /// itself refuses unsupported calls.
     pub fn new(core: &Arc<Core>) -> Self {
         let place =
             core.link.joined().map_or_else(|| "the hub".to_owned(), |joined| format!("the hub {:?}", joined.hub));
@@ -94,7 +94,7 @@ impl HubHome {
         Self { core: Arc::clone(core), client, place, capabilities, turns, end }
     }
 
-    /// The same, with what it declares that it can't do.
+    /// The same, with the capabilities that the hub declares.
     pub async fn looked_at(mut self) -> HomeResult<Self> {
         let lacks: Vec<(String, String)> = self.ask("capabilities", [(); 0], Ok).await?;
         for (name, why) in lacks {
@@ -183,7 +183,7 @@ impl HubHome {
                 (Some(result), _) => teller.tell(result).err(),
                 // Dropping the call cancels it at the hub.
                 (None, None) => return,
-                // Its answer may be on its way, and a call that is cancelled has none.
+                // The reply may be on its way, and a cancelled call has no reply.
                 (None, Some(token)) => ended_early(&home, token, call).await.map(|raw| explained(raw, read)),
             };
             let returning = dropped.returning.lock().take();
@@ -195,7 +195,7 @@ impl HubHome {
     }
 }
 
-/// Has the hub end the wait of a call, and gives the answer of that. None: the hub knows of no such
+/// Has the hub end the wait of a call, and returns the call's reply. None: the hub knows no such
 /// wait, and the call is cancelled.
 async fn ended_early<R: DeserializeOwned>(
     home: &Client,
@@ -207,7 +207,7 @@ async fn ended_early<R: DeserializeOwned>(
     poll_fn(|context| {
         if is_asked && let Poll::Ready(told) = end.as_mut().poll(context) {
             if !told.unwrap_or(false) {
-                // Answers of the hub come in their order: one that was on its way is here.
+                // Replies of the hub arrive in order: one that was on its way is here.
                 return match call.as_mut().poll(context) {
                     Poll::Ready(result) => Poll::Ready(Some(result)),
                     Poll::Pending => Poll::Ready(None),
@@ -245,7 +245,7 @@ impl Home for HubHome {
         &self.place
     }
 
-    /// The home of the hub stays as it is: this lets go of it.
+    /// Closes this handle; the storage backend of the hub stays open.
     fn close(&self) -> Answer<()> {
         self.end.is_closed.store(true, Ordering::Release);
         self.end.wakers.wake();
@@ -444,7 +444,7 @@ impl Leases for HubHome {
     fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Answer<Grant> {
         let wait_us = bounded(wait_us);
         let (home, lease) = (self.clone(), name.to_owned());
-        // What does not get there is over with its time.
+        // The TTL ends a lease whose release does not arrive.
         let back: ReturnCallback<Grant> = Box::new(move |grant, returning| {
             home.release(&lease, grant.fence).then(move |_| drop(returning));
         });

@@ -1,4 +1,4 @@
-//! Replays: the events of a stream, page by page, without any state that is kept.
+//! Replays: the events of a stream, page by page, without stored state.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, patterns, texts_of};
 use crate::error::Error;
 use crate::pending::wait;
 
-/// What of a stream is read. By default all that is there, to the newest event.
+/// Range and filter of a read. By default all stored events, to the newest one.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     start: Start,
@@ -86,8 +86,9 @@ impl Replay {
     /// Waits for the next event. None: there are no more.
     ///
     /// # Errors
-    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong,
-    /// `home_unavailable` if the home can't be reached, `invalid_subject` if a filter is none.
+    /// `not_found` if the stream was deleted, `data_corrupt` at an event whose checksum is wrong.
+    /// `home_unavailable` if the storage backend cannot be reached, `invalid_subject` if a filter
+    /// is invalid.
     ///
     /// # Cancel safety
     /// Nothing is lost if it is dropped.

@@ -1,4 +1,4 @@
-//! Schedules of a stream: messages that its home publishes by itself, again and again.
+//! Schedules of a stream: messages that its storage backend publishes periodically.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::pending::Pending;
 use crate::values::Bytes;
 
-/// A schedule, as it was when its home was asked. Dropping this ends nothing.
+/// A snapshot of a schedule. Dropping this ends nothing.
 #[derive(Clone)]
 pub struct Schedule {
     info: ScheduleInfo,
@@ -34,7 +34,7 @@ impl Schedule {
         self.info.settings.timing.text()
     }
 
-    /// Whose clocks it goes by.
+    /// The time zone of its clock.
     pub fn time_zone(&self) -> &str {
         self.info.settings.timing.time_zone()
     }
@@ -49,7 +49,7 @@ impl Schedule {
         self.info.next_us.map(time_of)
     }
 
-    /// What [`Stream::schedule`] has done; `Kept` where it was only looked at.
+    /// The change that [`Stream::schedule`] made; `Kept` for a schedule that was only looked up.
     pub const fn change(&self) -> Change {
         self.change
     }
@@ -61,19 +61,21 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Messages that the home publishes by itself.
+/// Messages that the storage backend publishes periodically.
 impl Stream {
-    /// Has the home publish a message again and again, also while no program runs: at the minutes
-    /// of a cron expression such as `0 22 * * 1-5` or `@daily`, by UTC, or after each interval,
-    /// `@every 1h30m`. Each beat is an event with the header `Tidewire-Schedule`, which has the
-    /// name. A program can say so each time it starts: a schedule with the same settings goes on as
-    /// it was, one with others is replaced.
+    /// Publishes a message periodically by the storage backend, also while no program runs. `when`
+    /// is a cron expression in UTC, such as `0 22 * * 1-5` or `@daily`, or an interval, such as
+    /// `@every 1h30m`. Each beat is an event with the name of the schedule in its header
+    /// `Tidewire-Schedule`.
+    ///
+    /// A program can call this each time it starts: a schedule with the same settings continues
+    /// unchanged, a schedule with other settings is replaced.
     ///
     /// # Errors
     /// Awaiting it fails with `invalid_argument` if the name, the expression or the message is not
-    /// allowed, `limit_exceeded` if the stream has as many schedules as it may have, `unsupported`
-    /// if it refuses messages when it is full, or its home can't do it, `not_found` if the stream
-    /// was deleted.
+    /// allowed. It fails with `limit_exceeded` if the stream has its maximum of schedules. It fails
+    /// with `unsupported` if the stream refuses messages when full, or its storage backend has no
+    /// schedules. It fails with `not_found` if the stream was deleted.
     ///
     /// # Cancel safety
     /// If it is dropped, the schedule may have been made.
@@ -116,7 +118,7 @@ impl Stream {
         })
     }
 
-    /// Ends a schedule: no further beat comes. Gives false if there is none of this name.
+    /// Ends a schedule: no further beat comes. Returns false if there is none of this name.
     ///
     /// # Errors
     /// As for [`schedules`](Stream::schedules).
@@ -128,7 +130,7 @@ impl Stream {
     }
 }
 
-/// A schedule as homes tell it.
+/// A schedule on the wire.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ScheduleMap {
     name: String,
@@ -170,7 +172,7 @@ impl ScheduleMap {
     }
 }
 
-/// A schedule as it is asked for.
+/// Settings of a requested schedule.
 pub(super) fn settings(name: String, when: &str, time_zone: &str, message: NewMessage) -> HomeResult<ScheduleSettings> {
     let timing = Timing::new(when, time_zone).map_err(|wrong| HomeError::new(HomeErrorKind::Invalid, wrong))?;
     Ok(ScheduleSettings { name, timing, message })

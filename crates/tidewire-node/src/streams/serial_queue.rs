@@ -1,19 +1,18 @@
-//! Turns: jobs of which the next begins when the one before has ended.
+//! Serial queue: each job begins when the one before has ended.
 //!
-//! Calls of a hub that are under way at once may be handled in any order. Those that publish must
-//! not be.
+//! A hub may handle concurrent calls in any order. Calls that publish must stay in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tidewire_engine::raw::Mutex;
 
-/// Begins something. Whoever began it says when it has ended.
+/// Begins an operation. The operation drops its permit when it has ended.
 type Job = Box<dyn FnOnce(SerialPermit) + Send>;
 
 #[derive(Default)]
 pub(super) struct SerialQueue {
-    /// Protects what waits. Nothing is called under it.
+    /// Protects the waiting jobs. Nothing is called under it.
     state: Mutex<State>,
 }
 
@@ -25,7 +24,7 @@ struct State {
     is_pumping: bool,
 }
 
-/// A job under way, until it is dropped.
+/// Permit of a running job, until it is dropped.
 pub(super) struct SerialPermit(Arc<SerialQueue>);
 
 impl SerialQueue {

@@ -1,5 +1,5 @@
-//! The service `tidewire-streams`: the home of a node, offered to the nodes that join it, whichever
-//! language they are written in.
+//! The service `tidewire-streams`: offers the storage backend of a node to the nodes that join it,
+//! in any language.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,8 +34,7 @@ use crate::values::{self, Blob, Bytes};
 /// How many calls may wait for events at once.
 const CONCURRENCY: usize = 10_000;
 
-/// Whether the node stops: what waits for something ends then, and is made again elsewhere or
-/// later.
+/// Stop signal of the node: waiting calls end, and their callers retry elsewhere or later.
 #[derive(Default)]
 pub(crate) struct StopSignal {
     is_leaving: AtomicBool,
@@ -44,14 +43,14 @@ pub(crate) struct StopSignal {
     waits: Mutex<HashMap<u64, Arc<Wait>>>,
 }
 
-/// Whether a call goes on waiting.
+/// End signal of one waiting call.
 #[derive(Default)]
 struct Wait {
     is_over: AtomicBool,
     wakers: Wakers,
 }
 
-/// The wait of a call under way.
+/// The wait of a running call.
 struct LongPoll {
     leaving: Arc<StopSignal>,
     token: u64,
@@ -79,14 +78,14 @@ impl StopSignal {
 
     fn wait(self: &Arc<Self>, token: u64) -> LongPoll {
         let wait = Arc::<Wait>::default();
-        // Who gives no token can't end it.
+        // A call without a token cannot be ended.
         if token != 0 {
             self.waits.lock().insert(token, Arc::clone(&wait));
         }
         LongPoll { leaving: Arc::clone(self), token, wait }
     }
 
-    /// Ends the wait of a call. Gives whether there was one.
+    /// Ends the wait of a call. True if there was one.
     fn end_wait(&self, token: u64) -> bool {
         let Some(wait) = self.waits.lock().get(&token).map(Arc::clone) else { return false };
         wait.is_over.store(true, Ordering::Release);
@@ -104,7 +103,7 @@ impl StopSignal {
     }
 }
 
-/// The service of a home.
+/// The service of a storage backend.
 pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service {
     let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
     let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
@@ -127,7 +126,7 @@ pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service
 
 type HomeCall = Box<dyn FnOnce(&Arc<dyn Home>, &Arc<StopSignal>) -> Result<ReplyFuture, Failure> + Send>;
 
-/// A call of a home: what is to be done with it.
+/// A call of a storage backend, decoded.
 struct Request(HomeCall);
 
 impl<'de> Deserialize<'de> for Request {
@@ -246,7 +245,7 @@ fn consumer_settings(new: NewConsumer) -> HomeResult<(String, ConsumerSettings)>
     Ok((stream, settings))
 }
 
-/// A call of a home, read by its name.
+/// Decodes a call of a storage backend by its name.
 fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_stream" => {
@@ -366,7 +365,7 @@ fn read<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> R
     })
 }
 
-/// The calls of buckets and leases, and what the home declares.
+/// The calls of buckets and leases, and the capabilities of the storage backend.
 fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>) -> Result<HomeCall, A::Error> {
     Ok(match name {
         "create_bucket" => {
@@ -462,7 +461,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
     })
 }
 
-/// What a home can't do, and why.
+/// Missing capabilities of a storage backend, with the reasons.
 fn lacking(home: &dyn Home) -> Vec<(&'static str, String)> {
     let why = |capability: Capability| Some((capability.name(), home.capabilities().why_not(capability)?.to_owned()));
     Capability::ALL.into_iter().filter_map(why).collect()
@@ -479,8 +478,8 @@ fn act<T: Send + 'static>(
     })
 }
 
-/// A call that waits for something: it ends when the node stops, and gives back what it would have
-/// got.
+/// A long-polling call: it ends when the node stops, and returns a late result to the storage
+/// backend.
 fn waiting<T: Send + 'static>(
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
     write: impl FnOnce(T) -> Result<Blob, Failure> + Send + 'static,
@@ -498,7 +497,7 @@ fn waiting<T: Send + 'static>(
     })
 }
 
-/// The same, for a call whose wait can be ended: it gets what has come by then.
+/// The same, for a call whose wait can be ended: the caller gets the results so far.
 fn ended<T: Send + 'static>(
     token: u64,
     begin: impl FnOnce(&Arc<dyn Home>) -> HomeResult<PendingAnswer<T>> + Send + 'static,
@@ -550,13 +549,12 @@ const fn expected(revision: Option<u64>) -> Expect {
     }
 }
 
-/// Waits for a lease, gives its fence, and gives the lease back when nobody reads this stream any
-/// more: the end of a link is the end of the process behind it, and is heard of long before the
-/// lease is over.
+/// Waits for a lease, yields its fence, and releases the lease when its reader closes this stream.
+/// The end of a link means the end of the process behind it, long before the TTL ends.
 ///
-/// A link that is declared dead as nothing was heard over it is none: its process may only be
-/// stopped, and still believes in its lease. It has not renewed the lease for a while then, and the
-/// lease ends by its time.
+/// A link that is declared dead by its heartbeat is different: its process may only be suspended,
+/// and still believe in its lease. Such a process has not renewed the lease for a while, and the
+/// TTL ends it.
 struct HeldLease {
     home: Arc<dyn Home>,
     leaving: Arc<StopSignal>,

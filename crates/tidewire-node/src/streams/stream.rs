@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 10_000;
 /// Messages of one batch, at most.
 const BATCH_MAX: usize = 1_000;
 
-/// What a stream is asked to be. Two are the same if all settings are equal.
+/// Settings of a stream. Two are the same if all settings are equal.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
     subjects: Vec<String>,
@@ -55,7 +55,8 @@ impl StreamOptions {
         self
     }
 
-    /// What happens at a limit: publishing is refused, as by default, or the oldest events go.
+    /// Behaviour at a limit: publishing is refused, as by default, or the oldest events are
+    /// deleted.
     pub fn full(mut self, full: Full) -> Self {
         self.settings.full = full;
         self
@@ -68,7 +69,7 @@ impl StreamOptions {
         self
     }
 
-    /// On how many servers it is kept; 1 by default.
+    /// Number of servers that store it; 1 by default.
     pub fn replicas(mut self, servers: u32) -> Self {
         self.settings.replicas = servers;
         self
@@ -87,7 +88,7 @@ impl StreamOptions {
     }
 }
 
-/// A stream. Clones are the same stream, and keep the order of what they publish.
+/// A stream. Clones are the same stream, and share the order of their messages.
 #[derive(Clone)]
 pub struct Stream {
     home: Arc<dyn Home>,
@@ -114,16 +115,16 @@ impl Stream {
         &*self.home
     }
 
-    /// Stores a message. It is on its way when this returns; what is published before it is stored
-    /// goes with it or behind it, so that many share one sync. The ack says what the message
-    /// survives; a delayed one gets another sequence when it is due.
+    /// Stores a message. The message is on its way when this returns. Messages that follow before
+    /// it is stored go with it or behind it, so that many share one sync. The ack tells which
+    /// failures the message survives; a delayed message gets another sequence when it is due.
     ///
     /// # Errors
-    /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses,
-    /// `invalid_argument` or `invalid_subject` if something of the message is not allowed,
-    /// `not_found` if the stream was deleted, `limit_exceeded` if 10,000 messages wait for their
-    /// acks. With `home_unavailable` it is not known whether it was stored: publish it again with
-    /// the same [id](Message::id).
+    /// Awaiting it fails with `stream_full` if the stream is at its limit and refuses, and with
+    /// `not_found` if the stream was deleted. It fails with `invalid_argument` or `invalid_subject`
+    /// if a part of the message is not allowed, and with `limit_exceeded` if 10,000 messages wait
+    /// for their acks. After `home_unavailable` the outcome is unknown: publish it again with the
+    /// same [id](Message::id).
     ///
     /// # Cancel safety
     /// If it is dropped, the message is stored all the same.
@@ -141,8 +142,7 @@ impl Stream {
         answered(ack)
     }
 
-    /// A publisher, which goes on while messages are being stored, with a window of so many
-    /// messages: 1 to 100,000.
+    /// A publisher with a window of so many messages in flight: 1 to 100,000.
     ///
     /// # Errors
     /// [`Error`] with `invalid_argument` if the window is out of range.
@@ -150,13 +150,13 @@ impl Stream {
         Publisher::new(&self.home, &self.name, window)
     }
 
-    /// Stores up to 1,000 messages together, whole or not at all. Gives their acks in the order of
-    /// the messages.
+    /// Stores up to 1,000 messages together, all or none. Returns their acks in the order of the
+    /// messages.
     ///
     /// # Errors
     /// Awaiting it fails with `publish_failed` if one was refused, which is named: nothing was
-    /// stored then. With `unsupported` if the home can't do that; with `home_unavailable` it is not
-    /// known whether they were stored.
+    /// stored then. It fails with `unsupported` if the storage backend has no batches. After
+    /// `home_unavailable` the outcome is unknown.
     ///
     /// # Cancel safety
     /// If it is dropped, the messages may have been stored.
@@ -212,12 +212,12 @@ impl Stream {
         })
     }
 
-    /// Its events without any state that is kept: a replay.
+    /// Reads its events without stored state: a replay.
     pub fn read(&self, options: ReadOptions) -> Replay {
         Replay::new(&self.home, &self.name, options)
     }
 
-    /// What there is of it.
+    /// The state of the stream.
     ///
     /// # Errors
     /// Awaiting it fails with `not_found` if it was deleted.
@@ -225,7 +225,7 @@ impl Stream {
         answered(self.home.stream_info(&self.name))
     }
 
-    /// What there is of its consumers, by name: depth, lag, deliveries that are out, dead letters.
+    /// The state of its consumers, by name: depth, lag, deliveries in flight, dead letters.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -233,7 +233,7 @@ impl Stream {
         answered(self.home.list_consumers(&self.name))
     }
 
-    /// Removes all events. Gives how many. Sequences are never used again.
+    /// Removes all events. Returns how many. Sequences are never used again.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -244,7 +244,7 @@ impl Stream {
         self.purged(Purge::default())
     }
 
-    /// Removes events before a sequence. Gives how many.
+    /// Removes events before a sequence. Returns how many.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -252,7 +252,7 @@ impl Stream {
         self.purged(Purge { before: Some(sequence), ..Purge::default() })
     }
 
-    /// Removes all but the newest so many events. Gives how many.
+    /// Removes all but the newest so many events. Returns how many.
     ///
     /// # Errors
     /// As for [`info`](Stream::info).
@@ -260,10 +260,11 @@ impl Stream {
         self.purged(Purge { keep: Some(newest), ..Purge::default() })
     }
 
-    /// Removes events of some subjects. Gives how many.
+    /// Removes events of some subjects. Returns how many.
     ///
     /// # Errors
-    /// As for [`info`](Stream::info), and with `unsupported` if the home removes whole files only.
+    /// As for [`info`](Stream::info), and with `unsupported` if the storage backend removes whole
+    /// files only.
     pub fn purge_subjects(&self, pattern: &str) -> Pending<u64> {
         match crate::names::pattern(pattern) {
             Ok(filter) => self.purged(Purge { filter: Some(filter), ..Purge::default() }),

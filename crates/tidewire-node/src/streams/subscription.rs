@@ -30,12 +30,12 @@ use crate::instance::{Counts, ServiceInstance};
 use crate::options::Log;
 use crate::pending::{ResultSlot, Wakers};
 
-/// How long it waits before it asks its home again that could not be reached: at first, and at
-/// most. A link that is back ends the wait.
+/// Pause before a retry at an unreachable storage backend: at first, and at most. A restored link
+/// ends the pause.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// What runs one durable handler, until its service stops and what was fetched has ended.
+/// Runs one durable handler, until its service stops and its fetched events have ended.
 pub(crate) struct DurableSubscription {
     title: String,
     handler: DurableHandler,
@@ -45,7 +45,7 @@ pub(crate) struct DurableSubscription {
     pub opened: Arc<ResultSlot<()>>,
     /// Set when its consumer is there.
     place: Mutex<Option<ConsumerHandle>>,
-    /// Protects what was fetched. Nothing is called under it.
+    /// Protects fetched events. Nothing is called under it.
     state: Mutex<State>,
     /// Woken when there is something to do for the task that fetches.
     news: Wakers,
@@ -66,7 +66,7 @@ struct State {
     machine: Subscription,
     /// Those that wait for their handlers.
     deliveries: HashMap<Key, Arc<Delivery>>,
-    /// Those whose handlers are at work.
+    /// Events with running handlers.
     running: HashMap<Key, Arc<InboundCallState>>,
     /// Tasks that handle deliveries, one after the other.
     tasks: u32,
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What the task that fetches has under way.
+/// State of the fetching task.
 #[derive(Default)]
 struct Fetching {
     asked: Option<PendingAnswer<Vec<home::Delivery>>>,
@@ -99,9 +99,9 @@ struct Fetching {
     /// After a fetch that failed.
     pause: Option<Delay>,
     wait: Duration,
-    /// Whether there was no link to the hub at the last look.
+    /// True if there was no link to the hub at the last look.
     was_lost: bool,
-    /// Events that were handled too late, as far as that was told.
+    /// Reported count of events that were handled too late.
     stale: u64,
 }
 
@@ -146,7 +146,7 @@ impl DurableSubscription {
         }))
     }
 
-    /// The name that was said of its consumer.
+    /// The configured name of its consumer.
     pub fn name(&self) -> &str {
         self.handler.consumer()
     }
@@ -169,7 +169,7 @@ impl DurableSubscription {
                     this.opened.end(Ok(()));
                     let mut fetching = Fetching::default();
                     poll_fn(|context| {
-                        // A link that is back is news.
+                        // A restored link ends the pause.
                         let is_joined = core.upgrade().is_none_or(|core| {
                             core.rejoined.add(context.waker());
                             core.link.joined().is_some()
@@ -223,14 +223,14 @@ impl DurableSubscription {
         }
     }
 
-    /// Fetches nothing more. What was fetched is handled.
+    /// Fetches nothing more. Fetched events are still handled.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.state.lock().machine.drain();
         self.news.wake();
     }
 
-    /// Begins nothing more, ends the handlers that are at work, and gives all of it back.
+    /// Cancels running handlers, and returns all fetched events.
     pub fn cut(&self) {
         let (back, running): (Vec<_>, Vec<_>) = {
             let state = &mut *self.state.lock();
@@ -244,7 +244,7 @@ impl DurableSubscription {
         self.leave();
     }
 
-    /// Whether it has ended.
+    /// True once it has ended.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
@@ -262,7 +262,7 @@ impl DurableSubscription {
         loop {
             let is_leaving = self.is_leaving.load(Ordering::Acquire);
             if is_leaving && fetching.asked.take().is_some() {
-                // What was on its way goes back as the fetch is dropped.
+                // Events on their way go back as the fetch is dropped.
                 self.state.lock().machine.fetched(&[], 0);
             }
             self.extend(fetching, context);
@@ -301,7 +301,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Tells what went wrong with what was said of events.
+    /// Reports failures of settlements.
     fn troubles(&self, place: &ConsumerHandle, fetching: &mut Fetching) {
         if let Err(error) = place.settler.check() {
             (self.log)(&format!("{}: what was said of events is not stored, and they come again: {error}", self.title));
@@ -314,7 +314,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Queues what was fetched, and has it handled.
+    /// Queues fetched events, and starts tasks to handle them.
     fn fetched(self: &Arc<Self>, host: &Arc<ServiceInstance>, place: &ConsumerHandle, fetched: Vec<home::Delivery>) {
         let fetched: Vec<_> = fetched.into_iter().map(|raw| Arc::new(Delivery::new(raw, &place.settler))).collect();
         let (tasks, back) = {
@@ -357,7 +357,7 @@ impl DurableSubscription {
         fetching.pause = Some(Delay::begin(&self.runner, fetching.wait));
     }
 
-    /// Extends what waits for its handler, and wakes when that is to be done again.
+    /// Extends the ack wait of queued events, and schedules the next extension.
     fn extend(&self, fetching: &mut Fetching, context: &Context<'_>) {
         loop {
             let (now_us, due, next_us) = {
@@ -380,7 +380,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Handles one delivery, and says what has become of it.
+    /// Handles one delivery, and settles it.
     async fn handle(&self, host: &ServiceInstance, delivery: &Arc<Delivery>, exchange: &InboundCallState) {
         Counts::add(&host.counts.events);
         let begun = handling(host, || {
@@ -407,7 +407,8 @@ impl DurableSubscription {
             state.running.remove(&delivery.key());
             state.machine.ended(delivery.key(), outcome)
         };
-        // They wait for room. What can't be stored is told by the settler, and comes again.
+        // Settlements wait for capacity. The settler reports one that cannot be stored, and the
+        // event is redelivered.
         match (verdict, done) {
             (Verdict::Ack, _) => drop(delivery.ack().await),
             (Verdict::Fail, Some(Err(failure))) => drop(delivery.fail(failure.line()).await),
@@ -439,8 +440,7 @@ struct DeliveryWorker {
 }
 
 impl DeliveryWorker {
-    /// The next delivery, whose handler is to be run. None: the task ends, and another begins with
-    /// what is fetched next.
+    /// The next delivery to handle. None: the task ends, and the next fetch starts another.
     fn next(&mut self) -> Option<(Arc<Delivery>, Arc<InboundCallState>)> {
         let next = {
             let state = &mut *self.subscription.state.lock();

@@ -1,7 +1,7 @@
-//! The calls of a home as they travel: messages, events and settlements as tuples, what there is of
-//! a thing as a map.
+//! Wire format of the calls of a storage backend: messages, events and settlements as tuples,
+//! descriptions as maps.
 //!
-//! Hubs of Python and clients of TypeScript say the same.
+//! Hubs of Python and clients of TypeScript use the same format.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub(super) fn texts(patterns: &[Pattern]) -> Vec<&str> {
     patterns.iter().map(Pattern::as_str).collect()
 }
 
-/// Bytes of somebody else, written as bytes.
+/// Borrowed bytes, encoded as bytes.
 pub(super) struct Raw<'a>(pub &'a [u8]);
 
 impl Serialize for Raw<'_> {
@@ -45,7 +45,7 @@ impl Serialize for Raw<'_> {
     }
 }
 
-/// A message on its way to a home.
+/// A message for a storage backend, as it is encoded.
 pub(super) struct MessageOut<'a>(pub &'a NewMessage);
 
 impl Serialize for MessageOut<'_> {
@@ -69,7 +69,7 @@ pub(super) fn messages(all: Vec<MessageIn>) -> HomeResult<Vec<NewMessage>> {
     all.into_iter().map(message).collect()
 }
 
-/// The result for one message: what the stream says of it, or the kind and the text of its error.
+/// The result of one message: its ack, or the kind and the text of its error.
 pub(super) struct AckResult(pub HomeResult<Ack>);
 
 impl Serialize for AckResult {
@@ -112,14 +112,14 @@ impl<'de> Deserialize<'de> for AckResult {
     }
 }
 
-/// An error that stands in the place of one result.
+/// An error in place of one result.
 fn refusal(kind: &str, text: String) -> HomeError {
     let known = HomeErrorKind::ALL.into_iter().find(|known| known.name() == kind);
-    // A home of a newer version may have kinds that are not known here.
+    // A storage backend of a newer version may have unknown kinds.
     HomeError::new(known.unwrap_or(HomeErrorKind::Invalid), text)
 }
 
-/// What a result begins with.
+/// First element of a result: a sequence or the kind of an error.
 enum First {
     Sequence(u64),
     Kind(String),
@@ -177,7 +177,7 @@ impl<'de> Deserialize<'de> for Durable {
     }
 }
 
-/// An event, or a delivery of one, on its way from a home. A replay has neither a delivery nor a
+/// An event, or a delivery of one, from a storage backend. A replay has neither a delivery nor a
 /// ticket: both are 0.
 pub(super) struct EventOut<'a>(pub &'a Event, pub u32, pub u64);
 
@@ -235,7 +235,7 @@ pub(super) fn page((events, next, last): PageIn) -> HomeResult<Page> {
     Ok(Page { events: events.into_iter().map(event).collect::<HomeResult<_>>()?, next, last })
 }
 
-/// What is said of a delivery.
+/// Settlement of a delivery, as it is encoded.
 pub(super) struct SettleOut<'a>(pub &'a Settle);
 
 impl Serialize for SettleOut<'_> {

@@ -1,5 +1,5 @@
-//! Maps of streams, consumers and buckets: their settings and counts beside each other, as homes of
-//! Python tell them.
+//! Maps of streams, consumers and buckets on the wire: settings and counts in one map, as in
+//! Python.
 
 use serde::{Deserialize, Serialize};
 use tidewire_backend::home::{
@@ -134,7 +134,7 @@ impl From<ConsumerInfo> for ConsumerMap {
     }
 }
 
-/// Where a consumer began is not told: it is not compared, either.
+/// The start of a consumer is neither sent nor compared.
 pub(super) fn consumer_info(map: ConsumerMap) -> HomeResult<ConsumerInfo> {
     let settings = ConsumerSettings {
         filter: patterns("filter", &map.filter)?,
@@ -186,7 +186,7 @@ pub(super) fn bucket_info(map: BucketMap) -> HomeResult<BucketInfo> {
     Ok(BucketInfo { settings: BucketSettings { name, history, ttl_us, max_bytes, replicas }, keys, bytes, revision })
 }
 
-/// What a home of an older version does not tell.
+/// Default for a field that storage backends of older versions do not send.
 const fn one() -> u32 {
     1
 }

@@ -214,7 +214,7 @@ impl<'de> SeqAccess<'de> for InOrder<'_, 'de> {
     }
 }
 
-/// An argument that was not given: nothing, for a parameter that may be nothing.
+/// A missing argument: nothing, for an optional parameter.
 struct Missing;
 
 impl<'de> Deserializer<'de> for Missing {

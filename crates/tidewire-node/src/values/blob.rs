@@ -8,7 +8,7 @@ use tidewire_proto::generated::limits;
 use super::decode_error::DecodeError;
 use crate::objects::KeyedReference;
 
-/// What a blob with buffers begins with; no value does.
+/// First byte of a blob with buffers; no value begins with it.
 const MARK: u8 = 0xc1;
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 8;
 pub(crate) struct Blob {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
-    /// What it refers to that is no data, until its receiver is known.
+    /// References in the value, until its receiver is known.
     pub offered: Vec<KeyedReference>,
 }
 
@@ -55,8 +55,8 @@ impl Blob {
         }
     }
 
-    /// How it is given to a link: a short one is copied, a long one kept until its last chunk has
-    /// gone.
+    /// The payload for a link: a short one is copied, a long one is shared until its last chunk is
+    /// sent.
     pub fn sending(&mut self) -> OutgoingPayload<'_> {
         if self.bytes > limits::LINK_CHUNK_BYTES.default as usize {
             let empty = Self { pieces: Vec::new(), bytes: 0, offered: Vec::new() };

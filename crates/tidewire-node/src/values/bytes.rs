@@ -1,3 +1,5 @@
+//! Bytes as a value, for serde.
+
 use std::fmt;
 use std::ops::Deref;
 
@@ -60,7 +62,7 @@ impl<'de> Visitor<'de> for AnyBytes {
         Ok(Bytes(bytes))
     }
 
-    /// What other formats make of bytes.
+    /// Bytes from other formats, which encode them as sequences.
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Bytes, A::Error> {
         let mut bytes = Vec::new();
         while let Some(byte) = items.next_element()? {

@@ -1,4 +1,4 @@
-//! Lists, tuples and maps on their way to be written.
+//! Serializers of lists, tuples and maps.
 
 use std::ops::Range;
 

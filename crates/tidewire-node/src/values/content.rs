@@ -1,5 +1,4 @@
-//! Contents of extension values, for a [`Value`](super::Value), which is told the extension's
-//! number.
+//! Contents of extension values for a [`Value`](super::Value), decoded by the extension's number.
 
 use serde::de::value::{BorrowedBytesDeserializer, BytesDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
@@ -11,8 +10,8 @@ use super::extensions as ext;
 use super::reader::Reader;
 use super::source::{Part, SourceChunk};
 
-/// An extension on its way into a [`Value`](super::Value): its number as a variant, and what it
-/// holds.
+/// An extension that is decoded into a [`Value`](super::Value): its number as a variant, and its
+/// content.
 pub(super) struct Content<'a, 'de> {
     pub cursor: &'a mut Cursor<'de>,
     pub code: i8,
@@ -61,7 +60,7 @@ impl<'de> VariantAccess<'de> for Content<'_, 'de> {
     }
 }
 
-/// Bytes that are handed over with their memory.
+/// Bytes that are passed with their memory.
 struct Owned(Vec<u8>);
 
 impl<'de> Deserializer<'de> for Owned {

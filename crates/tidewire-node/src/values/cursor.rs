@@ -40,7 +40,7 @@ pub(crate) struct Cursor<'de> {
     next_part: usize,
     /// Values were looked at before, and are read in any order now.
     checked: bool,
-    /// What is from here on is still to be read.
+    /// The bytes from here on are still to be read.
     kept_from: usize,
 }
 
@@ -104,8 +104,8 @@ impl<'de> Cursor<'de> {
         text.map_err(|_| not_text(span))
     }
 
-    /// The memory of what was read last, if it is used up and this is much of it; if not, it is to
-    /// be copied.
+    /// Takes out the memory of the last read, if the payload is consumed and the span is a large
+    /// part of it; None: copy it.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         match &mut self.source {
             Source::Passing(head, _) if span.at < self.kept_from => head.take_out(span),
@@ -119,7 +119,7 @@ impl<'de> Cursor<'de> {
         taken.transpose().map_err(|_| not_text(span))
     }
 
-    /// What has been read is needed no more.
+    /// Releases the bytes that were read.
     #[inline]
     pub fn pass(&mut self) {
         if let Source::Passing(head, _) = &mut self.source {
@@ -127,8 +127,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Goes to a place that was seen before. Other places from `kept_from` on will be gone to
-    /// later.
+    /// Returns to a known position. Other positions from `kept_from` on follow later.
     pub fn go_to(&mut self, at: usize, kept_from: usize) {
         (self.at, self.kept_from) = (at, kept_from);
         self.checked = true;
@@ -145,7 +144,7 @@ impl<'de> Cursor<'de> {
         found
     }
 
-    /// Reads what an extension holds, which must be all of its content.
+    /// Reads the content of an extension completely.
     pub fn within<T>(
         &mut self,
         bytes: usize,
@@ -211,7 +210,7 @@ impl<'de> Cursor<'de> {
         (0..count).try_for_each(|_| self.skip())
     }
 
-    /// Says what is left over.
+    /// Fails if bytes are left over.
     pub fn finish(&self) -> Result<(), DecodeError> {
         if self.at != self.end {
             return Err(self.wrong("bytes follow the value"));
@@ -287,7 +286,7 @@ impl<'de> Cursor<'de> {
         self.number().map(u32::from_be_bytes)
     }
 
-    /// Whether there is at least a byte for each of so many.
+    /// Fails unless at least one byte is left for each of so many items.
     fn promised(&self, count: usize) -> Result<(), DecodeError> {
         if count <= self.end - self.at { Ok(()) } else { Err(self.wrong("it promises more than there is")) }
     }

@@ -1,11 +1,13 @@
+//! Errors of values that are encoded or decoded, with the path to the faulty part.
+
 use std::fmt;
 
 use tidewire_proto::generated::errors::ErrorCode;
 
-/// What the text of an error begins with that has a code of its own: serde hands on texts alone.
+/// Prefix of an error text with its own error code: serde passes on texts alone.
 const CODED: &str = "\0tidewire:code:";
 
-/// What is wrong with a value that is read or written, and where in it.
+/// Error of a value that is encoded or decoded, with its position.
 #[derive(Debug)]
 pub(crate) struct DecodeError(Box<Inner>);
 
@@ -13,7 +15,7 @@ pub(crate) struct DecodeError(Box<Inner>);
 struct Inner {
     kind: Kind,
     text: String,
-    /// The way to the culprit, the innermost step first.
+    /// The path to the faulty part, the innermost step first.
     path: Vec<String>,
 }
 
@@ -23,9 +25,9 @@ pub(crate) enum Kind {
     Malformed,
     /// The value is not one that is allowed here.
     Unfit,
-    /// It is longer than what is sent.
+    /// The value is longer than the limit.
     TooLong,
-    /// What it refers to can't be had, for a reason of its own.
+    /// A reference that cannot be resolved, with its own error code.
     Coded(ErrorCode),
 }
 
@@ -75,7 +77,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// An error as a text that keeps its code on the way through serde.
+/// An error as a text that carries its code through serde.
 pub(crate) fn coded(code: ErrorCode, text: &str) -> String {
     format!("{CODED}{}:{text}", code.number())
 }

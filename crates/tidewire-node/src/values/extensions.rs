@@ -24,7 +24,7 @@ pub(crate) const ARRAY: i8 = 19;
 pub(crate) const SCALAR: i8 = 20;
 pub(crate) const REFERENCE: i8 = 21;
 
-/// Where a type was asked for that can hold data only.
+/// Error text for a reference where only data is allowed.
 pub(crate) const REFERENCE_IS_NO_VALUE: &str =
     "a stream of another node is read as `Items`, a function as `RemoteFunction`, an object as `RemoteObject`";
 
@@ -33,12 +33,12 @@ const DAY: i64 = 86_400_000_000;
 /// Days from 1970-01-01 to 0001-01-01, and to the day after 9999-12-31.
 const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
 
-/// Whether the content of an extension is a value.
+/// True if the content of an extension is a value.
 pub(crate) fn holds_values(code: i8) -> bool {
     matches!(code, TUPLE | SET | FROZENSET | RECORD | ENUM | ERROR | ARRAY | SCALAR | REFERENCE)
 }
 
-/// Makes a value of an extension: of what it holds, or of its bytes.
+/// Makes a value of an extension, from its content or its bytes.
 pub(crate) fn value_of(code: i8, content: Value) -> Result<Value, &'static str> {
     if holds_values(code) { of_values(code, content) } else { of_bytes(code, content) }
 }
@@ -93,7 +93,7 @@ fn of_values(code: i8, content: Value) -> Result<Value, &'static str> {
     }
 }
 
-/// Members of a set, and keys of a map: what can be looked up.
+/// Members of a set, and keys of a map: hashable values.
 fn hashable(items: Vec<Value>) -> Result<Vec<Value>, &'static str> {
     if items.iter().all(Value::is_hashable) { Ok(items) } else { Err("a member of a set can't be looked up") }
 }

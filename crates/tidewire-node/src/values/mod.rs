@@ -1,5 +1,5 @@
-//! What travels between nodes, as `spec/values.md` describes it: any type of serde, or a [`Value`]
-//! where the type is not known.
+//! Values that travel between nodes, as `spec/values.md` describes them: any type of serde, or a
+//! [`Value`] for data of unknown type.
 //!
 //! | in Rust | in Python |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | enums | the name of the variant, or a `dict` with the name and what the variant holds |
 //! | [`Value`] | anything |
 //!
-//! The other way round a data class, a model or a named tuple is read as a struct; a set as a list;
-//! a member of an enum as its value; a time, a `Decimal` or a `timedelta` as text, and a `UUID` as
-//! 16 bytes, which is what types of other crates such as `uuid` take.
+//! In the other direction, a data class, a model or a named tuple is read as a struct. A set is
+//! read as a list, and a member of an enum as its value. A time, a `Decimal` or a `timedelta` is
+//! read as text. A `UUID` is read as 16 bytes, which types of other crates such as `uuid` accept.
 
 mod arguments;
 mod blob;
@@ -51,7 +51,7 @@ pub(crate) use writer::Writer;
 /// Writes a value as it travels.
 ///
 /// # Errors
-/// [`Error`] with the code `invalid_argument` and the path of what can't be sent, or with
+/// [`Error`] with the code `invalid_argument` and the path of the part that cannot be sent, or with
 /// `payload_too_large`.
 ///
 /// ```
@@ -71,7 +71,7 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 /// [`Error`] with the code `wire_error` if the bytes are no value, or `invalid_argument` with the
-/// path of what does not fit the type.
+/// path of the part that does not fit the type.
 ///
 /// ```
 /// use tidewire_node::values::from_bytes;
@@ -90,7 +90,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob
     references::within(None, || write_any(name, value))
 }
 
-/// Writes a value of this name. What it may hold besides data was said before.
+/// Writes a value of this name. The caller has declared which references it may hold.
 pub(crate) fn write_any<T: Serialize + ?Sized>(name: &str, value: &T) -> Result<Blob, Error> {
     Writer::blob(value).map_err(|wrong| Error::of_value(name, wrong))
 }

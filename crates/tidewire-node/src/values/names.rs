@@ -1,6 +1,6 @@
-//! Names of extension types on their way through serde.
+//! Newtype names that mark extension types in serde.
 
-/// What the name of a newtype begins with that is written as an extension.
+/// Prefix of the name of a newtype that is encoded as an extension.
 const PREFIX: &str = "\0tidewire:";
 
 /// The names of the extensions from -1 on.

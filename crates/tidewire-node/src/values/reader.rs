@@ -1,5 +1,5 @@
-//! Reads values into types of Rust. An extension is read as what it holds, or as text, unless a
-//! `Value` is asked for.
+//! Deserializer of values into types of Rust. A type other than `Value` gets the content of an
+//! extension, or its text.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ impl<'de> Reader<'_, 'de> {
         }
     }
 
-    /// What an extension stands for, as near as a type that knows nothing of it can have it.
+    /// The content of an extension, for types that do not know the extension.
     fn extension<V: Visitor<'de>>(self, code: i8, bytes: usize, visitor: V) -> Result<V::Value, DecodeError> {
         match code {
             ext::TUPLE | ext::SET | ext::FROZENSET | ext::ERROR => {
@@ -103,7 +103,7 @@ impl<'de> Reader<'_, 'de> {
     }
 }
 
-/// A value of an extension, whatever it is.
+/// A value of any extension.
 fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Value, DecodeError> {
     let at = cursor.at();
     let content = Content { cursor, code, bytes };
@@ -111,7 +111,8 @@ fn extension_value(cursor: &mut Cursor<'_>, code: i8, bytes: usize) -> Result<Va
     ext::value_of(code, value).map_err(|problem| DecodeError::malformed(problem, at))
 }
 
-/// The second of two values: what a record or a member of an enum is, beside the name of its type.
+/// The second of two values: the content of a record or of a member of an enum, after the name of
+/// its type.
 fn second<'de, V: Visitor<'de>>(cursor: &mut Cursor<'de>, visitor: V) -> Result<V::Value, DecodeError> {
     if cursor.array()? != 2 {
         return Err(cursor.wrong("the extension does not hold two values"));
@@ -321,7 +322,7 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
     }
 }
 
-/// A map of one entry: the name of a variant, and what it holds.
+/// A map of one entry: the name of a variant, and its content.
 struct Variant<'a, 'de>(&'a mut Cursor<'de>);
 
 impl<'de> EnumAccess<'de> for Variant<'_, 'de> {

@@ -1,5 +1,5 @@
-//! References: what a value holds that is no data. Serde knows nothing of whom a value is for; that
-//! is kept here for as long as one is written or read.
+//! References in values to functions, objects and streams. Serde does not know the node of a value;
+//! a thread-local stores the node while a value is encoded or decoded.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,13 +13,13 @@ use super::extensions as ext;
 use super::names::name_of;
 use crate::objects::{KeyedReference, Objects, OutboundReference, ReferenceFields, Target, WireReference};
 
-/// What a reference asks its deserializer for.
+/// Newtype name with which a reference calls its deserializer.
 pub(crate) const REFERENCE: &str = "\0tidewire:reference";
 
 thread_local! {
-    /// The node whose value is written or read; None: it may hold no references.
+    /// The node whose value is encoded or decoded; None: references are refused.
     static HERE: RefCell<Option<Arc<Objects>>> = const { RefCell::new(None) };
-    /// What the value holds that is being written.
+    /// References of the value that is being encoded.
     static OFFERED: RefCell<Vec<KeyedReference>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn within<T>(objects: Option<&Arc<Objects>>, act: impl FnOnce() -> T)
     act()
 }
 
-/// Writes one value, and gives what it holds besides data.
+/// Encodes one value, and returns its references.
 pub(crate) fn gathered<T>(write: impl FnOnce() -> T) -> (T, Vec<KeyedReference>) {
     struct Restore(Vec<KeyedReference>);
 
@@ -66,7 +66,7 @@ pub(crate) fn serialize<S: Serializer>(offer: OutboundReference, serializer: S) 
     Ok(written)
 }
 
-/// Reads a reference, and answers what is made of what it stands for.
+/// Decodes a reference, and converts its target.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>, T>(
     expected: &'static str,
     from: D,
@@ -100,7 +100,7 @@ impl<'de, T, F: FnOnce(Target) -> Result<T, &'static str>> Visitor<'de> for Refe
     }
 }
 
-/// What stands for something, as a map.
+/// A reference, encoded as a map.
 struct Fields(ReferenceFields);
 
 impl Serialize for Fields {

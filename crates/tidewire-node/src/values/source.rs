@@ -7,20 +7,21 @@ use tidewire_link::Message;
 use super::blob::Layout;
 use super::decode_error::DecodeError;
 
-/// Payloads from this length on are used up. Shorter ones are not: to move what is left of them
-/// costs more than to keep it for a moment.
+/// Payloads from this length on are consumed. For shorter ones, moving the rest costs more than
+/// storing it for a moment.
 const LONG_BYTES: usize = 4 << 20;
-/// What is moved before memory is given back, and what is left where it is. The shorter values of
-/// tests have shorter steps.
+/// Bytes to read before memory is released, and the smallest part that is taken out rather than
+/// copied. The shorter values of tests have shorter steps.
 const STEP_BYTES: usize = if cfg!(test) { 64 } else { 1 << 20 };
-/// A payload is used up in so many parts: one more would move what is left once more, one less
-/// would keep more of it.
+/// Number of parts in which a payload is consumed: more parts move the rest more often, fewer parts
+/// store more of it.
 const PARTS: usize = 8;
 
-/// A payload on its way into a value.
+/// A payload that is decoded into a value.
 pub(crate) enum Input<'de> {
     Kept(&'de [u8]),
-    /// Memory, and where in it the payload begins. What is read from it borrows nothing.
+    /// Owned memory, and the position of the payload in it. Values that are read from it borrow
+    /// nothing.
     Passing(Vec<u8>, usize),
 }
 
@@ -31,7 +32,8 @@ impl<'de> From<&'de [u8]> for Input<'de> {
 }
 
 impl<'de> Input<'de> {
-    /// What is in memory from a place on. It is taken if it is long, and nothing is left.
+    /// The payload in memory from a position on. A long payload is taken, and leaves the memory
+    /// empty.
     pub fn of_memory(memory: &'de mut Vec<u8>, begin: usize) -> Self {
         if memory.len() - begin < LONG_BYTES {
             return Self::Kept(&memory[begin..]);
@@ -79,7 +81,7 @@ pub(crate) enum Part<'de> {
     Passing(Vec<u8>),
 }
 
-/// Where a reader finds what it reads.
+/// Source of the bytes of a reader.
 pub(crate) enum Source<'de> {
     Kept(&'de [u8], Vec<Range<usize>>),
     /// The head, and the buffers that were not taken out.
@@ -131,9 +133,9 @@ pub(crate) struct FrontBuffer {
     memory: Vec<u8>,
     /// Where in its memory the payload began.
     begin: usize,
-    /// What its memory was shortened by.
+    /// Bytes by which the memory was shortened.
     gone: usize,
-    /// What has been read is let go when it is as long as this.
+    /// Bytes to read before they are released.
     step: usize,
 }
 
@@ -151,8 +153,8 @@ impl FrontBuffer {
         }
     }
 
-    /// Takes a stretch out that is much of what is left, with the memory that it is in; what lies
-    /// before it is needed no more. None: it is to be copied, and there is room for that.
+    /// Takes out a span that is a large part of the rest, with its memory; the bytes before it are
+    /// released. None: the span is small enough to be copied.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         let from = self.place(span.at);
         if span.bytes < STEP_BYTES || span.bytes < self.memory.len() / PARTS {
@@ -167,7 +169,8 @@ impl FrontBuffer {
         Some(taken)
     }
 
-    /// What has been read and what is to be copied now are not there beside the rest at once.
+    /// Releases the bytes that were read before a copy, so that they do not add to the peak of
+    /// memory.
     fn pass_for(&mut self, span: Span) {
         if self.place(span.at) + span.bytes >= self.step {
             self.let_go(span.at);
@@ -218,7 +221,7 @@ impl Iterator for Bytewise {
     }
 }
 
-/// Gives each buffer memory of its own, and leaves the head.
+/// Moves each buffer into separate memory, and leaves the head.
 fn split(
     mut memory: Vec<u8>,
     begin: usize,
@@ -245,7 +248,7 @@ fn split(
     (memory, parts)
 }
 
-/// As [`Vec::split_off`], but what has been copied is given back meanwhile.
+/// As [`Vec::split_off`], but releases copied bytes in the meantime.
 fn split_off(memory: &mut Vec<u8>, at: usize) -> Vec<u8> {
     // Zeros are had from the system without being written; it is filled from its end.
     let mut back = vec![0; memory.len() - at];

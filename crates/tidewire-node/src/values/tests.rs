@@ -1,3 +1,5 @@
+//! Tests of values against the golden and malformed vectors of the specification.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
-//! Values that have no type of their own in Rust, as text: what a `String` or a type of another
-//! crate gets.
+//! Values without a Rust type, as text: for a `String` or a type of another crate.
 
 use super::value::Value;
 

@@ -1,3 +1,5 @@
+//! Dynamic value of any type that travels.
+
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
@@ -6,11 +8,10 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use super::extensions as ext;
 use super::names::name_of;
 
-/// What a [`Value`] asks its deserializer for.
+/// Newtype name with which a [`Value`] calls its deserializer.
 pub(crate) const VALUE: &str = "\0tidewire:value";
 
-/// Any value that travels between nodes, for where its type is not known; `spec/values.md` says
-/// what each is.
+/// Any value that travels between nodes, for data of unknown type; `spec/values.md` describes each.
 ///
 /// ```
 /// use tidewire_node::values::{Value, from_bytes, to_bytes};
@@ -95,7 +96,7 @@ pub struct Array {
     pub dtype: String,
     /// The length of each dimension.
     pub shape: Vec<u64>,
-    /// Whether the first dimension is the one whose items lie beside each other.
+    /// True if the items of the first dimension are adjacent in memory.
     pub is_fortran: bool,
     /// The items.
     pub data: Vec<u8>,
@@ -137,13 +138,13 @@ impl Value {
         super::text::of(self)
     }
 
-    /// What a map, a record or an error has under a name.
+    /// The entry of a map, a record or an error under a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let (Self::Map(fields) | Self::Record(_, fields) | Self::Error(fields)) = self else { return None };
         fields.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
     }
 
-    /// Whether it can be a key of a map or a member of a set.
+    /// True if it can be a key of a map or a member of a set.
     pub(crate) fn is_hashable(&self) -> bool {
         match self {
             Self::List(_) | Self::Map(_) | Self::Set(_) | Self::ByteArray(_) | Self::Array(_) => false,

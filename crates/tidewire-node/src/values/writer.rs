@@ -1,4 +1,4 @@
-//! Writes values of Rust as `spec/values.md` says.
+//! Serializer of values of Rust, as `spec/values.md` describes.
 
 use rmp::encode as mp;
 use serde::Serialize;
@@ -152,7 +152,7 @@ impl Writer {
     }
 }
 
-/// What an extension begins with that holds values: its length comes later.
+/// Header of an extension that holds values: its length is filled in later.
 fn extension_start(code: i8) -> Vec<u8> {
     vec![0xc9, 0, 0, 0, 0, code as u8]
 }

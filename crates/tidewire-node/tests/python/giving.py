@@ -15,11 +15,11 @@ import tidewire as tw
 
 
 class Broken(Exception):
-    """What a stream of this side fails with."""
+    """Error of a stream of this side."""
 
 
 class Counter(tw.Service):
-    """What Rust holds."""
+    """An object that Rust holds."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -36,7 +36,7 @@ class Counter(tw.Service):
 
 
 class Taker(tw.Service):
-    """What Rust gives streams to."""
+    """A service that receives streams of Rust."""
 
     def __init__(self, node: tw.Node) -> None:
         self.node = node

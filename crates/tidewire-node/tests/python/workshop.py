@@ -26,11 +26,11 @@ class Quote:
 
 
 class OutOfStock(Exception):
-    """What the shop says when nothing is left."""
+    """Error of a shop with nothing left."""
 
 
 class Workshop(tw.Service):
-    """What Rust calls."""
+    """A service that Rust calls."""
 
     @tw.method
     async def quote(self, symbol: str, qty: int = 1) -> Quote:

@@ -1,4 +1,4 @@
-//! What callers hear of calls that take long.
+//! Signs of life that callers receive for long calls.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -59,6 +59,7 @@ fn a_slow_handler_is_known_to_be_at_work() {
     assert!(late.to_string().contains("its handler was at work"), "{late}");
 }
 
+// Promises: P13.69.
 #[test]
 fn a_node_whose_threads_are_blocked_says_so_and_logs_it_once() {
     let (hub, log, (gate, service)) = (hub(), Told::new(), Gate::service());

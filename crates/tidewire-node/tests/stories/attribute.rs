@@ -14,7 +14,7 @@ struct Shop {
     sold: AtomicU64,
 }
 
-/// What is in the shop.
+/// Goods of the shop.
 ///
 /// And more of it.
 #[service(name = "shop", description = "Sells things.")]

@@ -75,6 +75,7 @@ fn an_error_of_a_handler_reaches_its_caller_with_its_type() {
     assert_eq!((failed.code(), failed.is_retryable()), (ErrorCode::RemoteError, false));
 }
 
+// Promises: P13.74.
 #[test]
 fn a_handler_that_panics_costs_its_call_and_nothing_else() {
     let hub = hub();
@@ -135,6 +136,7 @@ fn holding(told: &Told<&'static str>) -> Service {
     })
 }
 
+// Promises: P13.73.
 #[test]
 fn a_caller_that_gives_up_ends_the_handler() {
     let (hub, told) = (hub(), Told::new());
@@ -160,6 +162,7 @@ fn a_caller_that_goes_away_ends_the_handler() {
     assert_eq!(call.wait().expect_err("its node has stopped").code(), ErrorCode::LinkLost);
 }
 
+// Promises: P13.73.
 #[test]
 fn a_deadline_ends_the_call_on_both_sides() {
     let (hub, told) = (hub(), Told::new());

@@ -37,6 +37,7 @@ fn desk(say: SyncSender<(&'static str, i64)>, who: &'static str) -> Event {
     .description("Notes an order.")
 }
 
+// Promises: P13.75.
 #[test]
 fn each_instance_handles_all_events_in_order_and_failures_end_nothing() {
     let (hub, told, log) = (hub(), Told::new(), Told::new());
@@ -90,6 +91,7 @@ fn one_member_of_a_queue_group_handles_an_event() {
     );
 }
 
+// Promises: P13.77.
 #[test]
 fn what_came_is_handled_before_a_service_stops_or_dropped_when_the_time_is_over() {
     let (hub, told) = (hub(), Told::new());
@@ -108,6 +110,7 @@ fn what_came_is_handled_before_a_service_stops_or_dropped_when_the_time_is_over(
     assert!(told.is_quiet());
 }
 
+// Promises: P13.76.
 #[test]
 fn a_request_is_answered_with_what_the_handler_gives() {
     let (hub, told) = (hub(), Told::new());

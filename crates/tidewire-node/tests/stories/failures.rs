@@ -1,4 +1,4 @@
-//! What happens to calls when a node dies, a hub is lost, or a node stops.
+//! Calls when a node dies, a hub is lost, or a node stops.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tidewire_node::{Choice, ErrorCode, Failure, Node, NodeOptions, Service, Task
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join, unix_url};
 
-/// A service that tells when it is called, and never answers.
+/// A service that reports its calls, and never replies.
 fn stuck(told: &Told<&'static str>, instance: &'static str) -> Service {
     let say = told.0.clone();
     Service::new("jobs").instance(instance).method("run", &[], move |_, ()| {
@@ -40,6 +40,7 @@ fn a_callee_that_dies_fails_its_calls_at_once() {
     assert_eq!(told.next(), "ended");
 }
 
+// Promises: P13.16.
 #[test]
 fn an_idempotent_call_goes_to_another_instance_when_its_callee_dies() {
     let (hub, told) = (hub(), Told::new());
@@ -64,6 +65,7 @@ fn a_call_that_is_not_idempotent_is_not_made_again() {
     assert_eq!(call.wait().expect_err("it was lost").code(), ErrorCode::LinkLost);
 }
 
+// Promises: P13.50.
 #[test]
 fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
     let (url, told) = (unix_url(), Told::new());
@@ -89,7 +91,7 @@ fn a_hub_that_comes_back_finds_its_nodes_and_their_services_again() {
     assert_eq!(lost.wait().expect_err("its link is lost").code(), ErrorCode::LinkLost);
     drop(first);
     let second = Node::listen(&url, options("hub")).wait().expect("it listens again");
-    // The caller may be back before the server: then nobody serves, and the call waits.
+    // The caller may reconnect before the server: the call then waits without an instance.
     assert_eq!(kept.wait().ok().as_deref(), Some("done"));
     wait_for_service(&second);
     assert_eq!(second.client("jobs").call::<String>("run", &()).wait().ok().as_deref(), Some("done"));
@@ -150,6 +152,7 @@ fn a_handler_that_waits_for_the_stop_of_its_own_node_is_told_at_once() {
     assert!(server.stop(PATIENCE).wait().is_ok());
 }
 
+// Promises: P13.73.
 #[test]
 fn a_node_that_has_no_time_to_stop_drops_its_handlers() {
     let (hub, told) = (hub(), Told::new());
@@ -172,7 +175,7 @@ fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
     let hub = Node::listen("tide://127.0.0.1:0", options).wait().expect("it listens");
     let served = hub.serve(quick("one").concurrency(1)).wait().expect("it serves");
     let calls: Vec<_> = (0..5_000).map(|_| hub.client("jobs").call::<String>("run", &())).collect();
-    // What was sent before has come when the hub answers.
+    // All calls have arrived when the hub answers.
     hub.services().wait().expect("a list");
     assert_eq!(served.statistics().waiting, 4_999);
     let dropped = std::mem::take(&mut *tasks.lock().expect("no panic"));
@@ -182,6 +185,7 @@ fn a_runtime_that_takes_no_tasks_any_more_fails_all_calls_that_wait() {
     assert_eq!((no_reply.len(), stopped), (1, vec![ErrorCode::NodeStopped; 4_999]));
 }
 
+// Promises: P13.1.
 #[test]
 fn joining_fails_with_a_reason() {
     let hub = hub();

@@ -163,6 +163,7 @@ fn the_writer_is_never_far_ahead_of_its_reader() {
     assert!(ahead <= 64, "the writer was {ahead} items ahead");
 }
 
+// Promises: P13.41.
 #[test]
 fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
     let told = Told::new();
@@ -189,6 +190,7 @@ fn a_stream_is_dropped_before_its_call_has_ended_however_it_ends() {
     assert_eq!(told.now(), Some("dropped"));
 }
 
+// Promises: P13.42.
 #[test]
 fn a_callee_that_has_read_enough_closes_the_stream_while_its_call_goes_on() {
     let told = Told::new();
@@ -235,6 +237,7 @@ fn items_hold_functions_that_their_reader_calls() {
     in_time(caller.until_remote(|counts| counts.given == 0));
 }
 
+// Promises: P13.65.
 #[test]
 fn a_handler_that_reads_its_caller_does_not_keep_its_node() {
     let told = Told::new();
@@ -265,6 +268,7 @@ fn what_is_no_stream_and_what_can_not_be_sent_is_named() {
     assert_eq!(all.code(), ErrorCode::InvalidArgument, "{all}");
 }
 
+// Promises: P13.18, P13.72.
 #[test]
 fn a_call_that_gives_a_stream_is_never_made_again() {
     let told = Told::new();

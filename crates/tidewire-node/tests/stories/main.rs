@@ -1,4 +1,4 @@
-//! What nodes do for whoever uses them, told as short stories.
+//! User stories of nodes, as integration tests.
 
 #[path = "../../../tidewire-link/tests/stories/support/certificates.rs"]
 mod certificates;

@@ -16,7 +16,7 @@ use tidewire_node::{
 use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, in_time, join, unix_url};
 
-/// What a service has kept of what it was given.
+/// Functions that a service has stored.
 type Kept = Arc<Mutex<Vec<RemoteFunction>>>;
 
 struct Counts(std::ops::Range<i64>);
@@ -101,12 +101,12 @@ fn doubles() -> Function {
     Function::new("doubles", &["number"], |_, number: i64| async move { Ok(2 * number) })
 }
 
-/// Waits until a node has given so many, and holds so many. Others tell it of both in their own
-/// time.
+/// Waits until a node has so many exports and imports. Other nodes update both asynchronously.
 fn counts(node: &Node, given: usize, held: usize) {
     in_time(node.until_remote(move |counts| (counts.given, counts.held) == (given, held)));
 }
 
+// Promises: P13.64.
 #[test]
 fn a_service_calls_the_functions_of_its_caller() {
     let (_hub, _server, caller) = three(&Kept::default());
@@ -139,6 +139,7 @@ fn a_service_calls_the_functions_of_its_caller() {
     counts(&caller, 0, 0);
 }
 
+// Promises: P13.64.
 #[test]
 fn an_object_lives_until_its_holder_lets_it_go() {
     let (_hub, server, caller) = three(&Kept::default());
@@ -299,7 +300,7 @@ fn what_was_let_go_is_gone_wherever_it_is_given_or_read() {
     assert_eq!(gone.code(), ErrorCode::RemoteGone, "{gone}");
 }
 
-/// A service that takes a function, and answers what that says, or never.
+/// A service that takes a function, and returns the function's result, or never replies.
 fn jobs(instance: &'static str, told: &Told<&'static str>) -> Service {
     let say = told.0.clone();
     Service::new("jobs").instance(instance).method("run", &["progress"], move |_, progress: RemoteFunction| {
@@ -313,6 +314,7 @@ fn jobs(instance: &'static str, told: &Told<&'static str>) -> Service {
     })
 }
 
+// Promises: P13.67, P13.71.
 #[test]
 fn an_idempotent_call_gives_what_it_gives_to_another_instance_when_its_callee_dies() {
     let (hub, told) = (hub(), Told::new());
@@ -327,6 +329,7 @@ fn an_idempotent_call_gives_what_it_gives_to_another_instance_when_its_callee_di
     counts(&caller, 0, 0);
 }
 
+// Promises: P13.71.
 #[test]
 fn a_call_is_not_made_again_when_the_link_that_names_what_it_gives_is_lost() {
     let (url, told) = (unix_url(), Told::new());
@@ -381,7 +384,7 @@ fn rust_and_python_give_each_other_functions_and_objects() {
     assert_eq!(taker.call::<i64>("given", &()).wait().ok(), Some(2));
     drop((adder, numbers));
     counter.dispose();
-    // Python is told that all was let go.
+    // Python is notified that all was released.
     taker.call::<()>("until_none_is_given", &()).wait().expect("it runs");
     counts(&caller, 0, 0);
 }

@@ -1,5 +1,5 @@
-//! A node of Rust and one of Python: each calls the services of the other. Skipped, and said so,
-//! where there is no Python with the extension.
+//! A node of Rust and one of Python: each calls the services of the other. Skipped with a message
+//! without a Python that has the extension.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -82,7 +82,7 @@ enum Step {
     Joined,
 }
 
-/// What handlers say, and what lets them go on.
+/// Reports of handlers, and the semaphores that release them.
 #[derive(Clone)]
 struct Stage {
     begun: UnboundedSender<(String, String)>,
@@ -96,7 +96,7 @@ impl Stage {
         Arc::clone(doors.entry(id.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 
-    /// A handler, until it is let go.
+    /// A handler that runs until it is released.
     async fn inside(self, id: String, instance: Arc<str>) -> Result<String, Failure> {
         let _ = self.begun.send((id.clone(), instance.to_string()));
         let door = self.door(&id);
@@ -138,7 +138,7 @@ impl Stage {
     }
 }
 
-/// Says that a handler was dropped before it was let go.
+/// Reports that a handler was dropped before it was released.
 struct Leaves(Option<(UnboundedSender<String>, String)>);
 
 impl Drop for Leaves {

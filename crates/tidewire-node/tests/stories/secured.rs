@@ -44,7 +44,7 @@ fn a_node_with_a_token_joins_over_tls_and_does_what_the_token_allows() {
         let hub = hub(scheme, &authority);
         let caller = join(&hub, Some(NARROW), authority.trusted()).expect("it joins");
         assert_eq!(caller.client("who").call::<String>("who", &()).wait().ok().as_deref(), Some("caller as bob"));
-        // What is given to a node may be called by it, whatever its token allows.
+        // A node may call the functions that it was given, whatever its token allows.
         let seven = Function::new("seven", &[], |_, ()| async { Ok(7) });
         assert_eq!(caller.client("who").call::<i64>("twice", &seven).wait().expect("it is called"), 14);
         let refused = |wrong: Option<tidewire_node::Error>| {

@@ -8,7 +8,7 @@ use tidewire_node::{Choice, Client, ErrorCode, Failure, Node, NodeOptions, Servi
 use crate::support::python::Python;
 use crate::support::{PATIENCE, Told, hub, join};
 
-/// Holds its calls and streams until they are given up.
+/// Holds its calls and streams until they are cancelled.
 fn holding(say: SyncSender<&'static str>) -> Service {
     let streams = say.clone();
     Service::new("jobs")
@@ -47,7 +47,7 @@ fn a_service_takes_on_as_much_as_it_was_told_and_refuses_the_rest() {
     let refused = jobs.call::<()>("hold", &()).wait().expect_err("one runs and one waits");
     assert_eq!(refused.code(), ErrorCode::LimitExceeded);
     assert!(refused.to_string().contains("service_waiting=1"), "{refused}");
-    // A stream has room of its own.
+    // A stream has a limit of its own.
     let stream = jobs.stream::<()>("stay", &());
     assert_eq!(told.next(), "stream");
     let later = jobs.stream::<()>("stay", &());
@@ -123,6 +123,7 @@ fn calls_until_given_up(resends: u32) -> usize {
     calls
 }
 
+// Promises: P13.15.
 #[test]
 fn an_idempotent_call_is_made_again_as_often_as_its_node_says() {
     assert_eq!([0, 1, 2].map(calls_until_given_up), [1, 2, 3]);
@@ -130,13 +131,13 @@ fn an_idempotent_call_is_made_again_as_often_as_its_node_says() {
 
 fn named(name: &'static str, takes: Duration) -> Service {
     Service::new("taker").instance(name).method("where", &[], move |_, ()| async move {
-        // What is measured is how long it takes.
+        // The test measures the time that this takes.
         std::thread::park_timeout(takes);
         Ok(name)
     })
 }
 
-/// Who answers so many calls, one after another.
+/// Names of the instances that answer so many calls, one after another.
 fn answers(client: &Client, calls: usize) -> Vec<String> {
     (0..calls).map(|_| client.call::<String>("where", &()).wait().expect("an answer")).collect()
 }

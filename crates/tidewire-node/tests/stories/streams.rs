@@ -12,7 +12,7 @@ use tidewire_node::{ErrorCode, Failure, Items, Service};
 
 use crate::support::{OnDrop, PATIENCE, Told, hub, join};
 
-/// Counts up, and fails, panics or waits where it is told to.
+/// Counts up, and fails, panics or waits at a given number.
 struct Count {
     next: u64,
     end: u64,
@@ -70,6 +70,7 @@ fn all(mut items: Items<u64>) -> Vec<Result<u64, ErrorCode>> {
     std::iter::from_fn(|| items.next_blocking()).map(|item| item.map_err(|error| error.code())).collect()
 }
 
+// Promises: P13.68.
 #[test]
 fn items_come_in_order_and_the_writer_is_never_far_ahead() {
     let (hub, told, written) = (hub(), Told::new(), Arc::new(AtomicUsize::new(0)));
@@ -110,8 +111,8 @@ fn long_items_come_in_order_to_a_slow_reader_and_an_error_after_them() {
     let service = Service::new("long")
         .stream("items", &["count", "bytes"], |_, (left, bytes): (usize, usize)| Long { left, bytes });
     server.serve(service).wait().expect("it serves");
-    // The second would be more than may wait for a link, and more than the credit of the reader
-    // would have kept back.
+    // The second stream exceeds the queue of a link, and the credit of the reader does not hold it
+    // back.
     for (count, bytes) in [(20, 70_000), (40, 2 << 20)] {
         let mut items = caller.client("long").stream::<Bytes>("items", &(count, bytes));
         for left in (0..count).rev() {

@@ -58,6 +58,7 @@ fn one_member_of_a_queue_group_gets_a_message() {
     assert!(told.is_quiet(), "a message came twice");
 }
 
+// Promises: P13.66.
 #[test]
 fn a_request_is_answered_here_or_elsewhere_or_not_at_all() {
     let hub = hub();

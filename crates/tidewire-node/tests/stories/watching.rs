@@ -1,4 +1,4 @@
-//! Watches of services: which instances come and go.
+//! Watches of services: instances that join and leave.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn math(instance: &str, version: &str) -> Service {
     Service::new("math").instance(instance).version(version).method("zero", &[], |_, ()| async { Ok(0) })
 }
 
-/// What comes next, waited for on another thread, as it must come.
+/// The next change, read on another thread; fails after a timeout.
 fn next(mut changes: ServiceChanges) -> (Option<InstanceChange>, ServiceChanges) {
     let (say, heard) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use crate::hubs::{Folder, Place};
 use crate::support::in_time;
 use crate::support::python::Python;
 
-/// A hub of Python, and a node that has joined it. Its commands are done once it is told to go on.
+/// A hub of Python, and a node that has joined it. Commands complete once the test lets them.
 fn hub(folder: &Folder) -> Option<(Python, Node)> {
     let python = Python::start_with("commands.py", &[folder.0.to_str().expect("it is text")])?;
     let node = Node::join(&python.line(), NodeOptions::named("shop")).wait().expect("it joins");

@@ -1,4 +1,4 @@
-//! Consumers: deliveries, their settlement, dead letters, and what a consumer that goes gives back.
+//! Consumers: deliveries, settlement, dead letters, and events that a leaving consumer returns.
 
 use std::future::Future as _;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Durable handlers of services: events are handled at least once, fail, are given back, and are
+//! Durable handlers of services: events are handled at least once, fail, are returned, and are
 //! shared.
 
 use std::future::pending;
@@ -21,7 +21,7 @@ fn all() -> ConsumerOptions {
     ConsumerOptions::all().backoff([Duration::from_millis(1)])
 }
 
-/// A service that tells which numbers it has handled.
+/// A service that reports the numbers that it has handled.
 fn billing(told: &Told<u32>, options: ConsumerOptions) -> Service {
     let say = told.0.clone();
     let handler = DurableHandler::new("billing", "orders.*", move |_, number: u32| {
@@ -47,7 +47,7 @@ fn each_event_is_handled_and_acked_in_order() {
         assert_eq!(range.clone().map(|_| told.next()).collect::<Vec<_>>(), range.clone().collect::<Vec<_>>());
         let counts = in_time(served.stop(Duration::from_secs(20)));
         assert_eq!((counts.events, counts.event_errors), (range.len() as u64, 0));
-        // What was handled is stored by then.
+        // Acks of handled events are stored by then.
         assert_eq!((lag(&orders), told.now()), (0, None));
     }
 }
@@ -76,7 +76,7 @@ fn what_fails_comes_again_and_ends_as_a_dead_letter_with_its_error() {
     handled.sort_unstable();
     assert_eq!(handled, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (3, 1)]);
     let consumer = served.consumer("billing").expect("it is there");
-    // They come in any order: the last one may still be on its way.
+    // Dead letters come in any order: the last one may still be on its way.
     let dead = loop {
         let dead = in_time(consumer.dead_letters(0, 10));
         if dead.len() == 4 {

@@ -67,7 +67,7 @@ fn hub_of_another_process() {
     let (folder, url) = place.split_once(' ').expect("a folder and a URL");
     let hub = Node::listen(url, NodeOptions::named("hub").data(folder)).wait().expect("a hub with a folder");
     println!("listens at {}", hub.urls()[0]);
-    // It is over when its parent has nothing more to say.
+    // The process ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

@@ -19,7 +19,7 @@ fn message(number: u32) -> Message {
     Message::new("orders.x", &number).id(format!("o-{number}"))
 }
 
-/// What a publisher has not stored, or does not know to have.
+/// Ids of messages that a publisher has not stored, or does not know to be stored.
 fn unknown(out: &Publisher) -> Vec<u32> {
     let number = |id: Option<String>| id.and_then(|id| id.strip_prefix("o-")?.parse().ok()).expect("it has an id");
     out.failures().into_iter().map(|failure| number(failure.id)).collect()

@@ -1,5 +1,5 @@
-//! Leases: one holder at a time, renewed while it is held, given back when it is dropped, lost when
-//! its home is.
+//! Leases: one holder at a time, renewed while held, released on drop, lost with the storage
+//! backend.
 
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,14 @@ fn one_holds_it_and_the_next_has_it_when_it_is_dropped() {
 #[test]
 fn a_wait_that_is_dropped_does_not_hold_it() {
     let place = Place::new();
-    // Whoever has it and does not give it back has it for longer than anybody waits.
+    // A holder that does not release it keeps it longer than any wait.
     let long = || LeaseOptions::default().ttl(Duration::from_secs(600)).timeout(Duration::from_secs(20));
     let first = in_time(place.node.lease_with("nightly", long()));
-    // What is granted while its wait is cancelled is over with its time.
+    // The TTL ends a lease that is granted while its wait is cancelled.
     drop(place.node.lease("nightly"));
     in_time(first.release());
     in_time(in_time(place.node.lease_with("nightly", long())).release());
-    // It is granted, and nobody has looked.
+    // The lease is granted, and its result was never read.
     let home = in_time(place.hub.home());
     let granted = place.hub.lease_with("nightly", long());
     while home.lease_info("nightly").wait().expect("it is asked").is_none_or(|info| info.holder.is_none()) {}

@@ -74,6 +74,7 @@ fn who_follows_gets_what_is_published_next() {
     assert_eq!(next.read::<u32>().ok(), Some(2));
 }
 
+// Promises: P17.4.
 #[test]
 fn a_publisher_keeps_the_order_and_waits_for_room() {
     let place = Place::new();

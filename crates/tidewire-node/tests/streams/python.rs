@@ -1,5 +1,5 @@
-//! The suite that every home passes, over the calls of a hub of Python, one process of which has
-//! the hubs of all cases; and Python at a hub of Rust.
+//! The suite that every storage backend passes, over the calls of a Python hub; one process has the
+//! hubs of all cases. Also Python clients at a hub of Rust.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 

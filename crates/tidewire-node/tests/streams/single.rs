@@ -1,5 +1,5 @@
-//! Single active services: one instance answers at a time, the others stand by and hold calls, and
-//! another follows at once.
+//! Single active services: one instance answers at a time, the others queue calls, and the next
+//! takes over at once.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read as _};
@@ -27,7 +27,7 @@ impl futures_core::Stream for Count {
     }
 }
 
-/// A service of one method: which instance answers, under which fence, and what it was told.
+/// A service of one method: it returns its instance, its fence and its argument.
 fn answering(name: &'static str) -> Service {
     Service::new("matching").instance(name).method(
         "who",
@@ -106,6 +106,7 @@ fn one_that_stands_by_passes_on_what_was_said_and_what_was_answered() {
     assert_eq!(counted, (1..=100).collect::<Vec<_>>());
 }
 
+// Promises: P17.58.
 #[test]
 fn calls_that_come_while_none_is_active_wait() {
     let place = Place::new();
@@ -131,7 +132,7 @@ fn a_node_that_stops_makes_room_for_another_at_once() {
     assert_eq!(who(&place.hub).0, "second");
 }
 
-/// What a process of its own is told: the URL of a hub.
+/// Environment variable with the URL of a hub, for the child process.
 const URL: &str = "TIDEWIRE_STORY_SINGLE_AT";
 
 /// An instance in another process: this test is run by that alone.
@@ -143,7 +144,7 @@ fn single_of_another_process() {
     let single = node.serve_single_with(matching("away"), long).wait().expect("it is served");
     active(&single);
     println!("is active");
-    // It is over when its parent has nothing more to say.
+    // The process ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
 }
 

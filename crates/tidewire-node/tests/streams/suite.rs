@@ -1,4 +1,4 @@
-//! The suite that every home passes, over the calls of a hub of Rust.
+//! The suite that every storage backend passes, over the calls of a hub of Rust.
 
 use tidewire_testkit::homes::HomePlace;
 

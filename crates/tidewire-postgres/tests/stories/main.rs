@@ -1,7 +1,7 @@
-//! Campaigns on PostgreSQL: the conformance suite, and what only servers do.
+//! Campaigns on PostgreSQL: the conformance suite, and stories of servers.
 //!
 //! The server is that of `TIDEWIRE_TEST_POSTGRES`, or one that `tools/servers.py` starts; each test
-//! has a database of its own.
+//! has its own database.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

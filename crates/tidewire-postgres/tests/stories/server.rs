@@ -53,6 +53,7 @@ fn a_server_that_starts_anew_is_met_again() {
     server.end();
 }
 
+// Promises: P15.47.
 #[test]
 fn what_is_not_ours_or_not_there_is_named() {
     let Some(server) = servers::shared() else { return };
@@ -154,6 +155,7 @@ fn users_without_rights_are_told_so() {
     admin.batch_execute(&format!("DROP OWNED BY {user}; DROP ROLE {user}")).unwrap();
 }
 
+// Promises: P15.46.
 #[test]
 fn who_holds_a_campaign_for_too_long_is_an_error_that_is_worth_another_try() {
     let Some(server) = servers::shared() else { return };

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-/// A server of its own, and the line over which it is told what to do.
+/// A separate server, and the pipe for commands to it.
 pub struct Server {
     pub url: String,
     orders: ChildStdin,
@@ -14,7 +14,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// None where there is no PostgreSQL; says why.
+    /// None without PostgreSQL; prints the reason.
     pub fn start() -> Option<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/servers.py");
         let python = env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());

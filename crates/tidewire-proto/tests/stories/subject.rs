@@ -13,6 +13,7 @@ fn well_formed_subjects_are_taken() {
     }
 }
 
+// Promises: P6.1.
 #[test]
 fn the_limits_hold_on_both_sides() {
     let most = vec!["t"; SUBJECT_TOKENS].join(".");
@@ -25,6 +26,7 @@ fn the_limits_hold_on_both_sides() {
     assert!(error.to_string().len() < SUBJECT_BYTES, "a refused text is not repeated whole: {error}");
 }
 
+// Promises: P6.2.
 #[test]
 fn what_is_wrong_is_named_with_its_mend() {
     let messages = [
@@ -64,6 +66,7 @@ fn what_is_wrong_with_a_pattern_is_named_with_its_mend() {
     }
 }
 
+// Promises: P6.3.
 #[test]
 fn wildcards_select_whole_tokens() {
     let matching = [(">", "a.b"), ("*.>", "a.b"), ("a.*.c", "a.b.c"), ("a.b", "a.b"), ("*", "a")];
@@ -108,6 +111,7 @@ fn selects(pattern: &[&str], subject: &[&str]) -> bool {
 }
 
 proptest! {
+    // Promises: P6.1, P6.2.
     #[test]
     fn parsing_follows_the_rules(text in "[ab.*> \\tü]{0,12}|\\PC{0,300}|(a\\.){28,40}b") {
         prop_assert_eq!(Subject::new(&text).is_ok(), is_well_formed(&text, false));
@@ -121,6 +125,7 @@ proptest! {
         }
     }
 
+    // Promises: P6.3.
     #[test]
     fn matching_agrees_with_the_naive_matcher(
         pattern in "([ab*]\\.){0,4}[ab*>]",

@@ -18,6 +18,7 @@ fn kind<T>(result: Result<T>, kind: ErrorKind, says: &str) {
     assert!(error.message().contains(says), "{says:?} is not in: {error}");
 }
 
+// Promises: P15.47.
 #[test]
 fn a_file_that_is_none_of_ours_stays_as_it_is() {
     let folder = Folder::new();
@@ -34,6 +35,7 @@ fn a_file_that_is_none_of_ours_stays_as_it_is() {
     kind(open(&foreign, Missing::Create), ErrorKind::Foreign, "another application");
 }
 
+// Promises: P15.47.
 #[test]
 fn a_newer_file_is_left_alone() {
     let folder = Folder::new();
@@ -97,6 +99,7 @@ fn results_are_tables_that_people_can_query() {
     assert!((mean - 25.0 / 7.0 / 5.0).abs() < 1e-9, "{mean}");
 }
 
+// Promises: P15.45, P15.46.
 #[test]
 fn who_holds_the_file_for_too_long_is_an_error_that_is_worth_another_try() {
     let folder = Folder::new();
@@ -129,6 +132,7 @@ impl Drop for Small {
     }
 }
 
+// Promises: P15.37.
 #[test]
 fn a_full_disk_stores_nothing_by_halves_and_goes_on_when_there_is_room() {
     let Some(small) = Small::new() else {
@@ -162,6 +166,7 @@ fn a_full_disk_stores_nothing_by_halves_and_goes_on_when_there_is_room() {
 
 const READ_ONLY: &str = "TIDEWIRE_READ_ONLY";
 
+// Promises: P15.47.
 #[test]
 fn a_file_that_can_not_be_written_says_so() {
     let folder = Folder::new();

@@ -74,6 +74,7 @@ pub fn a_fetch_waits_for_what_is_published_next(home: &dyn Home) {
     assert_eq!(fetch(home, 1, 1_000), [], "it is out");
 }
 
+// Promises: P17.29, P17.30.
 pub fn what_failed_comes_again_and_ends_as_a_dead_letter(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.max_deliver = 3);
@@ -104,6 +105,7 @@ pub fn what_failed_comes_again_and_ends_as_a_dead_letter(home: &dyn Home) {
     assert_eq!(good(home.dead_letters("orders", "c", 0, 10)), []);
 }
 
+// Promises: P17.29.
 pub fn what_is_terminated_is_dead_at_once(home: &dyn Home) {
     orders(home);
     consumer(home, |_| {});
@@ -117,6 +119,7 @@ pub fn what_is_terminated_is_dead_at_once(home: &dyn Home) {
     assert_eq!(good(home.dead_letters("orders", "c", 0, 10)), []);
 }
 
+// Promises: P17.23, P17.26.
 pub fn an_ack_wait_that_is_over_gives_the_event_to_another(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.ack_wait_us = 300_000);
@@ -144,6 +147,7 @@ pub fn a_delivery_is_settled_once(home: &dyn Home) {
     assert_eq!(never, Err(HomeErrorKind::Stale));
 }
 
+// Promises: P17.26.
 pub fn a_delivery_of_before_a_move_is_stale(home: &dyn Home) {
     orders(home);
     consumer(home, |_| {});
@@ -162,6 +166,7 @@ pub fn a_delivery_of_before_a_move_is_stale(home: &dyn Home) {
     ack(home, &after);
 }
 
+// Promises: P17.26.
 pub fn a_delivery_of_before_a_requeue_is_stale(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.max_deliver = 1);
@@ -177,6 +182,7 @@ pub fn a_delivery_of_before_a_requeue_is_stale(home: &dyn Home) {
     assert_eq!(good(home.dead_letters("orders", "c", 0, 10)), []);
 }
 
+// Promises: P17.27, P17.28.
 pub fn what_nobody_has_begun_is_given_back(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.backoff_us = vec![3_600 * SECOND_US]);
@@ -192,6 +198,7 @@ pub fn what_nobody_has_begun_is_given_back(home: &dyn Home) {
     ack(home, &both[1]);
 }
 
+// Promises: P17.31, P17.32.
 pub fn a_key_that_fails_holds_back_itself_alone(home: &dyn Home) {
     orders(home);
     let by_key = || {

@@ -23,6 +23,7 @@ fn told(entries: &[Entry]) -> Vec<(String, Option<String>)> {
     entries.iter().map(|entry| (entry.key.to_string(), entry.value.as_ref().map(text))).collect()
 }
 
+// Promises: P17.35.
 pub fn values_have_revisions_and_history(home: &dyn Home) {
     bucket(home, 3);
     let revisions: Vec<u64> = ["1", "2", "3", "4"].into_iter().map(|value| put(home, "limits.eu", value)).collect();
@@ -42,6 +43,7 @@ pub fn values_have_revisions_and_history(home: &dyn Home) {
     refused(home.create_bucket(other), HomeErrorKind::Differs);
 }
 
+// Promises: P17.34.
 pub fn writes_happen_only_if_the_key_is_as_expected(home: &dyn Home) {
     bucket(home, 1);
     let write = |value: &'static str, expect| {
@@ -57,6 +59,7 @@ pub fn writes_happen_only_if_the_key_is_as_expected(home: &dyn Home) {
     assert_eq!(get(home, "a.b").as_deref(), Some("4"));
 }
 
+// Promises: P17.36.
 pub fn watchers_see_what_changes(home: &dyn Home) {
     bucket(home, 1);
     put(home, "a.x", "1");

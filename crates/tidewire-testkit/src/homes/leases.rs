@@ -4,6 +4,7 @@ use tidewire_backend::home::{Home, HomeErrorKind};
 
 use super::{SECOND_US, good, refused};
 
+// Promises: P17.37.
 pub fn one_holds_it_and_the_next_gets_it(home: &dyn Home) {
     let first = good(home.acquire("orders.matching", "one", 30 * SECOND_US, 0));
     let said = refused(home.acquire("orders.matching", "two", 30 * SECOND_US, 0), HomeErrorKind::LeaseHeld);
@@ -28,6 +29,7 @@ pub fn a_lease_that_is_not_renewed_is_lost(home: &dyn Home) {
     refused(home.renew("a.b", first.fence), HomeErrorKind::LeaseLost);
 }
 
+// Promises: P17.38.
 pub fn fences_only_grow(home: &dyn Home) {
     let mut last = 0;
     for _ in 0..10 {

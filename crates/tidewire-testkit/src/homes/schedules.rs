@@ -29,6 +29,7 @@ fn names(home: &dyn Home) -> Vec<String> {
     good(home.list_schedules("orders")).into_iter().map(|info| info.settings.name).collect()
 }
 
+// Promises: P17.8.
 pub fn a_schedule_beats_until_it_is_cancelled(home: &dyn Home) {
     orders(home);
     let mut pulse = schedule("pulse", "@every 1s", "due");
@@ -57,6 +58,7 @@ pub fn a_schedule_beats_until_it_is_cancelled(home: &dyn Home) {
     assert_eq!(good(home.stream_info("orders")).messages, read_all(home, everything()).len() as u64);
 }
 
+// Promises: P17.19, P17.20.
 pub fn a_schedule_is_made_kept_or_replaced(home: &dyn Home) {
     orders(home);
     let nightly = schedule("nightly", "0 22 * * mon-fri", "1");
@@ -88,6 +90,7 @@ pub fn a_schedule_is_made_kept_or_replaced(home: &dyn Home) {
     assert_eq!(read_all(home, everything()), [], "none of them is due");
 }
 
+// Promises: P17.21, P17.22.
 pub fn schedules_outlive_a_purge_and_go_with_their_stream(home: &dyn Home) {
     orders(home);
     let pulse = schedule("pulse", "@every 1s", "due");

@@ -52,6 +52,7 @@ pub fn each_message_of_a_batch_has_its_own_result(home: &dyn Home) {
     refused(home.publish("nothing", vec![message("orders.a", "1")], false), HomeErrorKind::NotFound);
 }
 
+// Promises: P17.6.
 pub fn an_id_is_stored_once(home: &dyn Home) {
     orders(home);
     let mut with_id = message("orders.a", "1");
@@ -84,6 +85,7 @@ pub fn a_full_stream_drops_its_oldest(home: &dyn Home) {
     assert_eq!(good(home.stream_info("orders")).first, 3);
 }
 
+// Promises: P17.5.
 pub fn purging_removes_and_never_reuses_sequences(home: &dyn Home) {
     orders(home);
     publish_all(home, &["1", "2", "3", "4"]);

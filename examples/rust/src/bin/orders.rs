@@ -1,10 +1,10 @@
-//! Orders in a durable stream: published with a window, billed by two workers that compete, of
-//! which one goes in the middle.
+//! Orders in a durable stream: published with a window, and billed by two competing workers, of
+//! which one leaves in the middle.
 //!
-//! An order that can't be billed ends in the dead letters, and is requeued after a mend. What is
-//! billed is written to a bucket under the id of the order, so that a second delivery of one
-//! changes nothing. Here the hub has a folder of its own; with the URL of another one, such as that
-//! of `tidewire up --data DIR`, the program does the same there.
+//! An order that cannot be billed becomes a dead letter, and is requeued after a fix. Each bill is
+//! written to a bucket under the id of the order, so that a redelivery changes nothing. Here the
+//! hub has a folder of its own. With the URL of another hub, such as that of `tidewire up --data
+//! DIR`, the program does the same there.
 //!
 //! Run it with `cargo run -p tidewire-examples --bin orders`, or `... --bin orders --
 //! tide://127.0.0.1:7420`.
@@ -22,7 +22,7 @@ use tidewire_node::streams::{Bucket, BucketOptions, ConsumerOptions, Message, St
 use tidewire_node::{ErrorCode, Node, NodeOptions};
 
 const ORDERS: u32 = 2_000;
-/// The customer whom nobody knows at first.
+/// The customer who is unknown at first.
 const UNKNOWN: u32 = 7;
 /// So many orders the first worker handles before it goes.
 const FIRST_WORKER: usize = 300;
@@ -35,8 +35,8 @@ struct Order {
     cents: u64,
 }
 
-/// Takes orders until it has handled enough, or nothing comes any more. Gives how many of its
-/// deliveries were not billed.
+/// Takes orders until it has handled enough, or none comes any more. Returns how many deliveries
+/// were not billed.
 fn work(orders: &Stream, billed: &Bucket, knows_all: &AtomicBool, enough: usize) -> Done<usize> {
     let options = ConsumerOptions::all().max_deliver(2).backoff([Duration::from_millis(1)]);
     let mut billing = orders.consumer("billing", options).wait()?;
@@ -58,7 +58,7 @@ fn work(orders: &Stream, billed: &Bucket, knows_all: &AtomicBool, enough: usize)
         }
         event.ack().wait()?;
     }
-    // What it has fetched and not handled goes to the other.
+    // Fetched events that were not handled go to the other worker.
     billing.close().wait()?;
     Ok(failed)
 }

@@ -1,9 +1,8 @@
 //! A pipeline of actors: lines of an access log are parsed by several actors and counted by one.
 //!
-//! Mailboxes hold 256 messages. A stage that is slower than the one before holds that one up, back
-//! to the thread that reads the lines, so that the memory of the program does not depend on the
-//! length of the log. A line that can't be parsed is a dead letter with its reason, and the others
-//! go on.
+//! Mailboxes hold 256 messages. A slow stage holds up the stages before it, back to the thread that
+//! reads the lines. The memory of the program therefore does not depend on the length of the log. A
+//! line that cannot be parsed is a dead letter with its reason, and the others go on.
 //!
 //! Run it with `cargo run -p tidewire-examples --bin pipeline [lines]`.
 
@@ -16,7 +15,7 @@ use tidewire_engine::{Actor, ActorRef, Context, Engine, Fault, Mailbox, Overflow
 const PARSERS: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Parses a line, and sends what it has found on.
+/// Parses a line, and sends the hit on.
 struct Parser {
     counts: ActorRef<Count>,
 }
@@ -31,7 +30,7 @@ impl Actor for Parser {
         Ok(())
     }
 
-    /// What is kept of a line that fails.
+    /// Copy of a line for its dead letter, if it fails.
     fn copy(line: &String) -> Option<String> {
         Some(line.clone())
     }
@@ -105,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         parser.send_blocking(line)?;
     }
-    // The stages end in their order: each has handled what it accepted when its stop is over.
+    // The stages end in their order: each stop waits for all accepted messages.
     for parser in parsers {
         parser.stop(Stop::drain(10 * SECOND)).wait()?;
     }

@@ -58,7 +58,7 @@ impl Actor for Bank {
 }
 
 impl Bank {
-    /// Answers what is left on the account.
+    /// Returns the remaining balance of the account.
     fn transfer(&mut self, transfer: &Transfer) -> Result<u64, NoCover> {
         let balance = self.balances[transfer.from];
         let left = balance.checked_sub(transfer.amount).ok_or(NoCover { balance })?;

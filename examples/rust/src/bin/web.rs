@@ -1,11 +1,11 @@
 //! A web service with axum in front of a service of another node: `GET /quotes/TIDE?qty=3`.
 //!
-//! The node that serves prices and the one that answers HTTP join one hub; here all three are in
-//! one program, and each could be a process of its own, in Rust or Python. A browser that goes away
-//! ends the call: axum drops the handler's future, and with it the call.
+//! The node that serves prices and the node that answers HTTP join one hub. Here all three are in
+//! one program; each could be a separate process, in Rust or Python. A browser that leaves ends the
+//! call: axum drops the handler's future, and with it the call.
 //!
 //! Run it with `cargo run -p tidewire-examples --bin web -- 127.0.0.1:8080` and stop it with
-//! Ctrl-C; without an address it asks itself, and ends.
+//! Ctrl-C. Without an address, the program sends requests to itself, and ends.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -112,7 +112,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks as a browser does, and looks at what comes.
+/// Sends requests as a browser does, and checks the responses.
 async fn try_it(at: SocketAddr) -> Result<(), Box<dyn Error>> {
     let wanted = [
         ("/quotes/TIDE?qty=3", "200", "{\"symbol\":\"TIDE\",\"price\":7.5}"),

@@ -9,11 +9,11 @@ interface Coming {
 	at: number;
 	/** Up to where the sender may send. */
 	granted: number;
-	/** What came since the sender was last asked for more. */
+	/** Bytes received since the last request to the sender for more. */
 	unasked: number;
 }
 
-/** What a frame has brought. */
+/** Result of one received frame. */
 export type Progress =
 	| {
 			readonly is: "whole";
@@ -46,7 +46,7 @@ export class Assemblies {
 			return { is: "too_many", bytes };
 		}
 		this.bytes += bytes;
-		// Its head is kept, and what it lies in may be used again.
+		// Its head is stored, and its buffer may be used again.
 		const kept = frame.bytes.slice(frame.at, frame.end);
 		const own = new Frame(new DataView(kept.buffer), kept, 0, frame.headEnd - frame.at, kept.length);
 		this.coming.set(keyOf(frame, frame.answer), {
@@ -93,7 +93,7 @@ export class Assemblies {
 		return ask > 0 ? { is: "more", ask } : SKIPPED;
 	}
 
-	/** Whether a payload of an exchange is on its way: then no other may begin. */
+	/** True if a payload of an exchange is arriving: then no other may begin. */
 	has(id: Id, answer: boolean): boolean {
 		return this.coming.size > 0 && this.coming.has(keyOf(id, answer));
 	}

@@ -13,12 +13,12 @@ import { decodeLenient } from "./text.js";
 import { readLoaded, type Take, Unloaded } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
-/** What calls are made with. */
+/** Environment of outbound calls: clock, references and link. */
 export interface CallSite {
 	readonly runtime: Runtime;
-	/** What a call gives by reference; undefined while the code for that is not loaded. */
+	/** Exports of one call; undefined while their code is not loaded. */
 	giving(peer: number | undefined): ExportScope | undefined;
-	/** Makes something of what came by reference. */
+	/** Converts references among received values. */
 	readonly take: Take;
 	/** Loads the code for values of rare kinds, and for what goes by reference. */
 	load(): Promise<unknown>;
@@ -30,7 +30,7 @@ export interface CallSite {
 
 /** How a call is to be made. */
 export interface Plan {
-	/** What errors call it. */
+	/** Name of the call in error messages. */
 	readonly title: string;
 	/** The subject for an instance, where the call is for one. */
 	readonly subject: (instance?: string) => string;
@@ -45,9 +45,9 @@ export interface Plan {
 	readonly signal: AbortSignal | undefined;
 	/** The number of the node that is called, where that is known. */
 	readonly peer?: number;
-	/** Whether functions and objects may be given. */
+	/** True if functions and objects may be given. */
 	readonly gives: boolean;
-	/** Is told that what was called has gone. */
+	/** Notes that the callee has gone. */
 	readonly gone?: () => void;
 }
 
@@ -93,7 +93,7 @@ function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined):
 		: from.instanceAt(plan.service, owner).then(plan.subject);
 }
 
-/** Writes what a call sends. */
+/** Writes the arguments of a call. */
 function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
 	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
 }
@@ -117,9 +117,9 @@ async function resent(from: CallSite, plan: Plan, value: unknown, total: number)
 		try {
 			return await once.run(value, Math.max(1, until - runtime.now));
 		} catch (error) {
-			// Whoever answered may take longer to be back than this node.
+			// The other node may take longer to rejoin than this node.
 			const isAway = error instanceof LinkLost || (attempt > 0 && error instanceof NoResponders);
-			// What came back to its owner, and a stream, are of one link.
+			// A reference that returned to its owner, or a stream, belongs to one link.
 			if (!isAway || attempt >= LINK_RESENDS || runtime.now >= until || once.isOnly) {
 				throw error;
 			}
@@ -150,7 +150,7 @@ class Once implements Caller {
 		private readonly plan: Plan,
 	) {}
 
-	/** Whether it has given what can't be given a second time. */
+	/** True if the call gave something that can't be given a second time. */
 	get isOnly(): boolean {
 		return this.giving?.isOnce ?? false;
 	}

@@ -11,8 +11,8 @@ export type Call<T> = Promise<T>;
 export type Items<T> = AsyncIterable<T>;
 
 /**
- * A method of a client: it takes what the method takes, or some of that by position and the rest by
- * name, at the end.
+ * A method of a client: it takes the parameters of the method, or some of them by position and the
+ * rest by name, at the end.
  */
 export type Method<F> = F extends (...args: infer A) => infer R
 	? (
@@ -26,9 +26,9 @@ export type Method<F> = F extends (...args: infer A) => infer R
 			: Call<Awaited<R>>
 	: never;
 
-/** Any service: its methods take and give what is not known. */
+/** Any service: its methods take and give values of unknown types. */
 export interface AnyService {
-	// Both: whoever calls it awaits it, or reads it.
+	// Both: the caller awaits it, or reads it.
 	[method: string]: (...args: never[]) => Call<unknown> & Items<unknown>;
 }
 
@@ -49,10 +49,10 @@ export type UntypedClient = {
 	readonly [method: string]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
 };
 
-/** What an instance has answered to a call of all of them. */
+/** Answer of one instance to a call of all instances. */
 export interface Answer<T = unknown> {
 	readonly instance: string;
-	/** What it gave; undefined if it failed. */
+	/** Its result; undefined if it failed. */
 	readonly value: T | undefined;
 	/** Why it failed; undefined if it did not. */
 	readonly error: unknown;
@@ -62,7 +62,7 @@ export interface Answer<T = unknown> {
 export function clientOf(method: (name: string) => unknown, within: (options: CallOptions) => unknown): unknown {
 	const known = new Map<string, unknown>([
 		["with", within],
-		// What has a `then` is taken for a promise.
+		// Promises treat an object with a `then` as a promise.
 		["then", undefined],
 	]);
 	return new Proxy(Object.freeze(Object.create(null)) as object, {

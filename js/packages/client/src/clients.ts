@@ -14,7 +14,7 @@ import { tuple } from "./values/kinds.js";
 import { Unloaded } from "./values/reader.js";
 
 export class Clients {
-	/** What calls are made with. */
+	/** Environment of outbound calls. */
 	readonly site: CallSite;
 	private list: Directory | undefined;
 
@@ -85,7 +85,7 @@ export class Clients {
 		return this.list;
 	}
 
-	/** Asks whoever is subscribed to a subject. */
+	/** Sends a request to a subscriber of a subject. */
 	request(subject: string, value: unknown, options: CallOptions): Promise<unknown> {
 		return callValue(this.site, requestPlan(subject, options), value);
 	}
@@ -101,7 +101,7 @@ export function planOf(service: string, method: string, options: CallOptions): P
 	return { ...commonPlan(title, options), subject, service, choice: choiceOf(options.policy), gives: true };
 }
 
-/** How whoever is subscribed to a subject is asked. */
+/** Sender of requests to a subscriber of a subject. */
 export function requestPlan(subject: string, options: CallOptions): Plan {
 	return { ...commonPlan(subject, options), subject: () => subject, choice: 0, gives: false };
 }

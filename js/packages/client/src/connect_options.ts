@@ -1,4 +1,4 @@
-/** How a node joins its hub: the options of `connect`, and what is allowed of them. */
+/** Options of `connect`: how a node joins its hub, and the allowed values. */
 import { InvalidArgument } from "./generated/errors.js";
 import { NAME_BYTES } from "./generated/limits.js";
 import { shown } from "./options.js";
@@ -6,9 +6,9 @@ import { encode } from "./text.js";
 
 /** How a node joins its hub. */
 export interface ConnectOptions {
-	/** Who it is, where the hub asks for that. */
+	/** Token of the node, where the hub asks for one. */
 	readonly token?: string;
-	/** Its name, unique on the hub; one that nobody else has if nothing is said. */
+	/** Its name, unique on the hub; a random one by default. */
 	readonly name?: string;
 	/**
 	 * How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is

@@ -1,4 +1,4 @@
-/** What a handler may ask of the call that it handles. */
+/** Context of a call for its handler. */
 import type { Visibility } from "./discovery.js";
 import { InvalidArgument } from "./generated/errors.js";
 
@@ -7,7 +7,7 @@ export interface CallContext {
 	/** The name of the calling node. */
 	readonly node: string;
 	/**
-	 * Whose token the caller has: that node, or the client over HTTP; empty where there are none.
+	 * User of the caller's token: that node, or the client over HTTP; empty where there are none.
 	 */
 	readonly user: string;
 	/**

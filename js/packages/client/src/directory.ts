@@ -17,7 +17,7 @@ export class Directory {
 
 	constructor(private readonly site: CallSite) {}
 
-	/** What is served, by name. */
+	/** The services of all nodes, by name. */
 	async services(): Promise<ServiceInfo[]> {
 		return services(await this.instances());
 	}

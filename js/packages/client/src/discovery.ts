@@ -5,7 +5,7 @@ import { decode } from "./text.js";
 
 /** JSON Schema (2020-12). */
 export type Schema = { readonly [key: string]: unknown } | boolean;
-/** Who may call: the nodes that joined the hub, or also those who come over HTTP. */
+/** Allowed callers: the nodes that joined the hub, or also clients over HTTP. */
 export type Visibility = "private" | "public";
 
 /** A method of a service. */
@@ -33,7 +33,7 @@ export interface ServiceInfo {
 	readonly events: readonly unknown[];
 	/** The ids of its instances. */
 	readonly instances: readonly string[];
-	/** What tells these from each other, in the same order. */
+	/** Details of the single instances, in the same order. */
 	readonly details: readonly InstanceInfo[];
 }
 
@@ -44,7 +44,7 @@ export interface InstanceInfo {
 	readonly node: string;
 	/** Its semantic version; empty if it says none. */
 	readonly version: string;
-	/** What else it says of itself, by name. */
+	/** Further metadata of the instance, by name. */
 	readonly metadata: Readonly<Record<string, string>>;
 }
 
@@ -55,8 +55,7 @@ export interface Instance {
 }
 
 /**
- * Reads the list of a hub. What a service says that is not of the form that it has to have is
- * skipped.
+ * Reads the list of a hub. The reader skips descriptions of services that are malformed.
  */
 export function readInstances(listed: unknown, skipped: () => void = () => {}): Instance[] {
 	if (!(listed instanceof Uint8Array)) {

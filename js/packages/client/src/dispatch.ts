@@ -1,6 +1,6 @@
 /**
- * What comes for a node: calls go to its services, its subscribers and what it has given, messages
- * to its subscribers.
+ * Dispatch of inbound traffic: calls to services, subscribers and exports, messages to
+ * subscribers.
  */
 import { TidewireError } from "./error.js";
 import type { Callee, Incoming, Message } from "./exchanges.js";

@@ -6,7 +6,7 @@ export class TidewireError extends Error {
 	override readonly name: string = "TidewireError";
 	/** Stable and machine-readable, as in `docs/reference/errors.md`. */
 	readonly code: string = "tidewire_error";
-	/** Whether it makes sense to try the same call again after a pause. */
+	/** True if a retry after a pause makes sense. */
 	readonly retryable: boolean = false;
 	/** The traceback of the other side as text; empty if there is none. */
 	remoteTraceback = "";

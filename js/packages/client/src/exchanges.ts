@@ -1,12 +1,11 @@
-/** What a session and its node tell each other of exchanges: calls of both sides, and messages. */
+/** Interface of a session and its node for exchanges: calls of both sides, and messages. */
 import type { TidewireError } from "./error.js";
 import type { Fields, Id } from "./frames.js";
 import { ERRORS } from "./generated/error_table.js";
 import { WireError } from "./generated/errors.js";
 
 /**
- * Whoever made a call, and hears what becomes of it: `replied`, `over` or `failed` once, and
- * nothing after that.
+ * The caller's side of a call: one `replied`, `over` or `failed`, and nothing after it.
  */
 export interface Caller {
 	replied(payload: Uint8Array): void;
@@ -15,7 +14,7 @@ export interface Caller {
 	failed(error: TidewireError | { readonly number: number; readonly payload: Uint8Array }): void;
 }
 
-/** Whoever answers a call of another node, and hears what its caller does. */
+/** The callee's side of a call of another node: actions of its caller. */
 export interface Callee {
 	/** The caller gave up, or its link ended: nothing can be answered any more. */
 	cancelled(): void;
@@ -47,7 +46,7 @@ export interface Message {
 	readonly payload: Uint8Array;
 }
 
-/** What a call is sent with. */
+/** Parts of an outbound call. */
 export interface Outgoing {
 	readonly subject: string;
 	readonly fields: Fields;
@@ -59,13 +58,13 @@ export interface Outgoing {
 	readonly again: boolean;
 }
 
-/** What a node of another number is called. */
+/** Identity of a node with another number. */
 export interface Peer {
 	readonly name: string;
 	readonly user: string;
 }
 
-/** What the session tells its node. */
+/** Events of a session for its node. */
 export interface SessionEvents {
 	called(call: Incoming, now: number): Callee | undefined;
 	published(message: Message): void;
@@ -75,7 +74,7 @@ export interface SessionEvents {
 	goodbye(): void;
 }
 
-/** What both sides agreed on. */
+/** Limits that both sides agreed on. */
 export interface Agreed {
 	readonly inFlight: number;
 	readonly ownInFlight: number;

@@ -67,7 +67,9 @@ export class ExportTable {
 		}
 	}
 
-	/** What a value is given as, to a node of a number if that is known; undefined for data. */
+	/**
+	 * Entry of a value that is given to a node, whose number may be unknown; undefined for data.
+	 */
 	entry(value: unknown, peer: number | undefined, mayStream: boolean): Entry | undefined {
 		const marked = value instanceof Remote ? value : undefined;
 		const target = marked?.target ?? value;
@@ -122,7 +124,7 @@ export class ExportTable {
 		return entry;
 	}
 
-	/** What stands for it on the wire. */
+	/** Form of an entry on the wire. */
 	stands(entry: Entry): Record<string, unknown> {
 		const methods = [...entry.methods.values()].map((bound) => [bound.name, bound.streams, null]);
 		const { key, kind, title } = entry;
@@ -141,7 +143,7 @@ export class ExportTable {
 		}
 	}
 
-	/** What a node names; its lease begins anew. */
+	/** Entry that a node names; its lease begins anew. */
 	use(key: string, origin: number): Entry {
 		const entry = this.entries.get(key);
 		if (entry === undefined || (entry.origin !== undefined && entry.origin !== origin)) {
@@ -218,7 +220,7 @@ function given(kind: ReferenceKind, target: object): [title: string, methods: Re
 	return [target.constructor?.name ?? "object", boundMethods(target, {})];
 }
 
-/** Whether a value is read item by item: an async iterable, or an iterator such as a generator. */
+/** True if a value is read item by item: an async iterable, or an iterator such as a generator. */
 function isStream(value: unknown): boolean {
 	if (typeof value !== "object" || value === null) {
 		return false;

@@ -105,7 +105,7 @@ export class Frame implements Id {
 	get answer(): boolean {
 		return (this.flags & Flag.ANSWER) !== 0;
 	}
-	/** Whether its payload follows in chunks, and what it has itself is only the length of that. */
+	/** True if the payload follows in chunks, and the frame itself has only its length. */
 	get stated(): boolean {
 		return (this.flags & Flag.MORE) !== 0 && this.kind !== Kind.CHUNK;
 	}
@@ -160,7 +160,7 @@ function fault(rule: Rule, text: string): WireFault {
 	return new WireFault(rule, text);
 }
 
-/** What the head of a frame, and its fields where the payload has some, say. */
+/** Values of the head of a frame, and of its fields where the payload has some. */
 export interface Head {
 	oldest?: number;
 	newest?: number;

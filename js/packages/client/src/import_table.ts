@@ -31,13 +31,13 @@ export type RemoteFunction<F extends (...args: never[]) => unknown = (...args: u
 /** An object of another node: its methods are calls to that node. */
 export type RemoteObject<T = AnyService> = Omit<Client<T>, "with"> & Disposal;
 
-/** How what is held of another node is let go; nobody needs it who only drops it. */
+/** Release of an import; not needed by programs that just drop the object. */
 export interface Disposal {
 	dispose(): void;
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What objects of other nodes are, so that they are not taken for data. */
+/** Class of the objects of other nodes, so that they are not taken for data. */
 class RemoteThing {}
 
 const HELD: unique symbol = Symbol("held");
@@ -67,7 +67,7 @@ export class ImportTable {
 		this.releases.clear();
 	}
 
-	/** A node has gone: what it gave can't be called. */
+	/** A node has gone: its exports can't be called. */
 	left(origin: number): void {
 		for (const [key, holding] of this.holdings) {
 			if (holding.stands.node === origin) {
@@ -125,7 +125,7 @@ export class ImportTable {
 				[Symbol.asyncIterator]: () => new Stream(this.site, this.plan(holdingOf(), "take"), tuple()),
 			});
 		}
-		// What has a method of this name would be taken for a promise.
+		// Promises would treat an object with a method `then` as a promise.
 		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
 		const methods = callable.map(([name]) => [name, this.method(holdingOf, name)] as const);
 		if (stands.kind === "function") {
@@ -222,12 +222,12 @@ export class ImportTable {
 			signal: undefined,
 			gives: false,
 		};
-		// An owner that can't be told ends the lease by itself.
+		// An owner that can't be notified ends the lease by itself.
 		callValue(this.site, plan, value).catch(() => {});
 	}
 }
 
-/** What a value is held as; undefined if it is of this node. */
+/** Import entry of a value; undefined if the value is of this node. */
 export function held(value: unknown): ImportEntry | undefined {
 	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
 	const of = isProxy ? (value as { [HELD]?: () => ImportEntry })[HELD] : undefined;

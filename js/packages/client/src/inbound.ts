@@ -1,6 +1,6 @@
 /**
- * What others want of a node: services, subscriptions, and what it gave by reference; how the hub
- * comes to know of them, and the calls and messages for them.
+ * Inbound side of a node: its services, subscriptions and exports, their announcement to the hub,
+ * and the calls and messages for them.
  */
 
 import type { CallSite } from "./calls.js";
@@ -168,7 +168,7 @@ export class Incoming {
 
 	// The link
 
-	/** There is a link again: what was known to the hub before is to be known to it again. */
+	/** There is a link again: the hub learns again everything that it knew before. */
 	joined(): void {
 		const report = (error: unknown): void => {
 			if (!(error instanceof LinkLost)) {

@@ -29,7 +29,7 @@ const LIMIT_EXCEEDED = 14;
 const PAYLOAD_TOO_LARGE = 18;
 
 export class InboundCalls {
-	/** Whether no new calls are taken. */
+	/** True if no new calls are taken. */
 	isLeaving = false;
 	private readonly calls = new Map<number, InboundExchange>();
 
@@ -45,12 +45,12 @@ export class InboundCalls {
 		return this.calls.size;
 	}
 
-	/** Whether a call is open. */
+	/** True if a call is open. */
 	has(id: Id): boolean {
 		return this.open(id) !== undefined;
 	}
 
-	// What this side says
+	// Frames of this side
 
 	reply(id: Id, payload: Uint8Array): void {
 		const theirs = this.open(id);
@@ -62,7 +62,7 @@ export class InboundCalls {
 		}
 	}
 
-	/** Sends one item of an answer; whoever does minds the credit. */
+	/** Sends one item of an answer; the caller checks the credit. */
 	item(id: Id, payload: Uint8Array): void {
 		const theirs = this.open(id);
 		if (theirs !== undefined) {
@@ -72,8 +72,8 @@ export class InboundCalls {
 	}
 
 	/**
-	 * Whether an item may be sent, rather than wait until more was written. One of a call that has
-	 * ended may be, and goes nowhere.
+	 * True if an item may be sent now; false if the outbox must be written first. An item of a
+	 * call that has ended may be sent, and is dropped.
 	 */
 	hasRoom(id: Id): boolean {
 		const theirs = this.open(id);
@@ -126,7 +126,7 @@ export class InboundCalls {
 		}
 	}
 
-	// What the other side says
+	// Frames of the other side
 
 	/** A payload begins that opens an exchange. */
 	begun({ slot, generation, lane }: Frame): void {
@@ -148,7 +148,7 @@ export class InboundCalls {
 		});
 	}
 
-	/** What was published in a slot is here: nothing answers it. */
+	/** A publication in a slot has arrived: nothing answers it. */
 	published({ slot }: Frame): void {
 		this.calls.delete(slot);
 	}
@@ -194,7 +194,7 @@ export class InboundCalls {
 
 	cancelled(frame: Frame): void {
 		const theirs = this.of(frame);
-		// An answer that was given and not taken yet, too: nobody asks for the rest of it.
+		// An answer that was given and not taken yet, too: the caller does not ask for its rest.
 		this.out.drop(frame, true);
 		if (theirs !== undefined) {
 			this.end(frame, theirs);
@@ -202,7 +202,7 @@ export class InboundCalls {
 		}
 	}
 
-	/** A payload that this side does not take: whoever sent it is told. */
+	/** A payload that this side does not take: its sender is notified. */
 	turnedAway(frame: Frame, error: Error): void {
 		const theirs = this.of(frame);
 		if (theirs !== undefined) {

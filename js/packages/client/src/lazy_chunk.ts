@@ -1,6 +1,6 @@
 /**
- * What a node loads when it is first needed: services and subscriptions of its own, streams, the
- * hub's list of services, and values of rare kinds.
+ * Code that a node loads on first use: its own services and subscriptions, streams, the hub's list
+ * of services, and values of rare kinds.
  */
 import { RARE_KINDS } from "./values/rare.js";
 import { addRareKinds } from "./values/reader.js";

@@ -22,7 +22,7 @@ import { Session } from "./session.js";
 import { decodeLenient, encode } from "./text.js";
 import type { Timer, Timers } from "./timers.js";
 
-/** What is to be done with the socket. */
+/** Actions for the socket. */
 export type Action =
 	| { readonly do: "connect" }
 	| { readonly do: "send"; readonly parts: Parts }
@@ -32,7 +32,7 @@ export type Action =
 			readonly reason: string;
 	  };
 
-/** What a link is told at its beginning. */
+/** Settings of a link. */
 export interface LinkOptions {
 	readonly name: string;
 	readonly token: string | undefined;
@@ -46,7 +46,7 @@ export interface LinkOptions {
 	readonly random: () => number;
 }
 
-/** Whom a node has joined. */
+/** Hub that a node has joined. */
 export interface Joined {
 	readonly hub: string;
 	readonly node: number;
@@ -87,8 +87,8 @@ export class Link {
 	) {}
 
 	/**
-	 * What is to be done next; undefined if nothing is. While much waits at the socket, only what
-	 * is not to be sent.
+	 * The next action; undefined if there is none. Messages of the session wait while `mayWrite`
+	 * is false.
 	 */
 	action(now: number, mayWrite: boolean): Action | undefined {
 		const action = this.actions.shift();

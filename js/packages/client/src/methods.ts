@@ -1,8 +1,8 @@
-/** What can be called of an object: its functions by their names. */
+/** Methods of an object: its functions by their names. */
 import type { Schema, Visibility } from "./discovery.js";
 import { InvalidArgument } from "./generated/errors.js";
 
-/** What others are told of a method, and how it is called. */
+/** Description of a method for others, and its call options. */
 export interface MethodOptions {
 	readonly description?: string;
 	/**
@@ -12,9 +12,9 @@ export interface MethodOptions {
 	readonly parameters?: Schema | readonly string[];
 	/** JSON Schema of its result; of one item, if it is a stream. */
 	readonly result?: Schema;
-	/** Whether it gives a stream; generators do by themselves. */
+	/** True if the result is a stream; generators are streams by themselves. */
 	readonly stream?: boolean;
-	/** Whether it may be called again where it is not known whether a call was handled. */
+	/** True if the method may be called again after an unknown outcome. */
 	readonly idempotent?: boolean;
 	/** Milliseconds that a call may take where its caller says nothing. */
 	readonly timeout?: number;
@@ -33,7 +33,7 @@ export interface Bound {
 type AnyFunction = (this: unknown, ...args: unknown[]) => unknown;
 
 const TOKEN = /^[^\s.*>\p{Cc}]+$/u;
-/** What every client has besides the methods of its service. */
+/** Members of every client besides the methods of its service. */
 const RESERVED = new Set(["with", "then", "sync", "with_"]);
 
 export function boundFunction(

@@ -1,4 +1,4 @@
-/** A node: what a program does with its link to a hub. */
+/** Node: the program's interface to its link to a hub. */
 
 import type { AnyService, Client } from "./client.js";
 import { Clients } from "./clients.js";
@@ -112,8 +112,8 @@ export class Node {
 	}
 
 	/**
-	 * What answers others: its code is loaded with the first service, subscription, or function
-	 * that is given or taken.
+	 * Inbound side of the node: its code is loaded with the first service, subscription, or
+	 * function that is given or taken.
 	 */
 	private async answering(): Promise<Incoming> {
 		const { Incoming } = await import("./lazy_chunk.js");
@@ -212,8 +212,8 @@ export class Node {
 	}
 
 	/**
-	 * Asks whoever is subscribed to a subject, and gives its answer. A subscriber of this node is
-	 * asked first.
+	 * Sends a request to a subscriber of a subject, and gives its answer. A subscriber of this
+	 * node is asked first.
 	 */
 	async request(
 		subject: string,
@@ -231,7 +231,7 @@ export class Node {
 		return readValue(writeValue(await own.listener(copy, envelope)));
 	}
 
-	/** What is served, with schemas, as the hub lists it. */
+	/** The services of all nodes, with schemas, as the hub lists them. */
 	async services(): Promise<ServiceInfo[]> {
 		return (await this.clients.directory()).services();
 	}
@@ -288,7 +288,7 @@ export class Node {
 		return (await this.stores()).stream<T>(name, settings);
 	}
 
-	/** What there is of every stream of the hub, by name. */
+	/** State of every stream of the hub, by name. */
 	async streams(): Promise<StreamInfo[]> {
 		return (await this.stores()).streams();
 	}
@@ -304,7 +304,7 @@ export class Node {
 		return (await this.stores()).kv<T>(name, settings);
 	}
 
-	/** What there is of every bucket of the hub, by name. */
+	/** State of every bucket of the hub, by name. */
 	async buckets(): Promise<BucketInfo[]> {
 		return (await this.stores()).buckets();
 	}

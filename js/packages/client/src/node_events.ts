@@ -1,7 +1,7 @@
-/** What a node tells of itself: events, and counts. */
+/** Events and counters of a node. */
 import type { TidewireError } from "./error.js";
 
-/** What a node tells by itself. */
+/** Events of a node. */
 export interface NodeEvents {
 	/**
 	 * It has joined its hub, for the first time or again: services and subscriptions are on their

@@ -1,4 +1,4 @@
-/** How calls are made: named arguments, and what `client.with(...)` takes. */
+/** Options of calls: named arguments, and the options of `client.with(...)`. */
 import type { Fields } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
 import { CALL_HEADERS } from "./generated/limits.js";
@@ -32,13 +32,13 @@ export interface CallOptions {
 	/** Ends the call, and its handler, when it aborts; the call fails with its reason. */
 	readonly signal?: AbortSignal;
 	readonly priority?: Priority;
-	/** What the handler finds in its context. */
+	/** Headers for the handler's context. */
 	readonly headers?: Readonly<Record<string, string>>;
 	/** The id of the instance that is called. */
 	readonly instance?: string;
 	readonly policy?: Policy;
 	/**
-	 * Whether the call is made again when the link is lost: say so of methods that may run twice.
+	 * True if the call is made again when the link is lost: only for methods that may run twice.
 	 */
 	readonly idempotent?: boolean;
 }
@@ -94,7 +94,7 @@ export function checkOptions(options: CallOptions): void {
 	}
 }
 
-/** Refuses what is no timeout in milliseconds. */
+/** Refuses values that are no timeout in milliseconds. */
 export function checkTimeout(name: string, value: unknown): void {
 	if (value !== undefined && !(typeof value === "number" && value > 0 && value <= TIMEOUT_MAX)) {
 		throw new InvalidArgument(

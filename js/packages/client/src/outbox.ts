@@ -6,9 +6,9 @@ import { Queue } from "./queue.js";
 const LANES = 4;
 /** Frames that go in one message together. */
 const MESSAGE_BYTES = 65_536;
-/** What the items for one node may take, of what is left for items. */
+/** Share of the items for one node in the capacity that is left for items. */
 const ITEM_SHARE = 3;
-/** What it takes to say that an answer was let go. */
+/** Size of a frame that reports a dropped answer. */
 const TOLD_BYTES = 256;
 
 /** Part of a message: bytes that are sent one after the other. */
@@ -33,14 +33,14 @@ interface Transfer {
 	readonly called: number;
 	at: number;
 	window: number;
-	/** What its exchange, or all that is published in its lane, says after it. */
+	/** Frames of its exchange, or of the publications in its lane, that follow it. */
 	readonly behind: QueuedFrame[];
 }
 
 interface Lane {
 	readonly frames: Queue<QueuedFrame>;
 	readonly transfers: Queue<Transfer>;
-	/** What is published goes in order: one long payload at a time. */
+	/** Publications go in order: one long payload at a time. */
 	publishing: Transfer | undefined;
 }
 
@@ -57,7 +57,7 @@ export class Outbox {
 
 	/**
 	 * @param chunkBytes The longest payload that goes in one frame.
-	 * @param release Told of a slot that is free.
+	 * @param release Called with a slot that is free.
 	 */
 	constructor(
 		readonly chunkBytes: number,
@@ -114,7 +114,7 @@ export class Outbox {
 		}
 	}
 
-	/** Lets go of a long payload, and of what was to follow it, as its exchange has ended. */
+	/** Drops a long payload, and the frames behind it, as its exchange has ended. */
 	drop(id: Id, answer: boolean): void {
 		if (this.transfers.size === 0) {
 			return;
@@ -143,9 +143,9 @@ export class Outbox {
 	}
 
 	/**
-	 * Whether the next item of an answer to the node that `called` is to wait: one before it does,
-	 * items would take more than half of the queue, or those for that node more than its share of
-	 * that half. The other half is for what can't wait.
+	 * True if the next item of an answer to the node `called` is to wait. It waits while an item
+	 * before it does, while items take more than half of the queue, or while items for that node
+	 * take more than its share of that half. The other half is for urgent frames.
 	 */
 	holdsBack(id: Id, called: number): boolean {
 		if (this.bytes <= MESSAGE_BYTES) {
@@ -159,10 +159,10 @@ export class Outbox {
 	}
 
 	/**
-	 * Makes room for a payload to the node that `called`, or to nobody in particular (0): of the
-	 * node for which most waits, long answers that it does not take are let go, the newest first,
-	 * as long as more waits for it than for that one. Gives which. If that does not make enough
-	 * room, nothing is let go (longest queue drop: Suter et al., IEEE INFOCOM 1998).
+	 * Makes capacity for a payload to the node `called`, or to no node (0). It drops long answers
+	 * of the node with the longest queue, the newest first, as long as more waits for that node
+	 * than for `called`. Returns the dropped answers. If that does not make enough capacity,
+	 * nothing is dropped (longest queue drop: Suter et al., IEEE INFOCOM 1998).
 	 */
 	makeRoom(payload: number, called: number): readonly { readonly id: Id; readonly lane: number }[] {
 		if (this.bytes <= LINK_QUEUE_BYTES) {
@@ -265,7 +265,7 @@ export class Outbox {
 		return undefined;
 	}
 
-	/** What was to follow a long payload follows it. */
+	/** Queues the frames that follow a long payload. */
 	private over(transfer: Transfer): void {
 		const lane = this.lanes[transfer.lane] as Lane;
 		this.transfers.delete(keyOf(transfer.id, transfer.answer ? Flag.ANSWER : 0));
@@ -300,7 +300,7 @@ function leftOf({ payload, at }: Transfer): number {
 	return payload.length - at;
 }
 
-/** Whether it is a whole answer that waits for its receiver. */
+/** True if a transfer is a whole answer that waits for its receiver. */
 function isStuck({ called, window, kind }: Transfer): boolean {
 	return called !== 0 && window === 0 && (kind === Kind.REPLY || kind === Kind.FAIL);
 }

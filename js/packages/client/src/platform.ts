@@ -7,7 +7,7 @@ type Timeout = ReturnType<typeof setTimeout>;
 /** The longest time that timers of browsers and Node take. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** A shell whose sockets are opened as it is told. */
+/** A shell whose sockets are opened by a function. */
 export function shellOf(open: Open): Shell {
 	let timer: Timeout | undefined;
 	const registry =

@@ -1,4 +1,4 @@
-/** Whether there is a link, for what waits for one. */
+/** Wait for a link, with a timeout. */
 import type { TidewireError } from "./error.js";
 import { LinkLost, NodeStopped } from "./generated/errors.js";
 import type { Runtime } from "./runtime.js";
@@ -37,7 +37,7 @@ export class Presence {
 		});
 	}
 
-	/** There is a link, or there will be none: whoever waits is told. */
+	/** There is a link, or there will be none: the waiters are notified. */
 	told(error?: TidewireError): void {
 		for (const waits of [...this.waiting]) {
 			waits(error);

@@ -7,11 +7,11 @@ import { checked } from "./remote.js";
 import type { Runtime } from "./runtime.js";
 import type { Give, Stood } from "./values/writer.js";
 
-/** What one call gives. */
+/** Exports of one call. */
 export class ExportScope {
 	/** The name of the node whose own comes back to it, if anything does. */
 	owner: string | undefined;
-	/** Whether it gives what can't be given a second time. */
+	/** True if the call gives something that can't be given a second time. */
 	isOnce = false;
 	private entries: Entry[] | undefined;
 
@@ -78,7 +78,7 @@ export class References {
 		this.held.lost();
 	}
 
-	/** A node has gone: it holds nothing any more, and what it gave can't be called. */
+	/** A node has gone: it holds nothing any more, and its exports can't be called. */
 	left(origin: number): void {
 		this.given.left(origin);
 		this.held.left(origin);
@@ -117,7 +117,7 @@ export class References {
 	};
 }
 
-/** What stands for something that goes back to its owner. */
+/** Wire form of a reference that returns to its owner. */
 function back({ stands }: ImportEntry): Stood {
 	return { kind: "back", key: stands.key };
 }

@@ -1,4 +1,4 @@
-/** What is given by reference: the mark of an object, and what stands for it on the wire. */
+/** References: the mark of an object, and its form on the wire. */
 import { InvalidArgument, WireError } from "./generated/errors.js";
 import { REMOTE_LEASE_MS } from "./generated/limits.js";
 import { asyncDispose } from "./symbols.js";
@@ -7,7 +7,7 @@ const KEY = /^[0-9a-f]{32}$/;
 
 export type ReferenceKind = "function" | "object" | "items";
 
-/** What stands for a function or an object on the wire. */
+/** Wire form of a function or an object. */
 export interface Reference {
 	readonly node: number;
 	readonly name: string;
@@ -28,7 +28,7 @@ export class Remote {
 		readonly leaseMs: number,
 	) {}
 
-	/** Lets it go, whoever holds it. A second time does nothing. */
+	/** Releases it for all holders. A second call does nothing. */
 	dispose(): void {
 		for (const dispose of this.disposers) {
 			dispose();
@@ -44,7 +44,7 @@ export class Remote {
 
 /**
  * Marks an object or a function, so that as an argument or a result it is given by reference: its
- * methods are called here. A function needs that only for a lease of its own, or to be let go by
+ * methods are called here. A function needs that only for a lease of its own, or to be released by
  * `dispose()`.
  *
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).

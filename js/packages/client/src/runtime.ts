@@ -1,4 +1,4 @@
-/** Moves what the link wants to the platform, and time and bytes to the link. */
+/** Runtime of a link: passes its actions to the platform, and time and bytes to the link. */
 import { TidewireError } from "./error.js";
 import { LinkLost, NodeStopped } from "./generated/errors.js";
 import { Link, type LinkEvents, type LinkOptions } from "./link.js";
@@ -60,7 +60,7 @@ export class Runtime {
 	}
 
 	/**
-	 * Has what was said written once the program that runs now has returned: many calls go in one
+	 * Writes the queued frames once the program that runs now has returned: many calls go in one
 	 * message.
 	 */
 	plan(): void {

@@ -1,4 +1,4 @@
-/** An instance of a service that this node serves, and what others are told of it. */
+/** Instance of a service that this node serves, and its description for others. */
 import type { Visibility } from "./discovery.js";
 import type { Id } from "./frames.js";
 import { InvalidArgument } from "./generated/errors.js";
@@ -8,18 +8,18 @@ import type { HandlerLimits, HostLimits, ServiceStatistics } from "./service_ins
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 
-/** What `node.serve` is told. */
+/** Options of `node.serve`. */
 export interface ServeOptions extends HostLimits {
 	readonly description?: string;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
 	readonly visibility?: Visibility;
-	/** The id of this instance; one that nobody else has if nothing is said. */
+	/** The id of this instance; a random one by default. */
 	readonly instance?: string;
 	/** The semantic version of this instance, such as "1.4.2". */
 	readonly version?: string;
-	/** What else others are told of this instance: texts by name, 4,096 bytes in all. */
+	/** Further metadata of this instance for others: texts by name, 4,096 bytes in all. */
 	readonly metadata?: Readonly<Record<string, string>>;
-	/** What others are told of single methods. */
+	/** Descriptions of single methods for others. */
 	readonly methods?: Readonly<Record<string, MethodOptions>>;
 }
 
@@ -34,13 +34,13 @@ export interface ServiceHandle {
 }
 
 const LIMIT_MAX = 10_000;
-/** A longer description is told without its schemas. */
+/** A longer description is sent without its schemas. */
 const SAID_BYTES_MAX = 16_000;
 
 export class Serving implements ServiceHandle {
 	/** Its exchanges with the hub. */
 	readonly ids: Id[] = [];
-	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	/** True if the hub has known of the service: a new link announces it again. */
 	isKnown = false;
 
 	constructor(
@@ -54,7 +54,7 @@ export class Serving implements ServiceHandle {
 		private readonly ends: () => void,
 	) {}
 
-	/** Whether a call for an exchange is for this instance. */
+	/** True if a call for an exchange is for this instance. */
 	has({ slot, generation }: Id): boolean {
 		return this.ids.some((id) => id.slot === slot && id.generation === generation);
 	}
@@ -92,7 +92,7 @@ function visibilityOf({ name }: Bound, options: ServeOptions): Visibility {
 	return options.methods?.[name]?.visibility === "private" ? "private" : (options.visibility ?? "private");
 }
 
-/** What an instance says of itself, as JSON. */
+/** Description of an instance, as JSON. */
 export function said(
 	name: string,
 	instance: string,

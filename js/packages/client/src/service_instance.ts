@@ -1,6 +1,6 @@
 /**
- * Runs the calls that other nodes make: admits them, runs their handlers, and writes what they
- * give.
+ * Service instance: admits the calls of other nodes, runs their handlers, and writes their
+ * results.
  */
 import { type CallContext, within } from "./context.js";
 import { TidewireError } from "./error.js";
@@ -27,7 +27,7 @@ const CANCELLED = 29;
  */
 const LATE_MS = 100;
 
-/** What has become of the calls of one service. */
+/** Counters of the calls of one service. */
 export interface ServiceStatistics {
 	readonly calls: number;
 	readonly errors: number;
@@ -242,7 +242,7 @@ class RunningCall implements Callee {
 		this.isGone = true;
 		this.stop(new CallCancelled("the caller cancelled, or has gone"));
 		if (this.context === undefined || this.work.streams === false) {
-			// What a function still does, nobody waits for.
+			// A function still runs, but no caller waits for its result.
 			this.over("cancelled");
 		}
 	}
@@ -471,13 +471,13 @@ function iteratorOf(value: unknown, title: string): AnyIterator {
 	return iterator;
 }
 
-/** Whether a call comes over HTTP. The hub takes nobody's word for that but its gateway's. */
+/** True if a call comes over HTTP. The hub accepts this header only from its gateway. */
 export function isPublic(call: Incoming): boolean {
 	return fieldText(call.fields, "tw-origin") === "public";
 }
 
 /**
- * Whose token the sender of a call or a message has: the client of a gateway, or the node itself.
+ * User of the sender of a call or a message: the client of a gateway, or the node itself.
  */
 export function userOf({ fields, origin }: Pick<Incoming, "fields" | "origin">, session: Session | undefined): string {
 	return fieldText(fields, "tw-user") ?? session?.peer(origin).user ?? "";

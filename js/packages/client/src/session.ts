@@ -1,6 +1,6 @@
 /**
- * One link from WELCOME to its end: exchanges, credit, deadlines and signs of life, told the time
- * and the frames that come.
+ * Session: one link from WELCOME to its end, with exchanges, credit, deadlines and signs of life.
+ * Time and frames are arguments.
  */
 
 import { Assemblies, type Progress } from "./assembly.js";
@@ -104,7 +104,7 @@ export class Session {
 		return this.peers.get(origin) ?? { name: "", user: "" };
 	}
 
-	/** What is to be sent next; undefined if nothing may be sent now. */
+	/** The next message to send; undefined if nothing may be sent now. */
 	take(now: number): Parts | undefined {
 		const parts = this.out.take();
 		if (parts !== undefined) {
@@ -144,7 +144,7 @@ export class Session {
 		return true;
 	}
 
-	// What this side says
+	// Frames of this side
 
 	call(call: Outgoing, caller: Caller, now: number): Id {
 		this.theirs.fits(call.payload.length);
@@ -304,7 +304,7 @@ export class Session {
 		this.out.send(kind, flags, id, head);
 	}
 
-	// What the other side says
+	// Frames of the other side
 
 	/** Takes a message of the other side; throws a `WireFault` if the link can't go on. */
 	received(message: Uint8Array, now: number): void {
@@ -342,7 +342,8 @@ export class Session {
 				this.subscribed(frame);
 				break;
 			case Kind.WINDOW:
-				// The flag says which side sends this frame: it is about what the other one sends.
+				// The flag names the sender of this frame: the frame is about a payload of the
+				// other side.
 				this.out.window(frame, !frame.answer, head.bytes as number);
 				break;
 			case Kind.CREDIT:
@@ -489,7 +490,7 @@ export class Session {
 	}
 
 	/**
-	 * A payload that this side does not take: whoever sent it is told, and whoever waits for it.
+	 * A payload that this side does not take: its sender and its waiter are notified.
 	 */
 	private turnAway(frame: Frame, error: TidewireError): void {
 		const mine = frame.answer ? this.mine.get(frame) : undefined;

@@ -1,4 +1,4 @@
-/** What the client needs of the platform that it runs on. */
+/** Platform of the client: its clock, timers and sockets. */
 import type { Parts } from "./outbox.js";
 
 /** An open WebSocket. */
@@ -10,7 +10,7 @@ export interface Socket {
 	close(code: number, reason: string): void;
 }
 
-/** What a socket tells; nothing any more once it was closed from this side. */
+/** Events of a socket; none follow once this side has closed it. */
 export interface SocketEvents {
 	opened(): void;
 	message(bytes: Uint8Array): void;

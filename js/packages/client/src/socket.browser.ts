@@ -3,7 +3,7 @@ import { InvalidArgument } from "./generated/errors.js";
 import type { Parts } from "./outbox.js";
 import type { Socket, SocketEvents } from "./shell.js";
 
-/** A WebSocket tells nobody when what it was given has left: it is looked at this often. */
+/** A WebSocket has no event for sent bytes: its buffer is checked this often. */
 const LOOK_MS = 4;
 const LOOPBACK = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 

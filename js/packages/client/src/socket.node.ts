@@ -254,7 +254,7 @@ function plain(buffer: Buffer): Uint8Array {
 	return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.length);
 }
 
-/** Masks that nobody can foretell, drawn many at a time. */
+/** Unpredictable masks, drawn many at a time. */
 class Masks {
 	private drawn = Buffer.alloc(0);
 	private at = 0;

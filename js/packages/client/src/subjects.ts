@@ -1,9 +1,10 @@
+/** Subjects and patterns: their rules, and which subjects a pattern selects. */
 import { InvalidArgument, InvalidSubject } from "./generated/errors.js";
 import { SUBJECT_BYTES, SUBJECT_TOKENS } from "./generated/limits.js";
 import { utf8Length } from "./text.js";
 
 const FORBIDDEN = /[\s\p{Cc}*>]/u;
-/** What a service, an instance and a method may be called. */
+/** Allowed names of services, instances and methods. */
 export const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
 const REMEMBERED = 1000;
 /** Subjects that were found to be in order. */
@@ -69,7 +70,7 @@ export function checkSubscription(pattern: unknown, queue: unknown): asserts pat
 	}
 }
 
-/** Whether everything that `narrow` selects is selected by `wide`, too. */
+/** True if `wide` also selects everything that `narrow` selects. */
 export function covers(wide: string, narrow: string): boolean {
 	const [one, other] = [wide.split("."), narrow.split(".")];
 	for (const [at, token] of one.entries()) {

@@ -1,22 +1,22 @@
-/** What this node is subscribed to, and who of it gets a message. */
+/** Subscriptions of this node, and the choice of their receivers. */
 import type { Id } from "./frames.js";
 import { LimitExceeded } from "./generated/errors.js";
 import { SUBSCRIPTION_CAPACITY } from "./generated/limits.js";
 import { Queue } from "./queue.js";
 import { asyncDispose } from "./symbols.js";
 
-/** One message, with what came with it. */
+/** One message with its metadata. */
 export interface Envelope {
 	readonly subject: string;
 	readonly value: unknown;
 	readonly headers: Readonly<Record<string, string>>;
 	/** The name of the node that published it; empty for the hub itself. */
 	readonly node: string;
-	/** Whose token its publisher has; empty where there are none. */
+	/** User of its publisher's token; empty where there are none. */
 	readonly user: string;
 }
 
-/** Handles what is published; what it returns answers whoever asked. */
+/** Handler of published messages; its result answers a request. */
 export type Listener = (value: unknown, envelope: Envelope) => unknown;
 
 export interface SubscribeOptions {
@@ -50,7 +50,7 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 	/** Its exchange with the hub; undefined while there is no link. */
 	id: Id | undefined;
 	isStopped = false;
-	/** Whether the hub has known of it: then it is to know again when the link is back. */
+	/** True if the hub has known of the subscription: a new link announces it again. */
 	isKnown = false;
 	private readonly waiting = new Queue<Unread>();
 	private readonly readers = new Queue<(result: IteratorResult<Envelope, undefined>) => void>();
@@ -106,8 +106,8 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 	}
 
 	/**
-	 * Reads a message. What can't be read is counted and left out: whoever published it is another
-	 * node, and the link is in order.
+	 * Reads a message. An unreadable one is counted and skipped: its publisher is another node,
+	 * and the link is in order.
 	 */
 	private read(message: Unread): Envelope | undefined {
 		try {
@@ -271,7 +271,7 @@ function keyOf(id: Id): string {
 	return `${id.slot}/${id.generation}`;
 }
 
-/** Whether a pattern selects a subject; both obey the rules. */
+/** True if a pattern selects a subject; both obey the rules. */
 function matches(pattern: string, subject: string): boolean {
 	if (pattern === subject || pattern === ">") {
 		return true;

@@ -1,3 +1,4 @@
+/** Text as UTF-8: encoding, decoding, and its length. */
 const encoder = new TextEncoder();
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -8,7 +9,7 @@ const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 const SHORT = 48;
 const LONE = /[\ud800-\udfff]/u;
 
-/** Whether text has half a pair of surrogates, which UTF-8 can't say. */
+/** True if text has half a pair of surrogates, which UTF-8 can't encode. */
 export function isBroken(text: string): boolean {
 	return LONE.test(text);
 }

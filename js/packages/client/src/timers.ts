@@ -1,4 +1,4 @@
-/** Deadlines in the order in which they come: a heap that is told the time. */
+/** Deadlines in their order: a heap that gets the time as an argument. */
 
 /** Something that is to happen. */
 export interface Timer {
@@ -40,7 +40,7 @@ export class Timers {
 		timer.place = -1;
 	}
 
-	/** Fires what is due. */
+	/** Fires the timers that are due. */
 	fire(now: number): void {
 		for (let first = this.heap[0]; first !== undefined && first.at <= now; first = this.heap[0]) {
 			this.cancel(first);

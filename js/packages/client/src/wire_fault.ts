@@ -1,3 +1,4 @@
+/** Faults of the wire protocol: the rule that a frame breaks. */
 import { WireError } from "./generated/errors.js";
 
 /** The rule of `spec/vectors/frames.json` that a frame breaks. */

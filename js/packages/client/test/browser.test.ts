@@ -29,7 +29,7 @@ const FILES: Record<string, { type: string; text: string }> = {
 	"/worker.js": { type: "text/javascript", text: WORKER },
 };
 
-/** What a page does is written as text: it runs there. */
+/** Code of a page, as text: it runs there. */
 function within<T>(page: Page, body: string, ...args: unknown[]): Promise<T> {
 	const run = `async (args) => { const { connect, named, remote } = await import("/tidewire.js"); ${body} }`;
 	return page.evaluate(`(${run})(${JSON.stringify(args)})`) as Promise<T>;
@@ -42,7 +42,7 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 	let browser: Browser;
 	let node: Node;
 	const pages: Page[] = [];
-	/** What pages have asked for, in order. */
+	/** Paths that pages have requested, in order. */
 	const loaded: string[] = [];
 	const later = (): number => loaded.filter((path) => path.startsWith("/lazy_chunk-")).length;
 

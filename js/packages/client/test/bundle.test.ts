@@ -9,8 +9,8 @@ import { ROOT } from "./python.js";
 
 const CLIENT = `${ROOT}js/packages/client/`;
 /**
- * What a page loads at first; at first from `tidewire/connect`; and what it loads that does all
- * there is.
+ * Largest bytes that a page loads at first, at first from `tidewire/connect`, and in all for a
+ * page that uses everything.
  */
 const FIRST_BYTES_MAX = 28_000;
 const CALLS_BYTES_MAX = 25_000;
@@ -36,12 +36,12 @@ function gzipped(bytes: Uint8Array | undefined): number {
 	return gzipSync(bytes ?? new Uint8Array(), { level: 9 }).length;
 }
 
-/** What comes as one file. */
+/** Compressed size of a bundle in one file. */
 async function bundled(source: string): Promise<number> {
 	return gzipped((await built(source, false)).outputFiles[0]?.contents);
 }
 
-/** What is loaded at the beginning, and in all, where a bundler splits it. */
+/** Compressed size of the first files, and of all, where a bundler splits the code. */
 async function split(source: string): Promise<[first: number, all: number]> {
 	const { outputFiles, metafile } = await built(source, true);
 	const bytes = new Map(outputFiles.map(({ path, contents }) => [basename(path), gzipped(contents)]));

@@ -182,6 +182,7 @@ describe("a hub with a data folder, for commands and leases", { timeout: 120_000
 		await lease.release();
 	});
 
+	// Promises: P17.57.
 	test("a hub that is killed ends leases, and who waits for a command waits on", async () => {
 		const commands = await node.commands();
 		const lease = await node.lease("held", { ttl: 60_000 });

@@ -53,7 +53,7 @@ test("a call that is late is cancelled, and tells what its callee was doing", as
 	await world.pass(1);
 	await failed;
 	assert.equal(world.last.of(Kind.CANCEL).length, 1);
-	// What still comes is skipped, and the slot is used again under another generation.
+	// Late frames are skipped, and the slot is used again under another generation.
 	world.last.say(Kind.REPLY, 2 | 8, sent.frame, {}, writeValue(7));
 	const again = Promise.resolve(node.client("pricing").quote?.("Y"));
 	await settled();

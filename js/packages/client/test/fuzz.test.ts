@@ -62,7 +62,7 @@ const TARGETS: readonly Target[] = [
 		run: (input) =>
 			refuses(() => {
 				const value = readValue(input);
-				// What can be read can be written, but for what is too deep, and read again.
+				// A value that can be read can be written, unless it is too deep, and read again.
 				refuses(() => readValue(writeValue(value)), TidewireError);
 			}),
 	},

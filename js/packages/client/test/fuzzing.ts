@@ -143,8 +143,8 @@ class Coverage {
 	}
 
 	/**
-	 * Whether a function ran since the last question in a way in which it never did before. `of`
-	 * keeps what one input does apart from what many do.
+	 * True if a function ran, since the last question, on a path that is new. `of` separates the
+	 * paths of one input from those of many.
 	 */
 	isFresh(of: "one" | "many"): boolean {
 		const { result } = this.post("Profiler.takePreciseCoverage") as { result: readonly Script[] };

@@ -27,7 +27,7 @@ function generate(name: string): string {
 	return readFileSync(out, "utf8");
 }
 
-/** What `tsc --strict` says of a file. */
+/** Errors of `tsc --strict` in a file. */
 function problems(file: string): string[] {
 	const options: ts.CompilerOptions = {
 		strict: true,

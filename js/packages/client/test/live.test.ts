@@ -10,7 +10,7 @@ import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.js";
 import { PYTHON, ROOT } from "./python.js";
 
-/** What the files say of 1 and 2 July 2013, counted by hand. */
+/** Flights of 1 and 2 July 2013 in the files, counted by hand. */
 const DAYS = { flights: 1911, cancelled: 104, late: 448 };
 const PATIENCE_MS = 60_000;
 
@@ -111,7 +111,7 @@ describe("examples/live", { timeout: 180_000 }, () => {
 		await page.close();
 	});
 
-	/** Whether the map has any of the colours of flights. */
+	/** True if the map has any of the colours of flights. */
 	function drawn(page: Page): Promise<boolean> {
 		return page.evaluate(`(() => {
 			const map = document.getElementById("map");

@@ -39,7 +39,7 @@ interface Scenario {
 	readonly steps: readonly Step[];
 }
 
-/** What was said, for whoever waits for the next of it. */
+/** Values in order, for a test that waits for the next. */
 class Said<T> {
 	private readonly said: T[] = [];
 	private readonly waiting: ((one: T) => void)[] = [];
@@ -207,7 +207,7 @@ class World {
 	}
 
 	async remote({ node, given, held }: Step): Promise<void> {
-		// What nobody holds any more is let go when it is collected.
+		// A proxy that nobody holds is released when it is collected.
 		const collect = (globalThis as { gc?: () => void }).gc;
 		await until(() => {
 			collect?.();

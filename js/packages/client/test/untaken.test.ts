@@ -53,7 +53,7 @@ class Stage {
 		return slot;
 	}
 
-	/** What was said of a call last. */
+	/** The last frame about a call. */
 	said(slot: number): Said | undefined {
 		return this.world.last.said.findLast(({ frame }) => frame.answer && frame.slot === slot && frame.generation === 1);
 	}

@@ -20,7 +20,7 @@ export interface Said {
 export class Connection {
 	readonly said: Said[] = [];
 	isClosed = false;
-	/** Whether the hub answers by itself: greets, and says OK and PONG. */
+	/** True if the hub answers by itself: greets, and sends OK and PONG. */
 	isKind = true;
 
 	constructor(
@@ -78,7 +78,7 @@ export class Connection {
 export class World {
 	at = 0;
 	readonly connections: Connection[] = [];
-	/** Whether the hub can be reached. */
+	/** True if the hub can be reached. */
 	isUp = true;
 	welcome: Record<string, string> = {};
 	reported: unknown[] = [];

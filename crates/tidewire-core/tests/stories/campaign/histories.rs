@@ -443,6 +443,7 @@ impl History {
     }
 }
 
+// Promises: P15.5, P15.6.
 #[test]
 fn whatever_happens_every_run_is_stored_once() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

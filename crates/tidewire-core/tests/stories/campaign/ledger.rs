@@ -81,6 +81,7 @@ fn workers_end_together_whatever_runs_take() {
     }
 }
 
+// Promises: P15.33.
 #[test]
 fn nobody_else_runs_before_the_first_result_says_which_columns_there_are() {
     let mut ledger = running(Terms { runs: 100, columns: false, ..Terms::default() });
@@ -160,6 +161,7 @@ fn a_run_that_kills_its_worker_twice_is_quarantined() {
     }
 }
 
+// Promises: P15.13.
 #[test]
 fn a_campaign_whose_runs_all_kill_ends_by_its_limit_after_twice_as_many_workers() {
     for known in [true, false] {
@@ -174,6 +176,7 @@ fn a_campaign_whose_runs_all_kill_ends_by_its_limit_after_twice_as_many_workers(
     }
 }
 
+// Promises: P15.34.
 #[test]
 fn without_news_of_it_halves_find_the_run_that_kills() {
     for killer in [0, 1, 40_000, 99_999] {
@@ -185,6 +188,7 @@ fn without_news_of_it_halves_find_the_run_that_kills() {
     }
 }
 
+// Promises: P15.13.
 #[test]
 fn a_run_over_its_time_limit_has_its_attempts_and_then_has_failed() {
     let mut ledger = running(Terms { runs: 3, attempts: 3, ..Terms::default() });
@@ -245,6 +249,7 @@ fn ranges_are_shorter_while_workers_die_often_and_long_again_afterwards() {
     assert_eq!(usual, 200_000);
 }
 
+// Promises: P15.41.
 #[test]
 fn a_clock_that_is_set_back_makes_no_lease_longer_and_a_new_boot_ends_them_all() {
     let mut ledger = running(Terms { runs: 1, ..Terms::default() });
@@ -256,6 +261,7 @@ fn a_clock_that_is_set_back_makes_no_lease_longer_and_a_new_boot_ends_them_all()
     assert_eq!((anew.first, anew.attempt), (0, 2));
 }
 
+// Promises: P15.48, P15.51.
 #[test]
 fn cancelling_takes_all_leases_away_and_pausing_does_not() {
     let mut ledger = running(Terms { runs: 10, ..Terms::default() });
@@ -291,6 +297,7 @@ fn too_many_failures_end_a_campaign() {
     assert!(ledger.extend(at(0), 5).is_err());
 }
 
+// Promises: P15.44.
 #[test]
 fn a_trillion_runs_cost_what_a_hundred_thousand_do() {
     let size = |runs: u64| {
@@ -305,6 +312,7 @@ fn a_trillion_runs_cost_what_a_hundred_thousand_do() {
     assert!(many < few + 40, "{few} bytes, {many} bytes");
 }
 
+// Promises: P15.52.
 #[test]
 fn no_runs_are_done_at_once_and_more_can_follow() {
     let mut ledger = running(Terms::default());

@@ -23,6 +23,7 @@ fn hex(json: &Json) -> u64 {
     u64::from_str_radix(text(json), 16).expect("hexadecimal digits")
 }
 
+// Promises: P15.2.
 #[test]
 fn keys_seeds_and_streams() {
     for vector in list(&vectors()["seeds"]) {

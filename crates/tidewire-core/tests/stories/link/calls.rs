@@ -300,6 +300,7 @@ fn a_hub_that_stops_takes_no_new_calls() {
     assert_eq!(world.nodes[late].link, None);
 }
 
+// Promises: P13.13.
 #[test]
 fn who_listens_hears_messages_and_gets_no_calls() {
     let (mut world, caller, callee) = pair(21);

@@ -415,6 +415,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
     }
 }
 
+// Promises: P13.14.
 #[test]
 fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

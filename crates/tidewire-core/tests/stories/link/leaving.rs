@@ -7,6 +7,7 @@ use tidewire_proto::wire::{Flags, Kind};
 
 use crate::link::support::{MIB, filled, pair};
 
+// Promises: P13.44.
 #[test]
 fn what_a_node_said_has_arrived_when_the_hub_has_read_it() {
     let (mut world, caller, callee) = pair(1);
@@ -122,6 +123,7 @@ fn a_hub_that_asks_knows_when_a_node_has_read_what_was_sent_before() {
     assert!(!world.hub.ask(at, world.now_us));
 }
 
+// Promises: P13.46.
 #[test]
 fn a_hub_asks_neither_who_is_silent_nor_who_was_sent_nothing() {
     let (mut world, caller, callee) = pair(6);

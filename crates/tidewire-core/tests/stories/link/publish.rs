@@ -7,6 +7,7 @@ use tidewire_proto::wire::{CallHead, Flags, PublishHead, SubscribeHead};
 
 use crate::link::support::{MIB, World, announced, filled, lane};
 
+// Promises: P13.5.
 #[test]
 fn every_node_with_a_matching_subscription_gets_it_once() {
     let mut world = World::new(1);
@@ -61,6 +62,7 @@ fn messages_that_are_alike_go_where_subscriptions_say_at_the_time() {
     assert_eq!(world.published(late), [b"five".to_vec(), b"six".to_vec()]);
 }
 
+// Promises: P13.8.
 #[test]
 fn one_member_of_each_queue_group_gets_it() {
     let mut world = World::new(2);
@@ -123,6 +125,7 @@ fn only_the_hub_publishes_on_its_own_subjects() {
     assert!(last[5..].starts_with(b"\x04\0liar"), "also when the node is lost");
 }
 
+// Promises: P13.6.
 #[test]
 fn order_is_kept_in_each_lane_around_long_messages() {
     for seed in 0..20 {

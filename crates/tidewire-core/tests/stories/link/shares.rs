@@ -70,6 +70,7 @@ fn ends(world: &mut World, caller: usize) -> (usize, usize) {
     (replied, failed)
 }
 
+// Promises: P13.31.
 #[test]
 fn a_caller_that_takes_no_answers_makes_room_for_those_of_others() {
     for shares in [false, true] {
@@ -104,6 +105,7 @@ fn a_caller_that_takes_no_answers_makes_room_for_those_of_others() {
     }
 }
 
+// Promises: P13.31.
 #[test]
 fn several_that_take_no_answers_have_equal_shares() {
     let (mut world, callee, caller, deaf) = with_deaf(22, 3, false);
@@ -126,6 +128,7 @@ fn several_that_take_no_answers_have_equal_shares() {
     assert_eq!(world.nodes[callee].session.out.bytes(), 0);
 }
 
+// Promises: P13.29, P13.30.
 #[test]
 fn readers_that_read_nothing_hold_up_no_stream_of_others() {
     let (mut world, callee, caller, deaf) = with_deaf(24, 1, false);

@@ -100,6 +100,7 @@ fn a_reader_that_takes_no_more_items_hears_of_the_end() {
     }
 }
 
+// Promises: P13.32.
 #[test]
 fn a_failure_comes_after_the_items_before_it() {
     let (mut world, caller, callee) = pair(14);
@@ -121,6 +122,7 @@ fn a_failure_comes_after_the_items_before_it() {
     nothing_is_left(&world);
 }
 
+// Promises: P13.28.
 #[test]
 fn the_writer_of_long_items_is_held_back_by_their_bytes() {
     let (mut world, caller, callee) = pair(16);
@@ -157,6 +159,7 @@ fn the_writer_of_long_items_is_held_back_by_their_bytes() {
     assert_eq!(session.answer_item(calls[1], Flags::NORMAL, b"late"[..].into()), Err(Refused::Over));
 }
 
+// Promises: P13.29.
 #[test]
 fn streams_leave_half_of_what_may_wait_to_what_cant_wait() {
     let (mut world, caller, callee) = pair(17);

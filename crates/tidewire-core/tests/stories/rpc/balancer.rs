@@ -25,6 +25,7 @@ fn take(balancer: &mut Balancer<()>, took_us: &[(&str, u64)]) {
     }
 }
 
+// Promises: P13.85.
 #[test]
 fn each_is_tried_once_and_then_the_quickest_gets_the_calls() {
     let mut three = balancer(&["a", "b", "c"]);
@@ -69,6 +70,7 @@ fn the_quickest_is_found_again_when_it_changes() {
     assert!(after["a"] > 700, "{after:?}");
 }
 
+// Promises: P13.86.
 #[test]
 fn a_quick_failure_draws_no_calls() {
     let mut three = balancer(&["a", "b", "c"]);
@@ -91,6 +93,7 @@ fn the_least_busy_is_chosen_and_equal_ones_take_turns() {
     assert!((0..3).any(|_| chosen(&mut three, Policy::LeastOutstanding, 0) == "a"));
 }
 
+// Promises: P13.88.
 #[test]
 fn one_that_has_refused_is_passed_over() {
     let mut three = balancer(&["a", "b", "c"]);

@@ -39,6 +39,7 @@ fn what_was_released_during_a_call_with_it_can_come_back_but_not_be_called() {
     assert!(exports.is_empty());
 }
 
+// Promises: P13.56.
 #[test]
 fn only_the_node_and_the_link_that_claimed_it_may_use_release_and_return_it() {
     let mut exports = given("0123456789");
@@ -58,6 +59,7 @@ fn only_the_node_and_the_link_that_claimed_it_may_use_release_and_return_it() {
     assert_eq!((exports.left(8).len(), exports.left(7).len(), exports.len()), (0, 1, 0));
 }
 
+// Promises: P13.61.
 #[test]
 fn a_lease_stands_still_during_calls_and_begins_anew_with_each_use() {
     let mut exports = given("a");
@@ -70,6 +72,7 @@ fn a_lease_stands_still_during_calls_and_begins_anew_with_each_use() {
     assert_eq!(exports.expire(7 * LEASE / 2), (vec!["value"], None));
 }
 
+// Promises: P13.60.
 #[test]
 fn what_nobody_has_read_when_its_call_is_over_is_let_go_soon() {
     let mut exports = given("a");
@@ -78,6 +81,7 @@ fn what_nobody_has_read_when_its_call_is_over_is_let_go_soon() {
     assert_eq!(exports.expire(CLAIM), (vec!["value"], None));
 }
 
+// Promises: P13.63.
 #[test]
 fn a_full_table_takes_more_once_a_lease_is_over() {
     let mut exports = table();

@@ -66,6 +66,7 @@ fn nobody_is_told_of_what_is_lost() {
     assert_eq!((imports.clear(), imports.let_go("d", 3), imports.news().len()), (vec!["d"], None, 0));
 }
 
+// Promises: P13.63.
 #[test]
 fn so_much_is_held_and_no_more() {
     let mut imports = Imports::new(1);

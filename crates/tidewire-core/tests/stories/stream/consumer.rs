@@ -150,6 +150,7 @@ fn what_says_that_it_works_is_not_given_to_another() {
     }
 }
 
+// Promises: P17.31, P17.32.
 #[test]
 fn a_key_that_fails_holds_back_itself_alone() {
     let mut consumer = Told::new(Options { by_key: true, ..options() });
@@ -182,6 +183,7 @@ fn credit_bounds_what_is_out_and_a_pause_stops_it() {
     assert_eq!(consumer.take(50), [(11, 1)]);
 }
 
+// Promises: P17.25.
 #[test]
 fn a_crash_in_the_last_delivery_ends_in_the_dead_letters() {
     let mut consumer = Told::new(Options { max_deliver: 1, ..options() });
@@ -218,6 +220,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    // Promises: P17.23, P17.24.
     /// With any steps, crashes included: each selected event is acked once or becomes a dead
     /// letter, and events of a key go one at a time.
     #[test]

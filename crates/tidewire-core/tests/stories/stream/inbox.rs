@@ -115,6 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    // Promises: P17.83, P17.87.
     /// A message that the first agent handles reaches the second once, whichever process ends and
     /// at any time. Nothing is lost.
     #[test]
@@ -166,6 +167,7 @@ proptest! {
     }
 }
 
+// Promises: P17.92.
 #[test]
 fn a_message_that_ends_its_process_is_given_up_and_one_that_was_under_way_by_chance_is_not() {
     let mut inbox = Inbox::new(Record::default(), 0, LOST_MAX, 4);
@@ -188,6 +190,7 @@ fn a_message_that_ends_its_process_is_given_up_and_one_that_was_under_way_by_cha
     assert_eq!((stopped.begin(2, None), stopped.needed_from()), (Begin::Run(1), 2));
 }
 
+// Promises: P17.90.
 #[test]
 fn failures_count_up_to_the_retries_and_others_go_on_meanwhile() {
     let mut inbox = Inbox::new(Record::default(), 0, LOST_MAX, 4);

@@ -11,6 +11,7 @@ fn put(bucket: &mut Bucket, key: &str, value: &'static str, expect: Expect) -> R
     bucket.put(key, Bytes::from_static(value.as_bytes()), expect, None, 0).map(|entry| entry.revision)
 }
 
+// Promises: P17.34.
 #[test]
 fn a_write_happens_only_if_the_key_is_as_expected() {
     let mut bucket = bucket(1);
@@ -24,6 +25,7 @@ fn a_write_happens_only_if_the_key_is_as_expected() {
     assert_eq!(bucket.len(), 1);
 }
 
+// Promises: P17.36.
 #[test]
 fn history_and_changes_show_what_happened() {
     let mut bucket = bucket(2);

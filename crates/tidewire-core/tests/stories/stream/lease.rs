@@ -28,6 +28,7 @@ fn one_holds_it_and_the_others_get_it_in_their_order() {
     assert!(fence(leases.acquire("a.b", "five", (100, 0), 5, 192)) > granted.fence);
 }
 
+// Promises: P17.38, P17.39.
 #[test]
 fn after_a_restart_a_lease_runs_its_whole_time_again_and_fences_go_on() {
     let mut leases = Leases::default();

@@ -36,6 +36,7 @@ fn store(log: &mut StreamLog, now_us: u64) -> Result<Appended, Full> {
     Ok(appended)
 }
 
+// Promises: P17.6.
 #[test]
 fn an_id_is_stored_once_within_its_window() {
     let mut log = log(options());
@@ -68,6 +69,7 @@ fn a_full_log_refuses_or_drops_its_oldest() {
     }
 }
 
+// Promises: P17.42.
 #[test]
 fn old_segments_go_and_time_never_runs_back() {
     let mut log = log(Options { max_age_us: Some(1_000), ..options() });
@@ -78,6 +80,7 @@ fn old_segments_go_and_time_never_runs_back() {
     assert!(!gone.is_empty() && gone.iter().all(|time| *time <= 400), "{gone:?}");
 }
 
+// Promises: P17.2.
 #[test]
 fn a_delayed_message_is_due_once() {
     let mut log = log(options());

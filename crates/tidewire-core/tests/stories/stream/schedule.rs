@@ -106,6 +106,7 @@ fn field(random: &mut Random, (low, high): (u64, u64), names: &[&str]) -> Field 
     Field { text: texts.join(","), numbers, is_any: false }
 }
 
+// Promises: P17.11, P17.14.
 #[test]
 fn the_next_beat_is_that_of_a_search_minute_by_minute() {
     let mut found = 0;
@@ -149,6 +150,7 @@ fn the_next_beat_is_that_of_a_search_minute_by_minute() {
     assert!(found > 300, "only {found} of the expressions have a beat in {DAYS} days");
 }
 
+// Promises: P17.14.
 #[test]
 fn expressions_select_what_people_mean() {
     let week = |text: &str| beats(text, "UTC", "2026-11-23T00:00:00Z", "2026-11-29T23:59:59Z");
@@ -170,6 +172,7 @@ fn expressions_select_what_people_mean() {
     assert_eq!(never_2100, ["2104-02-29T00:00:00Z"]);
 }
 
+// Promises: P17.12, P17.13.
 #[test]
 fn clocks_that_are_set_skip_a_beat_or_double_it() {
     // In Berlin 02:00 becomes 03:00 on March 28, 2027, and 03:00 becomes 02:00 on October 31.
@@ -187,6 +190,7 @@ fn clocks_that_are_set_skip_a_beat_or_double_it() {
     assert_eq!(nightly, ["2027-10-30T01:00:00Z", "2027-10-31T02:00:00Z", "2027-11-01T02:00:00Z"]);
 }
 
+// Promises: P17.15.
 #[test]
 fn an_interval_counts_from_its_beginning() {
     let timing = Timing::new("@every 1h30m", "UTC").expect("an interval");
@@ -232,6 +236,7 @@ fn what_is_no_timing_is_refused_with_field_value_and_mend() {
     assert_eq!((timing.text(), timing.time_zone()), ("0 22 * * 1-5", "Europe/Berlin"));
 }
 
+// Promises: P17.17.
 #[test]
 fn many_missed_beats_are_one() {
     let mut schedules = Schedules::new();

@@ -1,4 +1,4 @@
-//! What the stories share.
+//! Helpers shared by the stories.
 
 pub mod python;
 
@@ -22,7 +22,7 @@ pub fn join(hub: &Node, name: &str) -> Node {
     Node::join(&hub.urls()[0], NodeOptions::named(name)).wait().expect("it joins")
 }
 
-/// Somewhere to tell of what has happened, and somewhere to wait for it.
+/// Channel for reports of handlers.
 pub struct Told<T>(pub SyncSender<T>, Receiver<T>);
 
 impl<T> Told<T> {
@@ -36,7 +36,7 @@ impl<T> Told<T> {
         self.1.recv_timeout(PATIENCE).expect("it is told in time")
     }
 
-    /// What has been told already.
+    /// The next report, if there is one already.
     pub fn now(&self) -> Option<T> {
         self.1.try_recv().ok()
     }
@@ -62,7 +62,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// A path for a Unix socket that nobody else has.
+/// A unique path for a Unix socket.
 pub fn socket() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

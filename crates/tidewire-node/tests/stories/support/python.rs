@@ -9,7 +9,7 @@ use tidewire_node::Node;
 
 use super::PATIENCE;
 
-/// A process of Python, and what it says.
+/// A process of Python, and its output.
 pub struct Python {
     process: Child,
     input: ChildStdin,
@@ -40,8 +40,8 @@ fn interpreter() -> Option<PathBuf> {
 }
 
 impl Python {
-    /// Runs a script of `tests/python` with a word and the URL of a hub. None, and said so, where
-    /// there is no Python with the extension.
+    /// Runs a script of `tests/python` with a word and the URL of a hub. None, with a message,
+    /// without a Python that has the extension.
     pub fn start(script: &str, what: &str, hub: &Node) -> Option<Self> {
         Self::start_with(script, &[what, &hub.urls()[0]])
     }

@@ -3,19 +3,19 @@ import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";
 
-/** What a bucket is made with. Times are in milliseconds. */
+/** Settings of a bucket. Times are in milliseconds. */
 export interface BucketSettings {
 	/** How many entries of a key are kept, 1 to 64 (1). */
 	readonly history?: number;
 	/** After which time entries go. */
 	readonly ttl?: number;
-	/** What keys and values may take (67,108,864). */
+	/** Largest size of keys and values (67,108,864). */
 	readonly maxBytes?: number;
 	/** On how many servers it is kept. */
 	readonly replicas?: number;
 }
 
-/** What there is of a bucket. */
+/** State of a bucket. */
 export interface BucketInfo {
 	readonly name: string;
 	readonly history: number;
@@ -45,7 +45,7 @@ export class Entry<T = unknown> {
 		this.time = timeOf(time);
 	}
 
-	/** Whether the key has no value. */
+	/** True if the key has no value. */
 	get isDeleted(): boolean {
 		return this.data === null;
 	}
@@ -129,15 +129,15 @@ export class Bucket<T = unknown> {
 		}
 	}
 
-	/** What is kept of a key, oldest first, deletions included. */
+	/** The stored entries of a key, oldest first, deletions included. */
 	async history(key: string): Promise<Entry<T>[]> {
 		const raw = (await this.home.ask("history", [this.name, key])) as unknown[];
 		return raw.map((fields) => new Entry<T>(fields));
 	}
 
 	/**
-	 * What is there, and then every change: of each key at least the newest. A link that is lost
-	 * meanwhile is waited for.
+	 * The present entries, and then every change: of each key at least the newest. The watch waits
+	 * while the link is lost.
 	 *
 	 * @param options `after`: changes after this revision only; `signal` ends the wait.
 	 */
@@ -166,7 +166,7 @@ export class Bucket<T = unknown> {
 	}
 }
 
-/** What a home says of a bucket. */
+/** Converts the description of a bucket from the storage backend. */
 export function bucketInfo(raw: unknown): BucketInfo {
 	const said = raw as Omit<BucketInfo, "ttl" | "maxBytes"> & {
 		readonly ttl_us: number | null;

@@ -1,6 +1,6 @@
 /**
- * Commands: long work that is started, followed, and found again by its id. What becomes of one is
- * decided at the hub.
+ * Commands: long work that is started, followed, and found again by its id. The hub decides its
+ * outcome.
  */
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
@@ -17,20 +17,20 @@ const PAUSE_MS = 1_000;
 
 export type Stage = "queued" | "running" | "succeeded" | "failed" | "cancelled";
 
-/** What there is of a command. */
+/** State of a command. */
 export interface CommandInfo {
 	readonly id: string;
 	/** The service that does it, and which of its commands it is. */
 	readonly service: string;
 	readonly command: string;
 	readonly stage: Stage;
-	/** Whether nothing more becomes of it. */
+	/** True if the command has ended. */
 	readonly isOver: boolean;
 	/** The newest attempt, from 1; 0 if there was none. */
 	readonly attempt: number;
 	/** How often it is tried again. */
 	readonly retries: number;
-	/** Whether its worker was asked to end it. */
+	/** True if its worker was asked to end it. */
 	readonly isCancelling: boolean;
 	readonly key: string | undefined;
 	readonly priority: Priority;
@@ -46,8 +46,8 @@ export interface CommandInfo {
 	readonly fraction: number;
 	readonly note: string;
 	/**
-	 * What the newest attempt that failed has raised, in a line, and the way to it; empty if none
-	 * has.
+	 * The error of the newest failed attempt, in a line, and its traceback; empty if none has
+	 * failed.
 	 */
 	readonly error: string;
 	readonly traceback: string;
@@ -66,8 +66,8 @@ export interface CommandProgress {
 
 export interface StartOptions {
 	/**
-	 * What it is about, such as a shard or a customer; a command that is exclusive by key is done
-	 * one of a key at a time.
+	 * Subject of the command, such as a shard or a customer; a command that is exclusive by key is
+	 * done one of a key at a time.
 	 */
 	readonly key?: string;
 	/**
@@ -115,10 +115,10 @@ export class Commands {
 	) {}
 
 	/**
-	 * Starts a command. When this returns it is stored, as durably as a message of a stream;
-	 * whoever serves it does it. It is started once, also if the link is lost meanwhile.
+	 * Starts a command. When this returns it is stored, as durably as a message of a stream; an
+	 * instance of the service runs it. It is started once, also if the link is lost meanwhile.
 	 *
-	 * @typeParam T What it returns.
+	 * @typeParam T Its result.
 	 * @param args Its arguments, 512 KiB at most; those by name at the end, as `named(...)`. They
 	 * are checked where it is done: what does not fit fails it.
 	 * @throws InvalidArgument if a name or an option is not allowed, or an argument can't travel;
@@ -142,8 +142,8 @@ export class Commands {
 	}
 
 	/**
-	 * A command by its id, whoever has started it, wherever and whenever. Nothing is asked for
-	 * before it is used.
+	 * A command by its id, regardless of its starter, node and time. Nothing is asked for before
+	 * it is used.
 	 */
 	find<T = unknown>(id: string): CommandRun<T> {
 		return new CommandRun<T>(this, id, this.clock);
@@ -182,7 +182,7 @@ export class CommandRun<T = unknown> {
 	) {}
 
 	/**
-	 * Waits until it is over, and gives what it has returned. While the hub is away, that waits on.
+	 * Waits until it is over, and gives its result. While the hub is away, that waits on.
 	 *
 	 * @throws NotFound if there is no such command, or not any more; CallCancelled if it was
 	 * cancelled; WorkerLost if the worker of its last attempt was lost; else what its last attempt
@@ -248,7 +248,7 @@ export class CommandRun<T = unknown> {
 		await this.clock.pause(PAUSE_MS, signal);
 	}
 
-	/** What there is of it. */
+	/** State of the command. */
 	async info(): Promise<CommandInfo> {
 		return infoOf(await explained(this.commands.service().info(this.id)));
 	}
@@ -274,7 +274,7 @@ type Raw = Omit<CommandInfo, "isOver" | "isCancelling" | "key" | "worker" | "beg
 	Record<"key" | "worker", string | null> &
 	Record<"began" | "ended", Date | null> & { readonly is_cancelling: boolean };
 
-/** What a hub says of a command. */
+/** Converts the description of a command from a hub. */
 function infoOf(raw: unknown): CommandInfo {
 	const { is_cancelling: isCancelling, ...said } = raw as Raw;
 	const { key, worker, began, ended } = said;

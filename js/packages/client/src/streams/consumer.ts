@@ -11,7 +11,7 @@ const QUICK_MS = 100;
 /** Acks that wait to be stored at most; then `ack()` waits. */
 const SETTLED_MAX = 10_000;
 
-/** What there is of a consumer. */
+/** State of a consumer. */
 export interface ConsumerInfo {
 	readonly name: string;
 	/** Every event up to here is acked, dead, or not selected. */
@@ -20,22 +20,24 @@ export interface ConsumerInfo {
 	readonly inFlight: number;
 	/** How many events wait for their delay, or for earlier ones of their keys. */
 	readonly waiting: number;
-	/** What it has still to see: the newest event of the stream minus `ackedTo`. */
+	/** Distance to the newest event of the stream: its sequence minus `ackedTo`. */
 	readonly lag: number;
-	/** How many deliveries were not the first of their event, since the home was opened. */
+	/**
+	 * How many deliveries were not the first of their event, since the storage backend was opened.
+	 */
 	readonly redelivered: number;
 	/** How many dead letters it has. */
 	readonly dead: number;
 	/** When the oldest event that is not acked was stored. */
 	readonly oldestTime: Date | undefined;
-	/** Whether it delivers nothing. */
+	/** True if deliveries are paused. */
 	readonly isPaused: boolean;
 }
 
 export interface NextOptions {
 	/** Milliseconds after which there is none; without it there is no limit. */
 	readonly timeout?: number;
-	/** Ends the wait. What was on its way goes back. */
+	/** Ends the wait. Events on their way go back. */
 	readonly signal?: AbortSignal;
 }
 
@@ -93,7 +95,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/**
-	 * Events as they come. Leaving the loop gives back what was fetched and not handled, and stores
+	 * Events as they come. Leaving the loop gives back the fetched and unhandled ones, and stores
 	 * the acks.
 	 */
 	[Symbol.asyncIterator](): AsyncIterableIterator<StreamEvent<T>, undefined, undefined> {
@@ -137,7 +139,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	};
 
 	private async settle(): Promise<void> {
-		// What the program that runs now settles goes together.
+		// Settlements of the same turn of the event loop go together.
 		await undefined;
 		try {
 			while (this.settled.length > 0) {
@@ -149,7 +151,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 				this.stale += results.filter((result) => result !== null).length;
 			}
 		} catch (error) {
-			// Whoever takes or settles next is told; the events come again.
+			// The next caller that takes or settles gets the error; the events come again.
 			this.broken = { error };
 			this.settled = [];
 			this.room();
@@ -164,7 +166,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		}
 	}
 
-	/** What went wrong in the background is told once. */
+	/** An error of the background is reported once. */
 	private check(): void {
 		const { broken } = this;
 		this.broken = undefined;
@@ -190,8 +192,8 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/**
-	 * Stores what was settled, and gives back what was fetched and not handled: it goes to another
-	 * at once, and that does not count as a delivery.
+	 * Stores the settled deliveries, and gives back the fetched and unhandled ones. Another
+	 * consumer gets these at once, and that does not count as a delivery.
 	 */
 	async close(): Promise<void> {
 		for (let event = this.ready.shift(); event !== undefined; event = this.ready.shift()) {
@@ -205,12 +207,12 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		return this.close();
 	}
 
-	/** What there is of it: its lag, what is out, what waits. */
+	/** State of the consumer: its lag, its pending deliveries, its waiting events. */
 	async info(): Promise<ConsumerInfo> {
 		return consumerInfo(await this.home.ask("consumer_info", [this.stream, this.name]));
 	}
 
-	/** Delivers nothing more, to nobody, until it is resumed. What is out may be settled. */
+	/** Delivers nothing more, to nobody, until it is resumed. Delivered events may be settled. */
 	async pause(): Promise<void> {
 		await this.home.ask("pause", [this.stream, this.name, null]);
 	}
@@ -220,7 +222,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		await this.home.ask("resume", [this.stream, this.name]);
 	}
 
-	/** Goes on at another place. What is out is forgotten. */
+	/** Goes on at another place. Pending deliveries are forgotten. */
 	async seek(start: Start): Promise<void> {
 		this.ready.clear();
 		await this.home.call("seek", this.stream, this.name, startOf(start));
@@ -243,13 +245,13 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 		return (await this.home.call("drop_dead", this.stream, this.name, sequences)) as number;
 	}
 
-	/** Deletes it with its dead letters. Whoever waits for its events gets NotFound. */
+	/** Deletes it with its dead letters. Callers that wait for its events get NotFound. */
 	async delete(): Promise<void> {
 		await this.home.call("delete_consumer", this.stream, this.name);
 	}
 }
 
-/** What a home says of a consumer. */
+/** Converts the description of a consumer from the storage backend. */
 export function consumerInfo(raw: unknown): ConsumerInfo {
 	const said = raw as Record<string, never>;
 	return {

@@ -1,4 +1,4 @@
-/** Events: what is read of a stream, and how a delivery of one is settled. */
+/** Events of a stream, and the settlement of their deliveries. */
 import { InvalidArgument, StaleDelivery } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { decodeLenient, encode } from "../text.js";
@@ -10,11 +10,11 @@ import { microseconds, oneOf, timeOf } from "./home.js";
 /** How a value is written: any that travels over links, as JSON, or bytes as they are. */
 export type Content = "value" | "json" | "bytes";
 
-/** What a message has beside its value. Times are in milliseconds. */
+/** Fields of a message beside its value. Times are in milliseconds. */
 export interface PublishOptions {
 	/**
-	 * What it is about, such as a customer; consumers with `order: "key"` handle one of a key at a
-	 * time. At most 256 bytes.
+	 * Subject of the message, such as a customer; consumers with `order: "key"` handle one of a
+	 * key at a time. At most 256 bytes.
 	 */
 	readonly key?: string;
 	/**
@@ -41,7 +41,7 @@ export interface Message extends PublishOptions {
 
 const TYPE = "content-type";
 
-/** A message as homes take it. */
+/** A message in the form of storage backends. */
 export function messageOf(subject: string, value: unknown, options: PublishOptions): Tuple {
 	const { key = null, id = null, content = "value", delay, at, ttl } = options;
 	const headers = Object.entries(options.headers ?? {});
@@ -66,17 +66,20 @@ export function messageOf(subject: string, value: unknown, options: PublishOptio
 	return tuple<unknown>(subject, payload, key, id, pairs, due, microseconds("ttl", ttl));
 }
 
-/** What is said of a delivery, as homes take it. */
+/** Settlement of a delivery, in the form of storage backends. */
 export type Settled = Tuple;
 
-/** Takes what is said of deliveries. */
+/** Takes the settlements of deliveries. */
 export interface Settler {
 	now(settled: Settled): Promise<void>;
 	soon(settled: Settled): Promise<void>;
 }
 
 export interface SettleOptions {
-	/** Whether to wait until it is on the disk, and to fail with what the home says of it. */
+	/**
+	 * If true, the ack waits until it is on the disk, and fails with the error of the storage
+	 * backend.
+	 */
 	readonly wait?: boolean;
 }
 
@@ -84,9 +87,9 @@ export interface SettleOptions {
 export class StreamEvent<T = unknown> {
 	/** Where it was published. */
 	readonly subject: string;
-	/** What was published, encoded. */
+	/** The published value, encoded. */
 	readonly payload: Uint8Array;
-	/** What it is about. */
+	/** Subject of the event. */
 	readonly key: string | undefined;
 	/** Its idempotency key. */
 	readonly id: string | undefined;
@@ -119,7 +122,7 @@ export class StreamEvent<T = unknown> {
 	}
 
 	/**
-	 * What was published: a value, or bytes if no header says what it is. Decoded anew each time.
+	 * The published value, or bytes if no header says its type. Decoded anew each time.
 	 */
 	get value(): T {
 		const type = this.headers[TYPE];
@@ -216,9 +219,9 @@ export class DeadEvent<T = unknown> {
 	readonly time: Date;
 	/** "max_deliver", or what `term` was given. */
 	readonly reason: string;
-	/** What was thrown last, in a line. */
+	/** The last error, in a line. */
 	readonly error: string;
-	/** The way to it; may be empty. */
+	/** The traceback of the error; may be empty. */
 	readonly traceback: string;
 
 	/** @internal */
@@ -242,7 +245,7 @@ export class DeadEvent<T = unknown> {
 	}
 }
 
-/** An error in a line, and the way to it. */
+/** An error in a line, and its traceback. */
 function faultOf(error: unknown): Tuple<string> | null {
 	if (error === undefined) {
 		return null;

@@ -1,4 +1,4 @@
-/** The home of streams and buckets: the service in which a hub offers its data folder. */
+/** Storage backend of streams and buckets: the service in which a hub offers its data folder. */
 import type { TidewireError } from "../error.js";
 import {
 	DataCorrupt,
@@ -52,7 +52,7 @@ const KINDS: Readonly<Record<string, new (message: string) => TidewireError>> = 
 	unreachable: HomeUnavailable,
 };
 
-/** The calls of a home, by name, with plain data. */
+/** The calls of a storage backend, by name, with plain data. */
 export class Home {
 	private readonly once: HomeClient;
 	private readonly again: HomeClient;
@@ -97,7 +97,7 @@ interface HomeClient {
 	hold(name: string, holder: string, ttlUs: number): AsyncIterable<number>;
 }
 
-/** What a hub answers, or why it does not. */
+/** The answer of a hub, or its explained error. */
 export async function explained<T>(answer: PromiseLike<T>): Promise<T> {
 	try {
 		return await answer;
@@ -131,7 +131,7 @@ export function microseconds(field: string, ms: number | undefined): number | nu
 	return Math.round(ms * 1000);
 }
 
-/** A time of a home. */
+/** A time of the storage backend. */
 export function timeOf(micros: unknown): Date {
 	return new Date(Number(micros) / 1000);
 }
@@ -144,7 +144,7 @@ export function oneOf<T extends string>(field: string, value: T, words: readonly
 	return value;
 }
 
-/** A pattern or several as homes take them. */
+/** A pattern or several in the form of storage backends. */
 export function patternsOf(filter: string | readonly string[] | undefined): readonly string[] {
 	return typeof filter === "string" ? [filter] : (filter ?? []);
 }
@@ -152,7 +152,7 @@ export function patternsOf(filter: string | readonly string[] | undefined): read
 /** Where to begin: behind the newest event, at the oldest, at a sequence, or at a time. */
 export type Start = "new" | "all" | number | Date;
 
-/** A place in a stream as homes take it. */
+/** A position in a stream in the form of storage backends. */
 export function startOf(start: Start): Tuple<string | number> {
 	if (start === "new" || start === "all") {
 		return tuple<string | number>(start, 0);

@@ -20,7 +20,7 @@ export interface LeaseOptions {
 	 * 86,400,000.
 	 */
 	readonly ttl?: number;
-	/** Who it is, for people; the name of the node if nothing is said. */
+	/** Name of the holder, for people; the name of the node by default. */
 	readonly holder?: string;
 	/** Ends the wait for it. */
 	readonly signal?: AbortSignal;
@@ -92,14 +92,14 @@ export class Lease {
 	}
 
 	/**
-	 * Whether it is held for sure, by the clock of this program, counted from before it was asked
-	 * for.
+	 * True if the lease is certainly held, by the clock of this program, counted from before the
+	 * request.
 	 */
 	get isHeld(): boolean {
 		return !this.isReleased && !this.lost.signal.aborted && this.clock.now() < this.until;
 	}
 
-	/** Aborts with LeaseLost when it is lost: for what it protects. */
+	/** Aborts with LeaseLost when it is lost: for the protected work. */
 	get signal(): AbortSignal {
 		return this.lost.signal;
 	}
@@ -160,7 +160,7 @@ export class Lease {
 	/**
 	 * Gives it back. A second time does nothing.
 	 *
-	 * @throws LeaseLost if it was lost meanwhile: what it protects may have run twice.
+	 * @throws LeaseLost if it was lost meanwhile: the protected work may have run twice.
 	 */
 	async release(): Promise<void> {
 		if (this.isReleased) {

@@ -11,16 +11,16 @@ const WAITING_MAX = 10_000;
 const BATCH_MAX = 1_000;
 const BATCH_BYTES = 4 << 20;
 
-/** What a stream says of a message that it has. */
+/** Acknowledgement of a stream that stores a message. */
 export interface Ack {
 	/** Its place in the stream, from 1; of a duplicate, that of the first. */
 	readonly sequence: number;
 	/**
-	 * What it survives: "memory" the end of its publisher, "disk" a loss of power, "replicated"
-	 * that of a machine.
+	 * Failure that the message survives: "memory" the end of its publisher, "disk" a loss of
+	 * power, "replicated" that of a machine.
 	 */
 	readonly durability: "memory" | "disk" | "replicated";
-	/** Whether a message with its id was there before: it was not stored again. */
+	/** True if the stream had a message with its id: it was not stored again. */
 	readonly duplicate: boolean;
 }
 
@@ -53,7 +53,7 @@ export class Publisher {
 			this.waiting.push({ message, resolve, reject });
 			if (!this.isRunning) {
 				this.isRunning = true;
-				// What the program that runs now publishes goes together.
+				// Publications of the same turn of the event loop go together.
 				queueMicrotask(() => void this.run());
 			}
 		});

@@ -1,16 +1,16 @@
-/** Schedules: messages that a home publishes by itself, again and again. */
+/** Schedules: messages that a storage backend publishes by itself, again and again. */
 import { InvalidArgument } from "../generated/errors.js";
 import { shown } from "../options.js";
 import { type PublishOptions, StreamEvent } from "./event.js";
 import { microseconds, timeOf } from "./home.js";
 
-/** What a schedule has beside its time and its value. */
+/** Fields of a schedule beside its time and its value. */
 export interface ScheduleOptions extends Pick<PublishOptions, "key" | "headers" | "content" | "ttl"> {
-	/** Whose clocks the expression goes by, such as "Europe/Berlin" ("UTC"). */
+	/** Time zone of the expression, such as "Europe/Berlin" ("UTC"). */
 	readonly timeZone?: string;
 }
 
-/** A schedule, as it was when the home was asked. */
+/** A schedule, as it was when the storage backend was asked. */
 export interface Schedule<T = unknown> {
 	readonly name: string;
 	/** Its cron expression, or `@every 30s`. */
@@ -27,13 +27,13 @@ export interface Schedule<T = unknown> {
 	/** Its next beat. */
 	readonly nextTime: Date | undefined;
 	/**
-	 * What `stream.schedule` has done: "made" it, "replaced" one with other settings, or "kept"
-	 * what was there.
+	 * Change that `stream.schedule` made: "made" it, "replaced" one with other settings, or "kept"
+	 * the present one.
 	 */
 	readonly change: "made" | "replaced" | "kept";
 }
 
-/** When a schedule beats as homes take it: milliseconds as an interval. */
+/** The time of a schedule in the form of storage backends: milliseconds as an interval. */
 export function whenOf(when: string | number): string {
 	if (typeof when === "string") {
 		return when;
@@ -46,7 +46,7 @@ export function whenOf(when: string | number): string {
 	return `@every ${micros / 1_000_000}s`;
 }
 
-/** What a home says of a schedule. */
+/** Converts the description of a schedule from the storage backend. */
 export function scheduleInfo<T>(raw: unknown): Schedule<T> {
 	const said = raw as ScheduleAnswer;
 	const { name, when, subject, change } = said;

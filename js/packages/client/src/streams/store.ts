@@ -14,7 +14,7 @@ export { Home } from "./home.js";
 export { Lease } from "./lease.js";
 
 export class Store {
-	/** @param unique Gives a name that nobody else has. */
+	/** @param unique Gives a unique name. */
 	constructor(
 		private readonly home: Home,
 		private readonly unique: () => string,

@@ -21,17 +21,17 @@ import { type Schedule, type ScheduleOptions, scheduleInfo, whenOf } from "./sch
 
 const BROADCAST_US = 3_600_000_000;
 
-/** What a stream is made with. Times are in milliseconds. */
+/** Settings of a stream. Times are in milliseconds. */
 export interface StreamSettings {
-	/** What it takes: patterns, such as `orders.>`. */
+	/** Subjects of its events: patterns, such as `orders.>`. */
 	readonly subjects: readonly string[];
 	/** After which time events are forgotten. */
 	readonly maxAge?: number;
-	/** What it may take on disk. */
+	/** Its largest size on disk. */
 	readonly maxBytes?: number;
 	/** How many events it may have. */
 	readonly maxMessages?: number;
-	/** What happens at a limit: publishing is refused, or the oldest events go. */
+	/** Behavior at a limit: publishing is refused, or the oldest events go. */
 	readonly full?: "refuse" | "drop_old";
 	/** How long an `id` is remembered (120,000); 0 for not at all. */
 	readonly dedupe?: number;
@@ -39,13 +39,13 @@ export interface StreamSettings {
 	readonly replicas?: number;
 }
 
-/** What there is of a stream. */
+/** State of a stream. */
 export interface StreamInfo {
 	readonly name: string;
 	readonly subjects: readonly string[];
 	/** How many events it has. */
 	readonly messages: number;
-	/** What they take on disk. */
+	/** Size on disk. */
 	readonly bytes: number;
 	/** The oldest event; one more than `last` if there is none. */
 	readonly first: number;
@@ -60,7 +60,7 @@ export interface StreamInfo {
 	readonly lastTime: Date | undefined;
 }
 
-/** What a consumer is made with. Times are in milliseconds. */
+/** Settings of a consumer. Times are in milliseconds. */
 export interface ConsumerSettings {
 	/** Which subjects: a pattern or several; all if there is none. */
 	readonly filter?: string | readonly string[];
@@ -92,7 +92,7 @@ export interface ReadOptions {
 	/** The last sequence. */
 	readonly stop?: number;
 	readonly filter?: string | readonly string[];
-	/** Whether to wait for more at the end. */
+	/** If true, the reader waits for more at the end. */
 	readonly follow?: boolean;
 	/** Ends the wait. */
 	readonly signal?: AbortSignal;
@@ -139,14 +139,15 @@ export class Stream<T = unknown> {
 	}
 
 	/**
-	 * Has the home publish a message again and again, also while no program runs: at the beats of a
-	 * cron expression such as "0 22 * * 1-5", "@daily", or every so many milliseconds. Each beat is
-	 * an event with the header `Tidewire-Schedule`, which has the name. A schedule with the same
-	 * settings goes on as it was, one with others is replaced; `change` says which.
+	 * Has the storage backend publish a message again and again, also while no program runs: at
+	 * the beats of a cron expression such as "0 22 * * 1-5", "@daily", or every so many
+	 * milliseconds. Each beat is an event with the header `Tidewire-Schedule`, which has the name.
+	 * A schedule with the same settings goes on as it was, one with others is replaced; `change`
+	 * says which.
 	 *
 	 * @throws InvalidArgument if an argument is not allowed, or the stream does not take the
 	 * subject; LimitExceeded if there are as many as there may be; Unsupported if the stream
-	 * refuses messages when it is full, or the home can't do it.
+	 * refuses messages when it is full, or the storage backend can't do it.
 	 */
 	async schedule(
 		name: string,
@@ -223,7 +224,7 @@ export class Stream<T = unknown> {
 		}
 	}
 
-	/** What there is of it. */
+	/** State of the stream. */
 	async info(): Promise<StreamInfo> {
 		return streamInfo(await this.home.ask("stream_info", [this.name]));
 	}
@@ -250,7 +251,7 @@ export class Stream<T = unknown> {
 	}
 }
 
-/** What a home says of a stream. */
+/** Converts the description of a stream from the storage backend. */
 export function streamInfo(raw: unknown): StreamInfo {
 	const said = raw as Omit<StreamInfo, "firstTime" | "lastTime"> & Record<"first_time_us" | "last_time_us", unknown>;
 	const { name, subjects, messages, bytes, first, last, delayed, dead, consumers } = said;

@@ -45,7 +45,7 @@ export interface Writable {
 	[WRITE](out: ValueWriter): void;
 }
 
-/** What a value writes itself with. */
+/** Writer for a value that writes itself. */
 export interface ValueWriter {
 	/** An extension that is told apart by its length. */
 	short(kind: number, write: () => void): void;

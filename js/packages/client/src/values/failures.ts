@@ -8,7 +8,7 @@ const TEXT_MAX = 65_536;
 const OWN = "tidewire.errors:";
 const BUILTINS = "builtins:";
 
-/** The entries of an error's map. What of its own properties can't be sent is left out. */
+/** The entries of an error's map. Its own properties that can't be sent are left out. */
 export function describeError(error: Error, isSendable: (value: unknown) => boolean): [string, unknown][] {
 	const state = Object.entries(error).filter(([name, value]) => !HIDDEN.has(name) && isSendable(value));
 	return [

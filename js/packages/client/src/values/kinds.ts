@@ -2,7 +2,7 @@
 
 /** A tuple of Python: an array that goes back as a tuple. */
 export class Tuple<T = unknown> extends Array<T> {
-	/** What is made of it (`map`, `slice`) is a plain array. */
+	/** Derived arrays (`map`, `slice`) are plain arrays. */
 	static override get [Symbol.species](): ArrayConstructor {
 		return Array;
 	}

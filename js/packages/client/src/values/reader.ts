@@ -23,11 +23,11 @@ export function addRareKinds(kinds: ReadonlyMap<number, RareKind>): void {
 	rare = kinds;
 }
 
-/** What a value holds is dealt with by code that is not loaded yet. */
+/** Error for a value whose code is not loaded yet. */
 export class Unloaded extends TidewireError {}
 
 /**
- * Reads a value; where it holds what the code for is not loaded, that is first loaded with `load`.
+ * Reads a value; where its code is not loaded, `load` loads that first.
  */
 export function readLoaded(
 	blob: Uint8Array,
@@ -45,12 +45,13 @@ export function readLoaded(
 	}
 }
 
-/** Reads a value. Long bytes and arrays are not copied: they lie in what was read. */
+/** Reads a value. Long bytes and arrays are not copied: they lie in the given buffer. */
 export function readValue(blob: Uint8Array, take?: Take): unknown {
 	try {
 		return new Reader(blob, take).whole();
 	} catch (error) {
-		// What was read is not what the caller gave.
+		// Every other error, InvalidArgument included, becomes a WireError: the caller did not make
+		// the bytes.
 		if (error instanceof TidewireError && !(error instanceof InvalidArgument)) {
 			throw error;
 		}

@@ -9,13 +9,13 @@ import { ByteArray, FrozenSet, Tuple, typeOf } from "./kinds.js";
 
 /** Is asked for what stands for a function or an object; undefined if it may not be given. */
 export type Give = (value: unknown) => Stood | undefined;
-/** What stands for a function or an object on the wire. */
+/** Wire form of a function or an object. */
 export type Stood = Readonly<Record<string, unknown>>;
 
 /** Writes a value. `title` is what errors call it. */
 export function writeValue(value: unknown, give?: Give, title = "value", bytesMax = PAYLOAD_BYTES): Uint8Array {
 	const writer = new Writer(give, bytesMax, scratch);
-	// What is given, or a getter of the program, may write something else meanwhile.
+	// A given value, or a getter of the program, may write another value meanwhile.
 	scratch = undefined;
 	try {
 		writer.value(value, 0);
