@@ -166,6 +166,7 @@ async def reading(*reads: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterat
         await asyncio.gather(*(one.task for one in found), return_exceptions=True)
 
 
+@pytest.mark.promise("P17.97")
 @every_server
 @pytest.mark.parametrize("seed", range(2))
 @story
@@ -228,6 +229,7 @@ async def test_reads_wait_an_outage_out_and_go_on_at_their_position(
         assert len(log.lines) == 8, log.lines
 
 
+@pytest.mark.promise("P17.98")
 @every_server
 @story
 async def test_a_wait_with_a_timeout_ends_during_an_outage_and_raise_on_outage_raises(
@@ -259,6 +261,7 @@ async def test_a_wait_with_a_timeout_ends_during_an_outage_and_raise_on_outage_r
             assert event is not None and (event.value, event.delivery) == (1, 1)
 
 
+@pytest.mark.promise("P17.99")
 @every_server
 @story
 async def test_acks_of_an_outage_are_stored_after_it(kind: str, tmp_path: Path, started: Programs) -> None:
@@ -307,6 +310,7 @@ async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path,
         assert log.lines == []
 
 
+@pytest.mark.promise("P17.97")
 @every_home
 @story
 async def test_what_is_deleted_is_no_outage(kind: str, tmp_path: Path) -> None:
