@@ -19,6 +19,48 @@ def broken(message: object) -> None:
     raise KeyError(message)
 
 
+@pytest.mark.promise("P4.9")
+def test_a_handler_goes_on_after_the_deadline_of_its_ask_and_can_look(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, looks = asyncio.Event(), asyncio.Queue[bool](10)
+
+        async def look(_: str, ctx: tw.Context) -> None:
+            looks.put_nowait(ctx.cancelled)
+            await gate.wait()
+            looks.put_nowait(ctx.cancelled)
+
+        asking = asyncio.ensure_future(node.spawn(look).ask("x", timeout=0.2))
+        assert await looks.get() is False
+        with pytest.raises(tw.AskTimeout):
+            await asking
+        gate.set()
+        assert await looks.get() is True
+
+    run(story)
+
+
+@pytest.mark.promise("P16.22")
+@pytest.mark.filterwarnings("ignore:ask was never awaited")
+def test_an_ask_that_is_thrown_away_was_sent_and_is_cancelled(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, looks = asyncio.Event(), asyncio.Queue[tuple[str, bool]](10)
+
+        async def look(message: str, ctx: tw.Context) -> None:
+            await gate.wait()
+            looks.put_nowait((message, ctx.cancelled))
+
+        asked = node.spawn(look)
+        asked.tell("first")
+        asked.ask("thrown away")
+        asked.ask("awaited", timeout=None).cancel()
+        gc.collect()
+        gate.set()
+        asked.tell("last")
+        assert [await looks.get() for _ in range(2)] == [("first", False), ("last", False)]
+
+    run(story)
+
+
 def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async def broken_coroutine(message: object) -> None:

@@ -94,6 +94,41 @@ async def test_what_is_published_is_read_in_order_and_consumed_once(kind: str, t
         assert (await orders.info()).messages == 301
 
 
+@pytest.mark.promise("P17.7")
+@story
+async def test_the_ids_of_purged_events_are_forgotten_when_the_folder_is_opened_again(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        assert not (await orders.publish("orders.made", 1, id="one")).duplicate
+        assert (await orders.publish("orders.made", 1, id="one")).duplicate
+        assert await orders.purge() == 1
+    async with tw.Node(data=tmp_path) as node:
+        orders = await node.find_stream("orders")
+        assert not (await orders.publish("orders.made", 1, id="one")).duplicate
+
+
+@pytest.mark.promise("P17.33")
+@both
+@story
+async def test_a_requeued_event_does_not_wait_for_others_of_its_key(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        billing = await orders.consumer("billing", start="all", max_deliver=1, order="key")
+        for number in range(2):
+            await orders.publish("orders.made", number, key="a")
+        first = await billing.next(timeout=10)
+        assert first is not None and first.value == 0
+        await first.nak(wait=True)
+        second = await billing.next(timeout=10)
+        assert second is not None and second.value == 1
+        assert await billing.requeue(1) == 1
+        again = await billing.next(timeout=10)
+        assert again is not None and again.value == 0, "the second event of the key is still out"
+        await again.ack()
+        await second.ack()
+        await billing.flush()
+
+
 @both
 @story
 async def test_a_poisoned_event_ends_in_the_dead_letters_and_is_requeued(kind: str, tmp_path: Path) -> None:

@@ -39,6 +39,46 @@ def test_a_request_is_answered_by_one_of_those_subscribed(run: Any) -> None:
     run(story)
 
 
+@pytest.mark.promise("P6.13")
+def test_requests_go_to_the_subscribed_actors_in_turn(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        for name in "abc":
+            node.subscribe("pricing.quote", lambda _, name=name: name)
+        first = [await node.request("pricing.quote", "X") for _ in range(3)]
+        assert sorted(first) == ["a", "b", "c"]
+        assert [await node.request("pricing.quote", "X") for _ in range(6)] == first * 2
+
+    run(story)
+
+
+@pytest.mark.promise("P6.9")
+def test_a_member_of_a_queue_group_that_is_full_is_skipped(run: Any) -> None:
+    async def story(node: tw.Node) -> None:
+        gate, took = asyncio.Event(), asyncio.Queue[str](10)
+
+        async def hold(_: Any) -> None:
+            await took.put("full")
+            await gate.wait()
+
+        full = node.spawn(hold, mailbox=tw.Mailbox(1, overflow="fail"))
+
+        async def note(_: Any) -> None:
+            await took.put("free")
+
+        free = node.spawn(note)
+        full.tell(0)
+        assert await took.get() == "full"
+        full.tell(0)
+        node.subscribe("work", full, queue="workers")
+        node.subscribe("work", free, queue="workers")
+        for _ in range(4):
+            assert node.publish("work", 1) == 1
+        assert [await took.get() for _ in range(4)] == ["free"] * 4
+        gate.set()
+
+    run(story)
+
+
 def test_a_subscription_is_read_with_async_for(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async with node.subscription("news.>") as stream:
