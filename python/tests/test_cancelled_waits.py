@@ -63,7 +63,7 @@ async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind
 
 
 @pytest.mark.promise("P17.96")
-@pytest.mark.promise("P17.110")
+@pytest.mark.promise("P17.100")
 @every_home
 @story
 async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: str, tmp_path: Path) -> None:
