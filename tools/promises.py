@@ -24,6 +24,7 @@ import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the tests of each promise")
     options = parser.parse_args()
-    promises = dict(read_promises())
+    found = list(read_promises())
+    promises = dict(found)
     markers = [*python_markers(), *rust_markers(), *typescript_markers(), *scenario_markers()]
     untested = tomllib.loads((ROOT / TABLE).read_text(encoding="utf-8"))["untested"]
     guards: dict[str, list[Marker]] = {number: [] for number in promises}
@@ -69,7 +71,9 @@ def main() -> int:
                 guards[number].append(marker)
     if options.list:
         print_tests(guards)
-    problems = [*check_markers(markers, promises), *check_promises(promises, guards, untested)]
+    counts = Counter(number for number, _ in found)
+    twice = [f"{SPEC}: {number} is the number of {count} promises" for number, count in counts.items() if count > 1]
+    problems = [*twice, *check_markers(markers, promises), *check_promises(promises, guards, untested)]
     for problem in problems:
         print(problem, file=sys.stderr)
     tested = sum(bool(tests) for tests in guards.values())

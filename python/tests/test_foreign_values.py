@@ -14,7 +14,7 @@ JSON_HEADERS = [
 ]
 
 
-@pytest.mark.promise("P17.99")
+@pytest.mark.promise("P17.101")
 @every_home
 @story
 async def test_json_is_read_under_every_spelling_of_its_header(kind: str, tmp_path: Path) -> None:

@@ -283,7 +283,8 @@ async def test_acks_of_an_outage_are_stored_after_it(kind: str, tmp_path: Path, 
                 seen.append(event.value)
                 await event.ack()
             await consumer.flush()
-            # A hub that is killed forgets which events are out: the one that was handled comes again.
+            # A hub that is killed forgets which events are out: the one that was handled comes
+            # again.
             assert len(seen) <= (11 if kind == "hub" else 10), seen
             assert (await consumer.info()).in_flight == 0
             assert await consumer.dead_letters() == []

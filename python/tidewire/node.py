@@ -423,7 +423,8 @@ class Node(Subjects, Streams, Agents):
         until = self._until(timeout)
         names = _idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
         if names:
-            # Not at once: other actors have stop hooks, and a loop of another thread may be about to run.
+            # Not at once: other actors have stop hooks, and a loop of another thread may be about
+            # to run.
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
             logger.warning(_STRANDED, self.name, _idle.shortened(names))

@@ -160,7 +160,8 @@ def start_spare(orders: dict[str, Any]) -> SpareProcess | None:
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
     start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    # The worker inherits this, so that signals of the group can't end it before it has its handlers.
+    # The worker inherits this, so that signals of the group can't end it before it has its
+    # handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_GROUP)
     try:
         return subprocess.Popen(

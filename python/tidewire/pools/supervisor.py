@@ -118,7 +118,8 @@ class PoolSupervisor:
     # The thread
 
     def _run(self) -> None:
-        # Workers inherit this, so that signals of the group can't end one before it has its handlers.
+        # Workers inherit this, so that signals of the group can't end one before it has its
+        # handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         stuck: tuple[Stuck, ...] = ()
         try:

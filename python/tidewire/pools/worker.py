@@ -225,7 +225,9 @@ class Worker:
 
 
 class _TermMask(threading.local):
-    """SIGTERM around a fork of the function: a forked process ends at it, however early it comes."""
+    """SIGTERM around a fork of the function: a forked process ends at it, however early it
+    comes.
+    """
 
     _before: set[int] | None = None
 

@@ -49,7 +49,7 @@ class RetryPause:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the last attempt failed."""
+        """True if the last attempt failed."""
         return self._wait_s > 0.0
 
     def end(self) -> None:
