@@ -179,8 +179,8 @@ class Consumer:
             self._settling = None
 
     def _keep_settled(self, batch: list[Settled], error: TidewireError) -> None:
-        """Keep acks for the end of an outage. Events that wait here go back to a hub: a hub that was
-        started again delivers them anew.
+        """Keep acks for the end of an outage. Events that wait here go back to a hub: a hub that
+        was started again delivers them anew.
         """
         self._away = error
         self._settled = [*batch, *self._settled]
