@@ -16,6 +16,7 @@ use crate::cursor::{From, Selection, scan};
 use crate::message::{self, AckSubject};
 use crate::names;
 use crate::shared::Shared;
+use crate::stream_cache::CachedStream;
 
 /// Longest stored text of a fault.
 const TEXT_MAX: usize = 256 * 1_024;
@@ -109,26 +110,43 @@ pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, seque
     let mut count = 0;
     for sequence in sequences {
         let Some(entries) = kept.get(&sequence) else { continue };
-        let stored = shared.stored(stream, &json!({"seq": sequence})).await?;
-        let Some(event) = stored.and_then(|stored| message::event(stored.message, stored.sequence, stored.time_us))
-        else {
+        if !deliver_anew(shared, &known, stream, consumer, sequence).await? {
             let words =
                 format!("sequences: event {sequence} is not in stream {stream:?} any more: drop its dead letter");
             return Err(shared.connection.error(HomeErrorKind::NotFound, &words));
-        };
-        let mut headers = message::headers(&message::again(&event), false)?.unwrap_or_default();
-        headers.insert(names::ORIGIN, message::origin(&event).as_str());
-        if let Some(id) = &event.id {
-            headers.insert(names::ID, id.as_str());
         }
-        let of_its_own = known.compact.then(|| names::again_each(stream, consumer, sequence));
-        let subject = of_its_own.unwrap_or_else(|| names::again(stream, consumer));
-        let put = shared.put(stream, &subject, headers, event.payload).await;
-        put.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
         forget(shared, stream, entries).await?;
         count += 1;
     }
     Ok(count)
+}
+
+/// Publishes a copy of an event for one consumer, whose deliveries count from 1. False if the
+/// stream does not have the event any more, or takes no copies as Tidewire did not make it.
+pub(crate) async fn deliver_anew(
+    shared: &Shared,
+    known: &CachedStream,
+    stream: &str,
+    consumer: &str,
+    sequence: u64,
+) -> HomeResult<bool> {
+    if !known.again {
+        return Ok(false);
+    }
+    let stored = shared.stored(stream, &json!({"seq": sequence})).await?;
+    let Some(event) = stored.and_then(|stored| message::event(stored.message, stored.sequence, stored.time_us)) else {
+        return Ok(false);
+    };
+    let mut headers = message::headers(&message::again(&event), false)?.unwrap_or_default();
+    headers.insert(names::ORIGIN, message::origin(&event).as_str());
+    if let Some(id) = &event.id {
+        headers.insert(names::ID, id.as_str());
+    }
+    let of_its_own = known.compact.then(|| names::again_each(stream, consumer, sequence));
+    let subject = of_its_own.unwrap_or_else(|| names::again(stream, consumer));
+    let put = shared.put(stream, &subject, headers, event.payload).await;
+    put.map_err(|failure| failure.of_stream(&shared.connection, stream))?;
+    Ok(true)
 }
 
 /// Forgets dead letters.

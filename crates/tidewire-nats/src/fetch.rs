@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_nats::Message;
-use tidewire_backend::home::{Delivery, Fetch, HomeErrorKind, HomeResult};
+use tidewire_backend::home::{Delivery, Fetch, HomeErrorKind, HomeResult, Settle, Settlement};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::consumers;
 use crate::message::{self, AckSubject};
 use crate::names;
 use crate::pull::{End, Pull, Puller, Wait};
-use crate::settle::{OutstandingDelivery, how};
+use crate::settle::{OutstandingDelivery, how, settle};
 use crate::shared::Shared;
 
 /// How long a delivery whose caller is gone waits for the next fetch.
@@ -159,9 +159,8 @@ pub(crate) async fn hold(shared: &Shared, stream: &str, consumer: &str, deliveri
     let tickets: HashSet<u64> = deliveries.iter().map(|delivery| delivery.ticket).collect();
     shared.pullers.hold(stream, consumer, deliveries);
     tokio::time::sleep(HOLD).await;
-    for delivery in shared.pullers.take_expired(stream, consumer, &tickets) {
-        if let Some(handed) = shared.out.take(stream, consumer, delivery.event.sequence, delivery.ticket) {
-            drop(shared.connection.client.publish(handed.reply, how::nak(0)).await);
-        }
-    }
+    let released =
+        |Delivery { event, ticket, .. }| Settle { sequence: event.sequence, ticket, how: Settlement::Release };
+    let expired = shared.pullers.take_expired(stream, consumer, &tickets).into_iter().map(released).collect();
+    drop(settle(shared, stream, consumer, expired).await);
 }

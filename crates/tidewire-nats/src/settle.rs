@@ -135,8 +135,10 @@ pub(crate) async fn settle(
     }
     let confirmed = say(shared, &steps).await;
     for (step, confirmed) in steps.into_iter().zip(confirmed) {
-        let Step { at, sequence, handed, last, .. } = step;
-        if let (true, true, Some(copy)) = (confirmed, last, handed.again) {
+        let Step { at, sequence, handed, last, said } = step;
+        // A copy that failed or was given back is delivered again.
+        let is_done = confirmed && last && !said.starts_with(b"-NAK");
+        if let (true, Some(copy)) = (is_done, handed.again) {
             forget_copy(shared, stream, copy).await;
         }
         if !confirmed {
@@ -176,6 +178,12 @@ async fn said(
     match how {
         Settlement::Ack => Ok((how::ACK, true)),
         Settlement::Working => Ok((how::WORKING, false)),
+        // A server would give up an event whose last delivery goes back, although nobody began it.
+        Settlement::Release if settings.max_deliver > 0 && delivery >= settings.max_deliver => {
+            let known = shared.streams.find(&shared.connection, stream).await?;
+            let is_copied = dead_letters::deliver_anew(shared, &known, stream, &settings.name, sequence).await;
+            Ok((if is_copied.unwrap_or(false) { how::ACK } else { how::nak(0) }, true))
+        }
         Settlement::Release => Ok((how::nak(0), true)),
         Settlement::Nak { fault, .. } if settings.max_deliver > 0 && delivery >= settings.max_deliver => {
             keep("max_deliver", fault).await?;

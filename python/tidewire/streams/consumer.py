@@ -156,7 +156,8 @@ class Consumer:
         """Store the settled deliveries, and give back the fetched and unhandled ones: another
         consumer gets them at once.
 
-        The return is not a delivery, except on NATS, which counts each send.
+        The return is not a delivery. NATS counts each send, but makes no returned event a dead
+        letter.
         """
         while self._ready:
             await self._ready.popleft()._release()
