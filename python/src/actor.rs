@@ -49,12 +49,12 @@ impl ActorRef {
         }
     }
 
-    /// Whether the actor runs on the node's event loop, so that its handlers may be coroutines.
+    /// True for an actor on the node's event loop, whose handlers may be coroutines.
     pub fn on_loop(&self) -> bool {
         &*self.inner.statistics().dispatcher == crate::engine::LOOP
     }
 
-    /// The operation of an ask; the message is on its way when this returns.
+    /// The operation of an ask. The message is sent before this returns.
     pub fn asking(
         &self,
         py: Python<'_>,
@@ -101,13 +101,13 @@ impl ActorRef {
         self.inner.name()
     }
 
-    /// Whether the actor takes messages.
+    /// True while the actor takes messages.
     #[getter]
     fn alive(&self) -> bool {
         !self.born.is_past() && self.inner.is_alive()
     }
 
-    /// How many messages it has accepted and not finished.
+    /// Number of messages that were accepted and are not finished.
     #[getter]
     fn outstanding(&self) -> usize {
         if self.born.is_past() { 0 } else { self.inner.outstanding() }
@@ -136,8 +136,8 @@ impl ActorRef {
         Ok(self.offer(py, message, priority).unwrap_or(false))
     }
 
-    /// Sends if there is room now; False if the sender would have to wait, or the mailbox has let
-    /// the message go.
+    /// Sends if the mailbox has capacity now. False if the sender would have to wait, or the
+    /// mailbox has dropped the message.
     #[pyo3(signature = (message, priority = None))]
     fn try_send(&self, py: Python<'_>, message: Py<PyAny>, priority: Option<Priority>) -> PyResult<bool> {
         self.born.check(py)?;
@@ -148,9 +148,9 @@ impl ActorRef {
         }
     }
 
-    /// Sends a message; awaiting waits for room in a full mailbox, and gives True, or False if a
-    /// mailbox that drops new messages has let it go. Cancelled while it waits, it has sent
-    /// nothing.
+    /// Sends a message. Awaiting waits for capacity in a full mailbox, and gives True, or False if
+    /// a mailbox that drops new messages has dropped it. A send that is cancelled while it waits
+    /// has sent nothing.
     ///
     /// Raises:
     ///     MailboxFull: if the mailbox is full and its policy is to fail, or its own handler would
@@ -203,9 +203,9 @@ impl ActorRef {
     ///
     /// Raises:
     ///     AskTimeout: if no reply came in time.
-    ///     AskCycle: if actors would wait for each other in a ring.
+    ///     AskCycle: if actors would wait for each other in a cycle.
     ///     ActorStopped: if the actor takes no more messages, or stopped before it replied.
-    ///     NoReply: if the handler ended, and gave the place for the reply to nobody.
+    ///     NoReply: if the handler ended and nothing else holds its reply slot.
     ///     MailboxFull: if the mailbox is full.
     ///     BaseException: whatever the handler raised.
     #[pyo3(

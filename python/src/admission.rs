@@ -11,7 +11,7 @@ use crate::arguments::Priority;
 use crate::errors;
 use crate::py_ref::PyRef;
 
-/// At most so many run, and at most so many wait. Any thread may ask.
+/// At most `running_max` entries run and at most `waiting_max` wait. Thread-safe.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Admission {
     waiting_max: usize,
@@ -33,13 +33,14 @@ impl Admission {
         Self { waiting_max, state: Mutex::new(state) }
     }
 
-    /// How many wait.
+    /// Number of waiting entries.
     #[getter]
     fn waiting(&self) -> usize {
         self.state.lock().machine.waiting()
     }
 
-    /// Whether it runs; else it waits, until `leave` of another gives it back.
+    /// Admits or queues an entry. True: it runs now. False: it waits until `leave` of another entry
+    /// admits it.
     fn enter(&self, one: &Bound<'_, PyAny>, priority: Priority) -> PyResult<bool> {
         let mut state = self.state.lock();
         let entry = state.machine.enter(one.clone().into(), Priority::lane(Some(priority)) as usize);
@@ -59,7 +60,7 @@ impl Admission {
         }
     }
 
-    /// It runs no more, or waits no more. Gives the one that runs in its place. A second time does
+    /// Ends a running or waiting entry. Returns the entry that runs instead. A second call does
     /// nothing.
     fn leave(&self, one: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
         let mut state = self.state.lock();
@@ -74,7 +75,7 @@ impl Admission {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         state.machine.queued().chain(state.running.values()).try_for_each(|one| visit.call(&**one))
     }

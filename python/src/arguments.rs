@@ -1,5 +1,5 @@
-//! Arguments from Python: what does not fit is an `InvalidArgument` that names the field, its value
-//! and the mend.
+//! Arguments from Python. An invalid one raises `InvalidArgument` with the field, its value and the
+//! fix.
 
 use std::time::Duration;
 
@@ -52,10 +52,10 @@ impl<'a> FromPyObject<'a, '_> for Reason {
     }
 }
 
-/// How long to wait; none is for ever.
+/// A timeout. None means no limit.
 pub struct Timeout(pub Duration);
 
-/// How long to wait, where the configuration decides if the call says nothing, or `...`.
+/// A timeout whose default is that of the configuration, for a call without one or with `...`.
 pub enum TimeoutArgument {
     Usual,
     Call(Timeout),
@@ -95,7 +95,7 @@ impl FromPyObject<'_, '_> for Timeout {
     }
 }
 
-/// How long until a timer fires.
+/// The delay of a timer.
 pub struct Delay(pub Duration);
 
 impl FromPyObject<'_, '_> for Delay {
@@ -129,7 +129,7 @@ fn seconds(value: &Bound<'_, PyAny>) -> Option<Duration> {
     Duration::try_from_secs_f64(value.extract().ok()?).ok()
 }
 
-/// Whether what was accepted is handled before a stop.
+/// The `drain` argument of a stop: true handles accepted messages first.
 pub struct Drain(pub bool);
 
 impl FromPyObject<'_, '_> for Drain {
@@ -140,7 +140,8 @@ impl FromPyObject<'_, '_> for Drain {
     }
 }
 
-/// Whether a new behaviour goes on top of the one in force, rather than in its place.
+/// The `stack` argument of a behaviour change: true pushes the new behaviour onto the present one,
+/// false replaces it.
 pub struct Stack(pub bool);
 
 impl FromPyObject<'_, '_> for Stack {
@@ -199,7 +200,7 @@ impl<'a> FromPyObject<'a, '_> for Pattern<'a> {
     }
 }
 
-/// Several patterns. One string is not taken for the list of its letters.
+/// Several patterns. A single string is refused: it would pass as a list of its letters.
 pub struct Patterns(pub Vec<String>);
 
 impl FromPyObject<'_, '_> for Patterns {

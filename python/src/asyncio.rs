@@ -12,7 +12,7 @@ use crate::once::Once;
 use crate::pending::Pending;
 use crate::py_ref::PyRef;
 
-/// Has an event loop look at an operation again.
+/// A waker that makes an event loop poll an operation again.
 pub struct LoopWaker {
     pub line: Arc<LoopHandle>,
     pub pending: Mutex<Option<PyRef<Pending>>>,
@@ -31,7 +31,7 @@ impl Wake for LoopWaker {
     }
 }
 
-/// Has an event loop call something, that of this thread if none is given.
+/// Schedules a callback on an event loop, by default that of this thread.
 pub fn soon(
     py: Python<'_>,
     of: Option<&Bound<'_, PyAny>>,

@@ -22,7 +22,7 @@ thread_local! {
     static AT: Cell<AttachState> = const { Cell::new(AttachState::Unknown) };
 }
 
-/// Whether this thread has the interpreter.
+/// Attachment of this thread to the interpreter.
 #[derive(Clone, Copy, PartialEq)]
 enum AttachState {
     /// Nothing here has attached or detached it: a thread of Python's that called us has it, any
@@ -32,7 +32,7 @@ enum AttachState {
     Detached,
 }
 
-/// Calls `what` with the interpreter. It waits for a fork that is under way.
+/// Calls `what` with the interpreter, after any fork in progress.
 #[inline]
 pub fn attach<R>(what: impl for<'py> FnOnce(Python<'py>) -> R) -> R {
     let pass = AttachPermit::if_needed();
@@ -66,7 +66,7 @@ pub fn detach<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     result
 }
 
-/// Whether this thread has the interpreter.
+/// True if this thread holds the interpreter.
 #[inline]
 pub fn is_attached() -> bool {
     match AT.get() {
@@ -76,7 +76,7 @@ pub fn is_attached() -> bool {
     }
 }
 
-/// Whether the interpreter knows this thread.
+/// True if the interpreter has a thread state for this thread.
 #[inline]
 fn is_listed() -> bool {
     // SAFETY: it may be called on any thread once the interpreter has been initialised, which it
@@ -84,14 +84,14 @@ fn is_listed() -> bool {
     unsafe { !ffi::PyGILState_GetThisThreadState().is_null() }
 }
 
-/// Whether nobody else refers to an object.
+/// True if the caller has the only reference to an object.
 #[inline]
 pub fn is_sole<T>(object: &Bound<'_, T>) -> bool {
     // SAFETY: the object lives, and the interpreter is held.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
-/// What modules have noted of this thread, by name.
+/// The dictionary of this thread's interpreter state: modules store values in it by name.
 #[inline]
 pub fn of_this_thread(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
     // SAFETY: the interpreter is held, and so the thread has a state. The dictionary is that
@@ -100,18 +100,18 @@ pub fn of_this_thread(py: Python<'_>) -> Option<Bound<'_, PyDict>> {
     notes.and_then(|notes| notes.cast_into().ok())
 }
 
-/// Has the main thread call something between two steps of its program. It is not called when the
-/// program is at its end.
+/// Schedules a call on the main thread between two steps of its program. At the end of the program
+/// the call is dropped.
 pub fn call_soon(what: fn(Python<'_>)) {
     extern "C" fn call(what: *mut c_void) -> c_int {
         // SAFETY: it is the function that `call_soon` has cast, and nobody else passes this one on.
         let what = unsafe { std::mem::transmute::<*mut c_void, fn(Python<'_>)>(what) };
-        // What is pending is called with the interpreter.
+        // Python runs pending calls with the interpreter held.
         attach(what);
         0
     }
-    // SAFETY: both may be called on any thread, without the interpreter. With no room the answer is
-    // -1, and nothing is called.
+    // SAFETY: both may be called on any thread, without the interpreter. With a full queue the
+    // answer is -1, and nothing is called.
     unsafe {
         if ffi::Py_IsInitialized() != 0 {
             let _ = ffi::Py_AddPendingCall(Some(call), what as *mut c_void);
@@ -136,11 +136,11 @@ impl Drop for AttachGuard {
     }
 }
 
-/// Before a fork: nobody comes to the interpreter until [`after_fork_in_parent`]. In the child the
-/// gate is a new one.
+/// Before a fork: no thread attaches to the interpreter until [`after_fork_in_parent`]. The gate of
+/// the child is a new one.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
-    // Whoever is in the gate waits for the interpreter.
+    // A thread inside the gate waits for the interpreter.
     detach(py, || GATE.get().shut());
 }
 
@@ -183,7 +183,7 @@ struct ForkBarrier {
 struct State {
     /// Threads that are coming in.
     inside: usize,
-    /// Forks under way: two threads may be at it, one of them waiting for the interpreter.
+    /// Number of forks in progress. Two threads may fork, one of them waiting for the interpreter.
     forks: usize,
 }
 

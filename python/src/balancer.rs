@@ -24,12 +24,12 @@ struct State {
     version: u64,
 }
 
-/// How an instance is reached.
+/// The connection to an instance.
 struct InstanceRoute {
     port: PyRef<PyAny>,
     /// Over a link.
     route: Option<PyRef<Route>>,
-    /// It gets calls only where no other is left.
+    /// A standby instance gets calls only if no other is left.
     standby: bool,
 }
 
@@ -64,8 +64,8 @@ impl Balancer {
         is_usual.then_some(state.version)
     }
 
-    /// The way to the instance for a call, which begins; None if there is none but those that have
-    /// refused it. `dice` is a `random.Random`.
+    /// The connection to the instance for a call, which begins. None: every instance has refused
+    /// the call. `dice` is a `random.Random`.
     #[pyo3(signature = (kind, explore, dice, without = Vec::new()))]
     fn choose(
         &self,
@@ -86,7 +86,7 @@ impl Balancer {
         }))
     }
 
-    /// The way to an instance, where a call begins; None if there is no such instance.
+    /// The connection to an instance, where a call begins. None: there is no such instance.
     fn named(&self, py: Python<'_>, instance: &str) -> Option<Py<PyAny>> {
         let machine = &mut self.state.lock().machine;
         let port = machine.get(instance).map(|(_, way)| way.port.clone_ref(py).into_py());
@@ -94,8 +94,8 @@ impl Balancer {
         port
     }
 
-    /// Notes that a call has ended: how many seconds it took, or None where that says nothing of
-    /// the instance, and whether it failed.
+    /// Records the end of a call: its seconds, or None if they say nothing of the instance, and
+    /// true if it failed.
     #[pyo3(signature = (instance, took_s, failed = false))]
     fn ended(&self, instance: &str, took_s: Option<f64>, failed: bool) {
         let how = match took_s.map(|took_s| (took_s * 1e6) as u64) {
@@ -106,13 +106,13 @@ impl Balancer {
         self.note_end(instance, how);
     }
 
-    /// How many calls are under way at an instance.
+    /// Number of calls in progress at an instance.
     fn outstanding(&self, instance: &str) -> u64 {
         self.state.lock().machine.outstanding(instance)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         state.machine.iter().try_for_each(|(_, way)| {
             visit.call(&*way.port)?;
@@ -128,7 +128,7 @@ impl Balancer {
         change(&mut state.machine)
     }
 
-    /// Whether nothing has come or gone since.
+    /// True if the set of instances has this version still.
     pub fn is_current(&self, version: u64) -> bool {
         self.state.lock().version == version
     }

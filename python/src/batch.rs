@@ -1,4 +1,4 @@
-//! `handle_batch`: what has gathered in the mailbox, handled in one call.
+//! `handle_batch`: one call that handles all messages gathered in the mailbox.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -13,7 +13,7 @@ use crate::py_ref::PyRef;
 type DrainedMessages = Vec<(Message, MessageMeta)>;
 
 impl Function {
-    /// One call of `handle_batch`, or of the behaviour above it. Answers whether to go on.
+    /// One call of `handle_batch`, or of the behaviour above it. Returns true to go on.
     pub fn step(
         &mut self,
         py: Python<'_>,
@@ -47,7 +47,7 @@ impl Function {
         next.is_some_and(|next| self.handle(py, me, next, turn))
     }
 
-    /// Nobody knows which message the call failed on, so that each of them has failed.
+    /// The message that the call failed on is unknown, so that each of them has failed.
     fn fail_all(
         &self,
         py: Python<'_>,
@@ -59,7 +59,7 @@ impl Function {
         drop(logged(py, me, "handle_batch", error.clone_ref(py), false));
         let (again, over): (DrainedMessages, DrainedMessages) =
             taken.into_iter().partition(|(_, meta)| self.is_delivered_again(meta));
-        // What is delivered again goes to the front of the line one by one, the last one first.
+        // Redelivered messages return to the front of the queue one by one, the last one first.
         let mut go_on = true;
         for (message, meta) in over.into_iter().chain(again.into_iter().rev()) {
             go_on &= turn.failed(Some(message), meta, errors::fault(error.clone_ref(py)));
@@ -83,7 +83,7 @@ fn gather(turn: &mut Activation<'_, Message>) -> (DrainedMessages, Option<Envelo
     (taken, None)
 }
 
-/// Those that can be read. The others are logged, and nobody handles them.
+/// The readable messages. Unreadable ones are logged and not handled.
 fn readable(
     py: Python<'_>,
     me: &PyRef<ActorRef>,

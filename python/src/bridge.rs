@@ -1,5 +1,5 @@
-//! Between the engine's threads and one asyncio event loop: one wake-up per burst, in either
-//! direction.
+//! The bridge between the engine's threads and one asyncio event loop: one wake-up per burst, in
+//! either direction.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::pending::Pending;
 /// Most completions that one pass of the loop handles before other callbacks get their turn.
 const PASS: usize = 1024;
 
-/// What other threads see of a loop.
+/// Handle of an event loop for other threads.
 pub struct LoopHandle {
     completed: Mutex<Vec<PyRef<Pending>>>,
     externals: Mutex<Vec<Arc<External>>>,
@@ -33,7 +33,7 @@ pub struct LoopHandle {
     /// The loop itself, while it is open.
     event_loop: Mutex<Option<PyRef<PyAny>>>,
     call_soon: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
-    /// How the loop watches a descriptor, and stops to.
+    /// The loop's functions that add and remove a reader of a descriptor.
     watching: Mutex<Option<(PyRef<PyAny>, PyRef<PyAny>)>>,
 }
 
@@ -47,7 +47,8 @@ struct LastLoop {
     line: Arc<LoopHandle>,
     /// Its address.
     at: usize,
-    /// What asyncio noted of the thread when the loop began to run here, where it has such a note.
+    /// The thread's running-loop note by asyncio at the start of the loop, where CPython has such a
+    /// note.
     note: Option<PyRef<PyAny>>,
 }
 
@@ -71,15 +72,15 @@ pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     get.call0()
 }
 
-/// Whether an event loop runs on this thread; does not load asyncio to find out.
+/// True if an event loop runs on this thread. Does not load asyncio.
 pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
     static GET: Once<Py<PyAny>> = Once::new();
     let get = GET.of(py, "tidewire._current", "running_loop")?;
     Ok(!get.call0()?.is_none())
 }
 
-/// What something has raised that the loop of this thread would have called by itself: it is the
-/// loop's business.
+/// Reports an exception of a callback that the loop would have called itself. The exception handler
+/// of the loop decides.
 pub fn raised(py: Python<'_>, error: PyErr) {
     pass_on(py, "raised", error);
 }
@@ -104,7 +105,7 @@ pub fn has_coroutines() {
     COROUTINES.set(true);
 }
 
-/// Whether a coroutine actor has ever run on this thread.
+/// True once a coroutine actor has run on this thread.
 pub fn runs_coroutines() -> bool {
     COROUTINES.get()
 }
@@ -147,13 +148,14 @@ fn line_of(running: &Bound<'_, PyAny>) -> Option<Arc<LoopHandle>> {
     HERE.with_borrow(|here| here.as_ref().filter(|seen| seen.at == at).map(|seen| Arc::clone(&seen.line)))
 }
 
-/// What asyncio notes of this thread whenever a loop begins or ends here. Up to CPython 3.11 that
-/// is a new object each time, then the loop itself or None; from 3.14 on there is no such note.
+/// The running-loop note of asyncio for this thread, which changes whenever a loop begins or ends
+/// here. Up to CPython 3.11 the note is a new object each time, then the loop itself or None.
+/// CPython 3.14 and later have no such note.
 fn note_of_asyncio(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     of_this_thread(py)?.get_item(intern!(py, "__asyncio_running_event_loop__")).ok()?
 }
 
-/// Something outside of the engine that has work for a loop.
+/// A source of work for a loop, outside of the engine.
 pub trait LoopSource: Send + Sync {
     /// Does what has come in. On the loop's thread.
     fn run(&self, py: Python<'_>);
@@ -175,24 +177,25 @@ impl LoopHandle {
         self.event_loop.lock().as_ref().map(|running| running.bind(py).clone())
     }
 
-    /// Calls something soon, if this is the thread of the loop and the loop is open. Answers
-    /// whether it will be called.
+    /// Schedules a call, if this is the thread of the loop and the loop is open. Returns true if it
+    /// will be called.
     pub fn soon(&self, py: Python<'_>, what: Py<PyAny>) -> bool {
         let soon = self.call_soon.lock().as_ref().map(|(soon, _)| soon.clone_ref(py));
         soon.is_some_and(|soon| in_no_context(py, (&*soon, what)).is_ok())
     }
 
-    /// Has the loop call something whenever a descriptor is readable. On the loop's thread.
+    /// Registers a callback of the loop for a readable descriptor. On the loop's thread.
     ///
     /// # Errors
-    /// Whatever the loop raises if it can't, or an error if it is closed.
+    /// The exception of the loop if it can't watch the descriptor, or an error if the loop is
+    /// closed.
     pub fn watch(&self, py: Python<'_>, descriptor: i32, call: Py<PyAny>) -> PyResult<()> {
         let add = self.watching.lock().as_ref().map(|(add, _)| add.clone_ref(py));
         let Some(add) = add else { return Err(PyRuntimeError::new_err("the event loop is closed")) };
         in_no_context(py, (&*add, descriptor, call)).map(drop)
     }
 
-    /// Has it call that no more. On the loop's thread.
+    /// Removes the callback of a descriptor. On the loop's thread.
     pub fn unwatch(&self, py: Python<'_>, descriptor: i32) {
         let remove = self.watching.lock().as_ref().map(|(_, remove)| remove.clone_ref(py));
         if let Some(Err(error)) = remove.map(|remove| remove.call1(py, (descriptor,))) {
@@ -228,11 +231,11 @@ impl LoopHandle {
 
     /// Looks at what is complete, and runs the actors that are ready.
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        // What comes up meanwhile on this thread is done here too, and needs no wake-up.
+        // This pass also handles changes that this thread makes meanwhile: they need no wake-up.
         self.woken.store(true, Ordering::SeqCst);
         self.pass(py);
         self.woken.store(false, Ordering::SeqCst);
-        // What another thread left before that rang no bell.
+        // Another thread that added work before this store sent no wake-up.
         self.pass(py);
         if !self.completed.lock().is_empty() {
             self.wake();
@@ -251,7 +254,7 @@ impl LoopHandle {
         for pending in completed {
             Pending::look(&pending, py);
         }
-        // What has come in makes actors ready.
+        // Inbound frames make actors ready.
         let inlets = self.inlets.lock().clone();
         for inlet in inlets {
             inlet.run(py);
@@ -269,14 +272,14 @@ impl LoopHandle {
     }
 }
 
-/// Has a loop plan something with no variables of a context. It copies those of whoever plans,
-/// which may be an actor that is at work: all that the loop is woken for would run as its.
+/// Schedules a callback of a loop in an empty context. The loop would otherwise copy the context of
+/// the caller, which may be a running actor: all woken work would run as that actor's.
 fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
     static CONTEXT: Once<Py<PyType>> = Once::new();
     CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)
 }
 
-/// The loop's end of the line. Made once per loop, by `tidewire._loop`.
+/// The end of the bridge on the event loop. `tidewire._loop` makes one per loop.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Bridge {
     pub line: Arc<LoopHandle>,
@@ -321,7 +324,7 @@ impl Bridge {
         *self.line.watching.lock() = Some((add_reader.into(), remove_reader.into()));
     }
 
-    /// Lets go of the loop.
+    /// Releases the loop.
     fn close(&self) {
         let line = &self.line;
         let gone = (line.event_loop.lock().take(), line.call_soon.lock().take(), line.watching.lock().take());
@@ -366,14 +369,14 @@ impl DeferredLoop {
         }))
     }
 
-    /// Binds the loop. What became ready before is run now.
+    /// Binds the loop. Actors that became ready before are run now.
     pub fn bind(&self, line: &Arc<LoopHandle>, external: &Arc<External>) {
         line.externals.lock().push(Arc::clone(external));
         *self.line.lock() = Some(Arc::clone(line));
         line.wake();
     }
 
-    /// Lets go of the loop.
+    /// Releases the loop.
     pub fn unbind(&self, external: &Arc<External>) {
         let line = self.line.lock().take();
         if let Some(line) = line {

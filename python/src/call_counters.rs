@@ -63,10 +63,10 @@ impl CallCounters {
         counts.streams += 1;
     }
 
-    /// What people look at. Times are those of handlers that gave a result.
+    /// The summary for people. Times are those of handlers that returned a result.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = PyDict::new(py);
-        // What is added to a dict may have the collector come, which runs code of the user's.
+        // Adding to a dict may run the garbage collector, and with it code of the user's.
         let counts = self.counts.lock().clone();
         summary.set_item("calls", counts.begun)?;
         summary.set_item("errors", counts.errors)?;

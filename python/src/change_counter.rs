@@ -10,7 +10,7 @@ use tidewire_engine::raw::Mutex;
 
 use crate::pause::TimerFuture;
 
-/// How often something has changed, and who waits for more of it. It does not say what has.
+/// A count of changes, and the waiters for the next one. It does not say which change happened.
 #[derive(Default)]
 pub struct ChangeCounter {
     state: Mutex<State>,
@@ -23,12 +23,12 @@ struct State {
 }
 
 impl ChangeCounter {
-    /// How often something has changed.
+    /// Number of changes so far.
     pub fn told(&self) -> u64 {
         self.state.lock().told
     }
 
-    /// Something has changed.
+    /// Counts a change and wakes the waiters.
     pub fn tell(&self) {
         let waiting = {
             let mut state = self.state.lock();
@@ -38,8 +38,7 @@ impl ChangeCounter {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether something has changed since it was told so often. If not, the waker is woken once it
-    /// has.
+    /// True if there are more changes than `seen`. Otherwise the next change wakes the waker.
     fn is_newer(&self, seen: u64, waker: &Waker) -> bool {
         let mut state = self.state.lock();
         if state.told != seen {
@@ -51,9 +50,9 @@ impl ChangeCounter {
         false
     }
 
-    /// Lets go of whoever waits by this waker.
+    /// Removes the waiter that this waker belongs to.
     fn forget(&self, waker: &Waker) {
-        // What wakes may be the last to hold something: it is dropped after the lock.
+        // A waker may hold the last reference to something: it is dropped after the lock.
         let gone = {
             let mut state = self.state.lock();
             let at = state.waiting.iter().position(|other| other.will_wake(waker));
@@ -63,7 +62,7 @@ impl ChangeCounter {
     }
 }
 
-/// News that Python tells and waits for.
+/// A change counter that Python increments and awaits.
 #[pyclass(frozen, name = "ChangeCounter", module = "tidewire._tidewire")]
 pub struct PyChangeCounter(pub Arc<ChangeCounter>);
 
@@ -74,7 +73,7 @@ impl PyChangeCounter {
         Self(Arc::default())
     }
 
-    /// How often there were news.
+    /// Number of changes.
     #[getter]
     fn count(&self) -> u64 {
         self.0.told()

@@ -1,5 +1,5 @@
-//! `CommandLife` and `CommandSlotsCore` for Python: the machines of a command and of a worker of
-//! commands.
+//! `CommandLife` and `CommandSlotsCore` for Python: the state machines of a command and of a worker
+//! of commands.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl CommandLife {
         self.machine.attempt
     }
 
-    /// Whether its worker was asked to end it.
+    /// True once the worker of the command was asked to cancel it.
     #[getter]
     fn cancelling(&self) -> bool {
         self.machine.is_cancelling
@@ -48,7 +48,7 @@ impl CommandLife {
         self.machine.token
     }
 
-    /// Whether nothing more becomes of it.
+    /// True in a final stage.
     #[getter]
     fn over(&self) -> bool {
         self.machine.stage.is_over()
@@ -66,7 +66,7 @@ impl CommandLife {
         }
     }
 
-    /// Whether this attempt is the one that runs.
+    /// True if this attempt is the present one.
     fn is_current(&self, attempt: u32) -> bool {
         self.machine.is_current(attempt)
     }
@@ -88,12 +88,12 @@ impl CommandLife {
         }
     }
 
-    /// Somebody wants it to end. Gives whether that changes anything.
+    /// Asks for the end of the command. Returns true if that changes anything.
     fn cancel(&mut self) -> bool {
         self.machine.cancel()
     }
 
-    /// Somebody wants it to begin anew, with a new token. Gives whether it does.
+    /// Asks for a new start of the command with a new token. Returns true if it starts.
     fn renew(&mut self) -> bool {
         self.machine.renew()
     }
@@ -119,7 +119,7 @@ impl CommandSlotsCore {
         Self { machine: CommandSlots::new(count, queues, lease_us), since: Instant::now() }
     }
 
-    /// The fetches to begin now: of which queue, how many tokens, and whether to wait for them.
+    /// The fetches to begin now: the queue, the number of tokens, and true to wait for them.
     fn fetches(&mut self) -> Vec<(usize, u32, bool)> {
         self.machine.fetches().into_iter().map(|fetch| (fetch.queue, fetch.count, fetch.waits)).collect()
     }
@@ -166,12 +166,12 @@ impl CommandSlotsCore {
         self.machine.drain()
     }
 
-    /// How many commands it has.
+    /// Number of commands of the worker.
     fn held(&self) -> usize {
         self.machine.held()
     }
 
-    /// Whether it drains, and has nothing left.
+    /// True for a draining worker with nothing left.
     fn is_over(&self) -> bool {
         self.machine.is_over()
     }

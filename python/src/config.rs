@@ -1,4 +1,4 @@
-//! The layers of a configuration, from Python objects. What does not fit is a `ConfigError` that
+//! The layers of a configuration, from Python objects. An invalid entry raises a `ConfigError` that
 //! names the key.
 
 use pyo3::IntoPyObjectExt as _;
@@ -31,8 +31,8 @@ pub fn load(
     loaded.map_err(|failure| refused(code.py(), &failure))
 }
 
-/// One table of a TOML text as a dict, or None where it has none or is no TOML: whoever loads it as
-/// a configuration says what is wrong.
+/// One table of a TOML text as a dict. None if there is no such table or the text is no TOML:
+/// loading the configuration reports the error.
 #[pyfunction]
 pub fn table_of_toml<'py>(py: Python<'py>, text: &str, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let table = text.parse::<toml::Table>().unwrap_or_default();

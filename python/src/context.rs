@@ -57,8 +57,8 @@ impl Context {
         Self { me, node, state: Mutex::new(state) }
     }
 
-    /// The message that its handler failed on, with all that came with it: it may be delivered
-    /// again. Who has replied has none to give.
+    /// The message that its handler failed on, with all that came with it, for a redelivery. A
+    /// handler that has replied leaves no reply to give back.
     pub fn take_back(&self, py: Python<'_>, object: PyRef<PyAny>) -> Message {
         let mut state = self.state.lock();
         let sender = state.sender.as_ref().map(|sender| sender.clone_ref(py));
@@ -122,13 +122,13 @@ impl Context {
         self.state.lock().failures + 1
     }
 
-    /// Whether the asker has gone or its deadline has passed.
+    /// True once the asker has gone or its deadline has passed.
     #[getter]
     fn cancelled(&self) -> bool {
         self.state.lock().reply.as_ref().is_some_and(Reply::is_cancelled)
     }
 
-    /// Whether the message is an ask, so that somebody waits, or has waited, for its reply.
+    /// True for an ask: the sender waits, or has waited, for a reply.
     #[getter]
     fn asked(&self) -> bool {
         self.state.lock().asked
@@ -144,8 +144,8 @@ impl Context {
         Ok(node)
     }
 
-    /// Replies before the handler returns; what it returns is not used then. Answers whether
-    /// somebody waited.
+    /// Replies before the handler returns, whose return value is then not used. Returns true if an
+    /// asker waited.
     fn reply(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<bool> {
         let (reply, asked) = {
             let mut state = self.state.lock();

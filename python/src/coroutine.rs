@@ -22,8 +22,8 @@ use crate::message::Message;
 use crate::once::Once;
 use crate::py_ref::PyRef;
 
-/// The actor that waits when its handler asks, if it handles one message at a time. What a handler
-/// has begun as a task of its own may outlive it, and makes nobody wait.
+/// The actor that waits during an ask of its handler, if it handles one message at a time. Tasks
+/// that a handler has started may outlive the handler: their asks block no actor.
 pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     static GET: Once<Py<PyAny>> = Once::new();
     if !crate::bridge::runs_coroutines() {
@@ -34,8 +34,7 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
 }
 
-/// Whether the task that runs is one that handles messages, rather than one that a handler has
-/// begun.
+/// True in a task that handles messages, false in a task that a handler has started.
 pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
     static CURRENT: Once<Py<PyAny>> = Once::new();
     static HANDLES: Once<Py<PyAny>> = Once::new();
@@ -58,8 +57,8 @@ pub struct Coroutine {
 #[derive(Default)]
 pub struct Tasks {
     active: AtomicUsize,
-    /// Those that take the next message by themselves: they are about to begin, or at a handler
-    /// that has not waited yet.
+    /// Number of tasks that will take the next message themselves: they are about to begin, or
+    /// their handler has not waited yet.
     taking: AtomicUsize,
     /// The last handler was over at its first step.
     quick: AtomicBool,
@@ -76,7 +75,7 @@ impl Tasks {
         self.taking.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What a new task begins with, so that messages begin in their order.
+    /// The start of a new task, chosen so that messages begin in their order.
     fn begin_with(&self, envelope: Envelope<Message>, concurrency: usize) -> First {
         if concurrency == 1 {
             return First::Message(Box::new(envelope));
@@ -85,7 +84,7 @@ impl Tasks {
         First::InLine
     }
 
-    /// Whether the tasks that messages were taken for have ended without having begun.
+    /// True if the tasks with queued messages have ended without having begun.
     fn is_orphaned(&self) -> bool {
         self.active.load(Ordering::Relaxed) == 0 && !self.line.lock().is_empty()
     }
@@ -95,13 +94,13 @@ impl Tasks {
         self.line.lock().pop_front()
     }
 
-    /// Whether a task that has handed its message to another thread may take one more: its own
-    /// place is then that of the other.
+    /// True if a task may take one more message after it has handed its own to another thread,
+    /// which then uses its slot.
     pub fn has_room(&self, concurrency: usize) -> bool {
         self.active.load(Ordering::Relaxed) <= concurrency
     }
 
-    /// One has ended.
+    /// A task has ended.
     pub fn over(&self, was_taking: bool) {
         self.active.fetch_sub(1, Ordering::Relaxed);
         if was_taking {
@@ -109,8 +108,8 @@ impl Tasks {
         }
     }
 
-    /// The handler of one waits for something. Answers whether messages are left that it would have
-    /// taken.
+    /// The handler of a task waits for something. Returns true if messages are left that the task
+    /// would have taken.
     pub fn waits(&self) -> bool {
         self.taking.fetch_sub(1, Ordering::Relaxed);
         self.quick.store(false, Ordering::Relaxed);
@@ -126,12 +125,12 @@ impl Tasks {
         }
     }
 
-    /// Whether what waits is left to the task that takes.
+    /// True if queued messages are left to the task that is taking messages.
     fn leaves(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Whether another task is of use.
+    /// True if another task is of use.
     fn wants_another(&self, concurrency: usize) -> bool {
         if self.active.load(Ordering::Relaxed) >= concurrency {
             self.left.store(false, Ordering::Relaxed);

@@ -21,10 +21,10 @@ use crate::once::Once;
 use crate::py_ref::PyRef;
 use crate::steps::{Step, Steps, is_awaitable, is_cancelled, is_coroutine};
 
-/// Most messages that one task handles before it makes room for others.
+/// Most messages that one task handles before it yields to other tasks.
 const TURN: u32 = 256;
 
-/// What a task begins with.
+/// The start of a task: its first message, notice or hook.
 pub enum First {
     Message(Box<Envelope<Message>>),
     /// With the first message that was taken for a task, unless another one has it by now.
@@ -33,8 +33,8 @@ pub enum First {
     Hook(Handler),
 }
 
-/// The coroutine that a task of a coroutine actor runs. Made by the engine, and given to a task by
-/// `tidewire._drive` only.
+/// The coroutine that a task of a coroutine actor runs. The engine makes it, and only
+/// `tidewire._drive` gives it to a task.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
@@ -52,7 +52,7 @@ pub struct CoroutineLoop {
 #[derive(Default)]
 struct Present {
     first: Option<First>,
-    /// The handler that is under way.
+    /// The running handler.
     under_way: Option<Steps>,
     waits: bool,
     /// A handler has raised, which may end the actor.
@@ -66,7 +66,7 @@ struct Present {
     handled: u32,
     /// When the present call began, if it is timed.
     began: Option<Instant>,
-    /// What is present counts as a message of the mailbox.
+    /// The present item counts as a message of the mailbox.
     counts: bool,
 }
 
@@ -96,12 +96,12 @@ impl CoroutineLoop {
         self.go_on(py, Some(error))?.ok_or_else(|| PyStopIteration::new_err(()))
     }
 
-    /// Gives up the handler that is under way.
+    /// Abandons the running handler.
     fn close(&self) {
         self.end();
     }
 
-    /// What its task shows.
+    /// The name that the task shows.
     #[getter]
     fn __name__(&self) -> String {
         format!("handlers of {}", self.me.get().__repr__())
@@ -119,7 +119,7 @@ impl CoroutineLoop {
         self.node.clone_ref(py)
     }
 
-    /// Whether the actor handles one message at a time.
+    /// True for an actor that handles one message at a time.
     #[getter]
     fn alone(&self) -> bool {
         self.concurrency == 1
@@ -176,7 +176,7 @@ impl CoroutineLoop {
             match self.born.back(py, stepped) {
                 Ok(Some(waits)) => return Ok(Some(waits)),
                 Ok(None) => {}
-                // Whatever a handler raises concerns its message and its actor, never the loop. The
+                // An exception of a handler concerns its message and its actor, never the loop. The
                 // CancelledError of this very task ends it, once the message is accounted for.
                 Err(error) => {
                     self.takes();
@@ -190,7 +190,7 @@ impl CoroutineLoop {
         }
     }
 
-    /// One step of the handler that is under way. Some: it waits for this.
+    /// One step of the running handler. Some: it waits for this.
     fn step(
         &self,
         py: Python<'_>,
@@ -286,7 +286,7 @@ impl CoroutineLoop {
         }
     }
 
-    /// The present call has raised. Answers whether the task may go on.
+    /// The present call has raised. Returns true if the task may go on.
     fn failed(&self, py: Python<'_>, error: PyErr) -> bool {
         self.state.lock().failed = true;
         let (context, meta, counts, message) = self.take_present();
@@ -448,7 +448,7 @@ impl CoroutineLoop {
         drop(before);
     }
 
-    /// How long the present call took, if it is timed: with all that it waited for.
+    /// Time of the present call with all its waits, if it is timed.
     fn took(&self) -> Option<Duration> {
         self.state.lock().began.take().map(|began| began.elapsed())
     }

@@ -1,4 +1,4 @@
-//! Which actor the present thread runs, as a Python reference, so that messages know their sender.
+//! The actor that runs on the present thread, as a Python reference: the sender of its messages.
 
 use std::cell::RefCell;
 
@@ -41,6 +41,6 @@ pub fn on_thread(py: Python<'_>) -> Option<PyRef<ActorRef>> {
 fn from_context(py: Python<'_>) -> Option<PyRef<ActorRef>> {
     let get = GET.of(py, "tidewire._current", "actor.get").ok()?;
     let actor = get.call0().ok()?;
-    // What a forked child finds there was set in its parent.
+    // A value that a forked child finds there was set in its parent.
     actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(PyRef::from)
 }

@@ -1,5 +1,5 @@
-//! `Subscription` of a stream for Python: the machine of a handler's deliveries, told the time by a
-//! clock that does not jump.
+//! `Subscription` of a stream for Python: the state machine of a handler's deliveries, on a
+//! monotonic clock.
 
 use std::time::{Duration, Instant};
 
@@ -30,12 +30,12 @@ impl DurableSubscriptionCore {
         Self { machine, since: Instant::now() }
     }
 
-    /// How many deliveries to fetch now; 0: none.
+    /// Number of deliveries to fetch now.
     fn credit(&mut self) -> u32 {
         self.machine.credit(self.now_us())
     }
 
-    /// A fetch has ended. Gives those to give back at once.
+    /// A fetch has ended. Returns the deliveries to give back at once.
     #[expect(clippy::needless_pass_by_value, reason = "Python gives a list")]
     fn fetched(&mut self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
         self.machine.fetched(&deliveries, self.now_us())
@@ -84,18 +84,18 @@ impl DurableSubscriptionCore {
         self.machine.cut()
     }
 
-    /// Whether it drains and has nothing left.
+    /// True for a draining subscription with nothing left.
     fn is_over(&self) -> bool {
         self.machine.is_over()
     }
 
-    /// How many deliveries are queued and how many have begun.
+    /// Numbers of queued and of begun deliveries.
     fn counts(&self) -> (usize, u32) {
         self.machine.counts()
     }
 }
 
-/// Whether some subject fits both patterns.
+/// True if at least one subject matches both patterns.
 #[pyfunction]
 pub fn patterns_overlap(py: Python<'_>, left: &str, right: &str) -> PyResult<bool> {
     let pattern = |text: &str| Pattern::new(text).map_err(|wrong| error(py, "InvalidSubject", &wrong.to_string(), &[]));

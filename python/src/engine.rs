@@ -36,12 +36,12 @@ thread_local! {
     static ON_DISPATCHER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread belongs to a dispatcher.
+/// True on a dispatcher thread.
 pub fn on_dispatcher() -> bool {
     ON_DISPATCHER.get()
 }
 
-/// In the child of a fork: whichever thread it was, it is the only one now, and nobody's.
+/// In the child of a fork: its only thread belongs to no dispatcher.
 pub fn leave_dispatcher() {
     ON_DISPATCHER.set(false);
 }
@@ -67,8 +67,8 @@ impl Engine {
     }
 }
 
-/// To let go of an engine is to end it, which waits for its handlers: they need the interpreter,
-/// which this thread has.
+/// Dropping an engine ends it and waits for its handlers. These need the interpreter, which this
+/// thread has.
 impl Drop for Engine {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take_mine() {
@@ -136,7 +136,7 @@ impl Engine {
         self.place.unbind(&self.external);
     }
 
-    /// Whether it belongs to the parent of this process.
+    /// True for an engine that belongs to the parent of this process.
     #[getter]
     fn is_past(&self) -> bool {
         self.inner.born.is_past()
@@ -252,7 +252,7 @@ impl Engine {
         Ok((published.accepted, published.refused))
     }
 
-    /// Gives a message that was published elsewhere to one actor. Answers whether it was accepted.
+    /// Delivers a publication of another node to one actor. Returns true if it was accepted.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -336,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Adds a dead letter for a message that was on its way to another node.
+    /// Adds a dead letter for a message that could not be sent to another node.
     fn lost(&self, name: &str, message: Py<PyAny>, reason: Reason, error: Option<&str>) {
         if let Some(mine) = self.inner.mine() {
             mine.lost(name, Message::plain(message), reason.0, error);
@@ -358,14 +358,13 @@ impl Engine {
         Duration::from_millis(self.inner.config().abort_timeout_ms).as_secs_f64()
     }
 
-    /// What rings when the state of the node has changed.
+    /// The counter of changes to the state of the node.
     #[getter]
     fn news(&self) -> PyChangeCounter {
         PyChangeCounter(Arc::clone(&self.news))
     }
 
-    /// Something to await: True once there are other news than were `seen`, False after so many
-    /// seconds.
+    /// Something to await: True once the counter differs from `seen`, False after so many seconds.
     fn changed(&self, py: Python<'_>, news: &PyChangeCounter, seen: u64, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let pause = TimerFuture::of(seconds, self.handle());
@@ -420,7 +419,7 @@ impl Engine {
         self.inner.actors()
     }
 
-    /// The letters that are kept, or those of them whose number is above `after`.
+    /// The stored dead letters, or those of them whose number is above `after`.
     #[pyo3(signature = (after = 0))]
     fn dead_letters(&self, py: Python<'_>, after: u64) -> PyResult<Vec<Py<PyAny>>> {
         self.inner.born.check(py)?;
@@ -463,7 +462,7 @@ impl Engine {
         Ok(Pending::new("shutdown", None, Box::pin(operation)))
     }
 
-    /// What is allowed in the configuration, and probably not meant.
+    /// Warnings about settings that are allowed and probably not meant.
     fn warnings(&self) -> Vec<String> {
         self.inner.config().warnings(std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -487,15 +486,15 @@ fn named(node: &str) -> Arc<Named> {
     Arc::new(Named { name: node.to_owned(), ..Named::default() })
 }
 
-/// What handlers see of a publish besides the message.
+/// The subject and headers of a publish, for the context of its handler.
 fn published(subject: &Subject<'_, '_>, headers: Option<Headers>) -> Extra {
     let subject = Some(subject.object.to_owned().into());
     Extra { subject, headers: headers.map(|headers| headers.0.into()), ..Extra::default() }
 }
 
-/// A few microseconds in which the thread that has just sent something can go idle and let go of
-/// the interpreter by itself. Taking it from that thread costs both of them a switch through the
-/// kernel, which is ten times as long.
+/// A pause of a few microseconds, in which the thread that has just sent something can go idle and
+/// release the interpreter. Taking the interpreter from that thread costs both threads a switch
+/// through the kernel, which takes ten times as long.
 fn courtesy() {
     for _ in 0..COURTESY_LOOKS {
         for _ in 0..8 {
@@ -505,8 +504,8 @@ fn courtesy() {
     }
 }
 
-/// Lets `tidewire._ledger` know which interpreter thread this is, so that it can show where a stuck
-/// handler is.
+/// Reports the interpreter thread to `tidewire._ledger`, which can then show where a stuck handler
+/// is.
 fn note_thread(py: Python<'_>, event: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let noted = PyModule::import(py, "tidewire._ledger").and_then(|ledger| ledger.getattr(event)?.call1((name,)));

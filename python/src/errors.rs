@@ -11,7 +11,7 @@ use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, Subscrib
 
 use crate::attach::attach;
 use crate::once::Once;
-/// An exception that a handler raised, on its way through the engine.
+/// An exception that a handler raised, as an error of the engine.
 pub struct Raised(pub PyErr);
 
 impl fmt::Display for Raised {
@@ -40,7 +40,7 @@ impl fmt::Debug for Raised {
 
 impl std::error::Error for Raised {}
 
-/// An exception with the way to it, as Python writes it.
+/// An exception with its traceback, as Python writes it.
 pub fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
     static FORMAT: Once<Py<PyAny>> = Once::new();
     let format = FORMAT.of(py, "traceback", "format_exception")?;
@@ -48,14 +48,14 @@ pub fn traceback(py: Python<'_>, error: &PyErr) -> PyResult<String> {
     Ok(lines.extract::<Vec<String>>()?.concat())
 }
 
-/// Whether an exception says that its message's time is over, which is no failure.
+/// True for a `MessageExpired`, which is no failure.
 pub fn says_expired(py: Python<'_>, error: &PyErr) -> bool {
     static EXPIRED: Once<Py<PyType>> = Once::new();
     EXPIRED.of(py, "tidewire.errors", "MessageExpired").is_ok_and(|class| error.is_instance(py, class))
 }
 
-/// What a handler raised, and whether that is final: agents wrap the error of a message that has
-/// had its retries.
+/// The exception of a handler, and true if it is final: agents wrap the error of a message that has
+/// used up its retries.
 pub fn given_up(py: Python<'_>, error: PyErr) -> (PyErr, bool) {
     static GIVEN_UP: Once<Py<PyType>> = Once::new();
     if !GIVEN_UP.of(py, "tidewire._handlers", "GivenUp").is_ok_and(|class| error.is_instance(py, class)) {
@@ -83,8 +83,8 @@ fn make(py: Python<'_>, name: &str, text: &str, fields: &[(&str, Py<PyAny>)]) ->
     class.call((text,), Some(&keywords)).map(PyErr::from_value)
 }
 
-/// What a call gives that was made in `__next__`. A `StopIteration` would end the loop around it,
-/// and be lost.
+/// The exception of a call inside `__next__`. A bare `StopIteration` would end the loop around the
+/// call and be lost.
 pub fn inside_next(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyStopIteration>(py) {
         return error;
@@ -121,7 +121,7 @@ pub fn spawn(py: Python<'_>, failure: &SpawnError) -> PyErr {
     error(py, name, &failure.to_string(), &fields)
 }
 
-/// Whether an error is what a hub says of a subscription that it does not take.
+/// True for an error by which a hub refuses a subscription.
 pub fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
     let is = |name: &str| {
         let class = PyModule::import(py, "tidewire.errors").and_then(|errors| errors.getattr(name));

@@ -9,16 +9,16 @@ use tidewire_proto::generated::limits;
 use crate::errors::error;
 use crate::py_ref::PyRef;
 
-/// What is equal for references to the same object: the addresses of an object, or of that and a
-/// function of its class.
+/// Identity of an exported object: equal for references to the same object. It is the address of an
+/// object, or of an object and a function of its class.
 type Identity = (usize, usize);
 
-/// What was given to other nodes, for calls that begin and end on several threads.
+/// The objects exported to other nodes. Calls of them begin and end on several threads.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Exports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.
     table: Mutex<Machine<Identity, PyRef<PyAny>>>,
-    /// Called when there is more or less of it.
+    /// Called when the table grows or shrinks.
     tell: Py<PyAny>,
 }
 
@@ -45,14 +45,14 @@ impl Exports {
         self.table.lock().len()
     }
 
-    /// Gives an object once more to a node that has it; None: it does not have it.
+    /// Exports an object again to a node that has it. None: the node does not have it.
     fn again(&self, py: Python<'_>, holder: &str, identity: Identity, now_s: f64) -> Option<Py<PyAny>> {
         let mut table = self.table.lock();
         let key = table.again(holder, &identity, us(now_s))?;
         table.returned(&key, None).map(|export| export.clone_ref(py).into_py())
     }
 
-    /// Gives an object to a node that does not have it.
+    /// Exports an object to a node that does not have it.
     #[allow(clippy::too_many_arguments)]
     fn add(
         &self,
@@ -70,7 +70,8 @@ impl Exports {
         self.tell(py)
     }
 
-    /// What a node calls: its lease begins anew, and stands still until `ends`.
+    /// Begins a call of an export by a node. The call renews the lease, which does not expire until
+    /// `ends`.
     fn call(&self, py: Python<'_>, key: &str, holder: &str, origin: u32, now_s: f64) -> PyResult<Py<PyAny>> {
         let called = {
             let mut table = self.table.lock();
@@ -86,8 +87,8 @@ impl Exports {
         claimed.map_err(|why| gone(py, &why))
     }
 
-    /// What comes back from the node `holder`, whose link has this number; without one, from
-    /// wherever it comes. None: it has no such thing.
+    /// The export that the node `holder` sends back over the link with this number. Any sender
+    /// counts if `holder` or `origin` is missing. None: there is no such export.
     #[pyo3(signature = (key, holder = None, origin = None))]
     fn returned(&self, py: Python<'_>, key: &str, holder: Option<&str>, origin: Option<u32>) -> Option<Py<PyAny>> {
         let table = self.table.lock();
@@ -112,7 +113,8 @@ impl Exports {
         self.leave(py, left)
     }
 
-    /// Lets something go that only one call had given; with `unclaimed`, if nobody has claimed it.
+    /// Releases an object that only one call had exported. With `unclaimed`, only if no node has
+    /// claimed it.
     fn remove(&self, py: Python<'_>, key: &str, unclaimed: bool) -> PyResult<()> {
         let left = {
             let mut table = self.table.lock();
@@ -133,14 +135,14 @@ impl Exports {
         self.leave(py, left)
     }
 
-    /// Lets go whose lease is over, and says when to look again.
+    /// Releases exports whose lease has expired, and says when to look again.
     fn expire(&self, py: Python<'_>, now_s: f64) -> PyResult<Option<f64>> {
         let (left, next_us) = self.table.lock().expire(us(now_s));
         self.leave(py, left)?;
         Ok(next_us.map(seconds))
     }
 
-    /// Lets all go.
+    /// Releases all objects.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let left = self.table.lock().clear();
         self.leave(py, left)

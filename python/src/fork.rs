@@ -1,5 +1,5 @@
-//! Processes that fork: what has threads or sockets behind it stays with the parent, and the child
-//! makes its own.
+//! Fork handling: objects with threads or sockets stay with the parent, and the child makes its
+//! own.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -10,7 +10,7 @@ use tidewire_engine::raw::{generation, leave_parent};
 use crate::errors::error;
 
 /// Called in the child of a fork, on its only thread, before it does anything else with this
-/// module. That it is a child is known by then; see [`crate::fork_count`].
+/// module. [`crate::fork_count`] has already counted the fork.
 #[pyfunction]
 pub fn after_fork() {
     leave_parent();
@@ -20,7 +20,7 @@ pub fn after_fork() {
     crate::link::after_fork();
 }
 
-/// In which process something was made, counted in forks.
+/// The process in which an object was made, as a count of forks.
 #[derive(Clone, Copy)]
 pub struct ForkGeneration(u32);
 
@@ -29,7 +29,7 @@ impl ForkGeneration {
         Self(generation())
     }
 
-    /// Whether a fork lies between, so that this is the child and it belongs to the parent.
+    /// True after a fork: this process is the child, and the object belongs to the parent.
     #[inline]
     pub fn is_past(self) -> bool {
         self.0 != generation()
@@ -40,8 +40,8 @@ impl ForkGeneration {
         if self.is_past() { Err(past(py)) } else { Ok(()) }
     }
 
-    /// Passes on what a handler came back with, unless it is a child that the handler forked: that
-    /// one ends here, because the threads which would go on are the parent's.
+    /// Returns the handler's result in the process of the engine. A child that the handler has
+    /// forked ends here, because the threads that would go on are the parent's.
     #[inline]
     pub fn back<T>(self, py: Python<'_>, result: PyResult<T>) -> PyResult<T> {
         if self.is_past() {
@@ -69,8 +69,8 @@ fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     std::process::abort()
 }
 
-/// Something that the child of a fork leaves alone: to drop it would wait for locks that nobody
-/// releases there, or end what the parent still uses.
+/// An object that the child of a fork never drops: the drop would wait for locks that no thread
+/// releases there, or end something that the parent still uses.
 pub struct PerProcessOwned<T> {
     /// Some until it is dropped.
     value: Option<T>,

@@ -14,14 +14,14 @@ use crate::once::Once;
 use crate::py_ref::PyRef;
 use crate::steps::is_coroutine;
 
-/// A callable, and whether it takes a context besides the message.
+/// A callable, and a flag if it takes a context besides the message.
 pub struct Handler {
     pub call: PyRef<PyAny>,
     pub takes_context: bool,
 }
 
 impl Handler {
-    /// Looks at a callable's parameters, and whether it is of the kind that its actor can run.
+    /// Checks the parameters of a callable, and its kind against the actor's.
     pub fn inspect(callable: &Bound<'_, PyAny>, field: &str, on_loop: bool) -> PyResult<Self> {
         static INSPECT: Once<Py<PyAny>> = Once::new();
         let py = callable.py();
@@ -88,12 +88,12 @@ impl Function {
         }
     }
 
-    /// Whether no behaviour is above the base.
+    /// True if only the base behaviour is left.
     pub fn at_base(&self) -> bool {
         self.behaviours.depth() == 0
     }
 
-    /// Whether a message that fails now is handed out once more.
+    /// True if a message that fails now is redelivered.
     pub fn is_delivered_again(&self, meta: &MessageMeta) -> bool {
         meta.as_ref().map_or(0, |meta| meta.failures) + 1 < self.max_deliveries
     }
@@ -114,7 +114,7 @@ impl Function {
         Py::new(py, Context::new(me.clone_ref(py), self.node.clone_ref(py), sender, extra, failures))
     }
 
-    /// Handles one message; answers whether to go on.
+    /// Handles one message. Returns true to go on.
     pub fn handle(
         &mut self,
         py: Python<'_>,
@@ -179,8 +179,8 @@ impl Function {
         match result {
             Ok(value) => {
                 context.bind(py).get().returned(value);
-                // A handler that kept the context may reply later; for the others the place for the
-                // reply goes here.
+                // A handler that has stored the context may reply later. Otherwise the reply slot
+                // is dropped here.
                 drop(context);
                 turn.handled(meta);
                 true
@@ -308,8 +308,8 @@ pub fn change_behaviour(behaviours: &mut Behaviours<Handler>, change: Change) ->
     }
 }
 
-/// What a handler returned, unless it is a coroutine: on a thread of a dispatcher nobody would ever
-/// await it.
+/// The return value of a handler. A coroutine is an error: no dispatcher thread would ever await
+/// it.
 fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = value.py();
     if !is_coroutine(&value)? {
@@ -323,7 +323,7 @@ fn settled(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     Err(errors::error(py, "InvalidArgument", &text, &[]))
 }
 
-/// Reports a failed message; answers whether to go on.
+/// Reports a failed message. Returns true to go on.
 fn fail(
     py: Python<'_>,
     me: &PyRef<ActorRef>,
@@ -342,8 +342,7 @@ fn fail(
     if final_ { turn.given_up(Some(message), meta, fault) } else { turn.failed(Some(message), meta, fault) }
 }
 
-/// Tells `tidewire._log`, which decides how much of it is written: less where an asker is told of
-/// the error.
+/// Reports an error to `tidewire._log`, which writes less if an asker gets the error.
 pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
     crate::bridge::interrupted(py, &error);
     let told = PyModule::import(py, "tidewire._log")

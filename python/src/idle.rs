@@ -1,5 +1,4 @@
-//! Waiting until a node has nothing to do, as far as its actors go; `tidewire._idle` puts it
-//! together with the rest.
+//! Wait for idle actors of a node. `tidewire._idle` combines it with the other parts.
 
 use std::pin::Pin;
 use std::task::Poll;

@@ -7,12 +7,12 @@ use tidewire_engine::raw::Mutex;
 use crate::errors::error;
 use crate::py_ref::PyRef;
 
-/// What one owner is to be told: the number of its link, keys that came, and keys that were let go
-/// with their references.
+/// Changes for one owner: the number of its link, new keys, and released keys with their
+/// references.
 type ImportChanges = (u32, Vec<String>, Vec<(String, u64)>);
 
-/// What is held of other nodes. Proxies are let go by the collector, on any thread and at any
-/// moment.
+/// The objects imported from other nodes. The garbage collector releases proxies, on any thread and
+/// at any moment.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Imports {
     /// No reference is made or dropped under the lock: the collector may run code that wants it.
@@ -34,12 +34,12 @@ impl Imports {
         self.table.lock().keys().map(str::to_owned).collect()
     }
 
-    /// What is held under a key.
+    /// The object with a key.
     fn get(&self, py: Python<'_>, key: &str) -> Option<PyRef<PyAny>> {
         self.table.lock().get(key).map(|known| known.clone_ref(py))
     }
 
-    /// Whether a key is held by this one, and not lost.
+    /// True if the object with this identity holds the key, and the key is not lost.
     fn holds(&self, key: &str, identity: usize) -> bool {
         self.table.lock().holds(key, identity)
     }
@@ -55,7 +55,7 @@ impl Imports {
         added.map(drop).map_err(|full| error(py, "LimitExceeded", &full.to_string(), &[]))
     }
 
-    /// Nobody here has it any more: whether it was held.
+    /// Releases a key that no object here holds any more. Returns true if it was held.
     fn let_go(&self, key: &str, identity: usize) -> bool {
         let before = self.table.lock().let_go(key, identity);
         before.is_some()
@@ -77,7 +77,7 @@ impl Imports {
         drop(gone);
     }
 
-    /// What owners are to be told since the last time.
+    /// Changes for the owners since the last call.
     fn news(&self) -> Vec<ImportChanges> {
         let news = self.table.lock().news();
         let of_owner = |(node, news): (u32, tidewire_core::rpc::imports::ImportUpdates)| {

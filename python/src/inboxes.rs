@@ -1,4 +1,4 @@
-//! `AgentInbox` for Python: the machine of the inbox of a durable agent.
+//! `AgentInbox` for Python: the state machine of the inbox of a durable agent.
 
 use pyo3::prelude::*;
 use tidewire_core::stream::inbox::{Attempts, Begin, Failed, Inbox, Record};
@@ -14,8 +14,8 @@ pub struct AgentInbox {
 
 #[pymethods]
 impl AgentInbox {
-    /// What a record says, how many attempts are written before they begin, after how many lost
-    /// ones a message is given up, and how many senders are remembered.
+    /// An inbox from its record. Further arguments are the attempts written before they begin, the
+    /// limit of lost attempts, and the number of remembered senders.
     #[new]
     fn new(
         cursor: u64,
@@ -32,7 +32,7 @@ impl AgentInbox {
         Self { machine: Inbox::new(record, careful, lost_max, senders_max) }
     }
 
-    /// What is to be written now: the first four arguments of `AgentInbox`.
+    /// The record to write now: the first four arguments of `AgentInbox`.
     fn record(&self) -> (u64, Open, InboxCounts, u64) {
         let Record { cursor, open, heard, sent } = self.machine.record();
         let open = open.iter().map(|(sequence, attempts)| (*sequence, attempts.failed, attempts.lost)).collect();
@@ -45,7 +45,7 @@ impl AgentInbox {
         self.machine.open()
     }
 
-    /// How many messages are begun and not over.
+    /// Number of messages that have begun and are not over.
     fn count(&self) -> usize {
         self.machine.count()
     }
@@ -73,8 +73,8 @@ impl AgentInbox {
         self.machine.done(sequence);
     }
 
-    /// An attempt has failed. Gives whether it is to be given up, and done then, and how many
-    /// attempts there were.
+    /// An attempt has failed. Returns true if the message is given up, and then over, and the
+    /// number of attempts.
     fn failed(&mut self, sequence: u64, was_written: bool, retries: u32) -> (bool, u32) {
         match self.machine.failed(sequence, was_written, retries) {
             Failed::Again(attempts) => (false, attempts),

@@ -1,4 +1,4 @@
-//! `LeaseTenure` of a lease for Python: the machine of its holder, told the time as seconds of
+//! `LeaseTenure` of a lease for Python: the state machine of its holder. Times are seconds of
 //! `time.monotonic()`.
 
 use pyo3::prelude::*;

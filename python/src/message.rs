@@ -1,4 +1,4 @@
-//! A Python object on its way to an actor.
+//! A message to an actor: a Python object with its sender and optional details.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct Extra {
     pub origin: Option<Arc<Named>>,
     /// A notice about a watched actor, rather than a message.
     pub notice: bool,
-    /// What another node has published, until it is opened.
+    /// A publication of another node, until it is opened.
     pub came: Option<Published>,
 }
 
@@ -42,21 +42,22 @@ impl Message {
         Self { object: object.into(), sender, extra }
     }
 
-    /// What another node has published. Its value is read when it is [opened](Self::open).
+    /// A publication of another node. Its value is read when it is [opened](Self::open).
     pub fn came(published: Published) -> Self {
         let extra = Extra { came: Some(published), ..Extra::default() };
         Self { object: PyRef::nothing(), sender: None, extra: Some(Box::new(extra)) }
     }
 
-    /// What it was before it was opened, if it came from another node.
+    /// The publication of another node, unless the message has been opened.
     pub fn into_published(self) -> Option<Published> {
         self.extra.and_then(|extra| extra.came)
     }
 
-    /// Reads what came from another node, unless that has been done. Before it there is no object.
+    /// Reads the value of a publication of another node, unless that has been done. Before it there
+    /// is no object.
     ///
     /// # Errors
-    /// What its value can't be read for. It stays unread.
+    /// The error of reading its value, which stays unread.
     #[inline]
     pub fn open(&mut self, py: Python<'_>) -> PyResult<()> {
         match &mut self.extra {

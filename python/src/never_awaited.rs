@@ -6,8 +6,7 @@ use pyo3::prelude::*;
 
 use crate::once::Once;
 
-/// Warns once. It knows where the operation was made if the interpreter was told to look (`-X
-/// dev`).
+/// A single warning. It shows the place of the operation if the interpreter records it (`-X dev`).
 pub struct NeverAwaited(Option<Py<PyAny>>);
 
 impl NeverAwaited {
@@ -18,7 +17,7 @@ impl NeverAwaited {
         let traces = match TRACES.get() {
             Some(traces) => *traces,
             None => {
-                // Found before the cell is taken: what asks lets go of the interpreter, and another
+                // Found before the cell is taken: the import releases the interpreter, and another
                 // thread would wait for the cell with it.
                 let found = traces_origins(py)?;
                 *TRACES.get_or_init(|| found)
@@ -31,7 +30,7 @@ impl NeverAwaited {
 
     /// Warn of an operation under this title.
     pub fn remind(self, py: Python<'_>, title: &str) {
-        // It may be let go of while an error is on its way.
+        // The drop may happen while an error is raised.
         let on_its_way = PyErr::take(py);
         let told = PyModule::import(py, "tidewire._futures")
             .and_then(|module| module.getattr("never_awaited")?.call1((title, self.0)).map(drop));
@@ -44,7 +43,7 @@ impl NeverAwaited {
     }
 }
 
-/// Whether asyncio, too, notes where coroutines were made.
+/// True if asyncio, too, records where coroutines were made.
 fn traces_origins(py: Python<'_>) -> PyResult<bool> {
     PyModule::import(py, "tidewire._futures")?.getattr("TRACES")?.extract()
 }

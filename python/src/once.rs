@@ -1,7 +1,8 @@
-//! Values that are found once, with the interpreter held while their cell is filled.
+//! Cells that are filled once, with the interpreter held meanwhile.
 //!
-//! PyO3's cells let go of it before they begin, so that another thread can fork while one is being
-//! filled: the child finds the cell taken, by a thread that it doesn't have, and waits for ever.
+//! PyO3's cells release the interpreter before they begin, so that another thread can fork while
+//! one is being filled. The child then finds the cell taken by a thread that it doesn't have, and
+//! waits for ever.
 
 use std::sync::OnceLock;
 
@@ -9,13 +10,13 @@ use pyo3::prelude::*;
 use pyo3::type_object::{PyTypeCheck, PyTypeInfo};
 use pyo3::types::{PyDate, PyDateTime, PyDelta, PyList, PyMapping, PyString, PyTime, PyTzInfo};
 
-/// Has PyO3 fill those of its own cells that are used here, while this module is loaded. Those for
-/// the parts of dates and times are filled where `tidewire.values` is loaded.
+/// Fills those cells of PyO3 that are used here, while this module is loaded. The cells for the
+/// parts of dates and times are filled where `tidewire.values` is loaded.
 pub fn fill_foreign(py: Python<'_>) -> PyResult<()> {
     drop([PyDate::type_object(py), PyDateTime::type_object(py), PyTime::type_object(py), PyDelta::type_object(py)]);
     drop([PyTzInfo::type_object(py), PyMapping::type_object(py)]);
     drop((PyTzInfo::utc(py)?, PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, 60, 0, false)?)?));
-    // Whoever collects an iterator asks for its length.
+    // Collecting an iterator asks for its length.
     PyList::empty(py).try_iter()?.collect::<PyResult<Vec<_>>>().map(drop)
 }
 
@@ -33,7 +34,8 @@ impl<T> Once<T> {
         self.0.get()
     }
 
-    /// What is in it, for the garbage collector, which asks without the interpreter.
+    /// The value, if the cell is filled. For the garbage collector, which asks without the
+    /// interpreter.
     pub fn seen(&self) -> Option<&T> {
         self.0.get()
     }
@@ -43,7 +45,7 @@ impl<T> Once<T> {
         self.fill(value);
     }
 
-    /// What is in it, or what `find` finds.
+    /// The value, or the one that `find` finds.
     #[inline]
     pub fn get_or_init(&self, py: Python<'_>, find: impl FnOnce() -> T) -> &T {
         match self.get(py) {
@@ -52,7 +54,7 @@ impl<T> Once<T> {
         }
     }
 
-    /// What is in it, or what `find` finds. If that fails, the next one looks again.
+    /// The value, or the one that `find` finds. After a failure the next caller tries again.
     #[inline]
     pub fn get_or_try_init<E>(&self, py: Python<'_>, find: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         match self.get(py) {
@@ -61,14 +63,14 @@ impl<T> Once<T> {
         }
     }
 
-    /// Nothing in it lets go of the interpreter.
+    /// Nothing in it releases the interpreter.
     fn fill(&self, value: T) -> &T {
         self.0.get_or_init(|| value)
     }
 }
 
 impl<T> Once<Py<T>> {
-    /// What is in it, or something of a module: `"get"`, or an attribute of an attribute,
+    /// The value, or an object of a module: `"get"`, or an attribute of an attribute,
     /// `"running.get"`.
     #[inline]
     pub fn of<'py>(&self, py: Python<'py>, module: &str, path: &str) -> PyResult<&Bound<'py, T>>

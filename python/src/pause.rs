@@ -1,4 +1,4 @@
-//! A wait that ends with time.
+//! A future of a timer.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
 
 use crate::attach::attach;
-/// Rings once.
+/// A single wake-up.
 #[derive(Default)]
 struct Notifier {
     state: Mutex<(bool, Option<Waker>)>,
@@ -29,7 +29,7 @@ impl Fire for Notifier {
     }
 }
 
-/// Is done at a time. Dropping it forgets about it.
+/// A future that ends at a time. Dropping it cancels the timer.
 pub struct TimerFuture {
     bell: Arc<Notifier>,
     at: Instant,
@@ -38,7 +38,7 @@ pub struct TimerFuture {
 }
 
 impl TimerFuture {
-    /// So many seconds from now; none without an end.
+    /// A timer of so many seconds. None for no limit.
     pub fn of(seconds: Option<f64>, engine: EngineHandle) -> Option<Self> {
         let wait = Duration::try_from_secs_f64(seconds?).unwrap_or(Duration::MAX);
         Some(Self::new(Instant::now().checked_add(wait)?, engine))

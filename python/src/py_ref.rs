@@ -1,4 +1,4 @@
-//! References to Python objects that may be let go of on any thread.
+//! References to Python objects that any thread may release.
 //!
 //! A reference that PyO3 drops on a thread without the interpreter goes into a list under a lock of
 //! PyO3's. A fork may fall into that moment, and the child then waits for the lock for ever. The
@@ -13,11 +13,11 @@ use tidewire_engine::raw::{Mutex, PerProcess};
 use crate::attach::{call_soon, is_attached};
 
 static LEFT: PerProcess<Mutex<Vec<Box<dyn Send>>>> = PerProcess::new();
-/// Whether something may be in the list.
+/// True if the list may have entries.
 static SOME_LEFT: AtomicBool = AtomicBool::new(false);
 
-/// Something that is dropped at once on a thread that has the interpreter, and else soon by one
-/// that gets it.
+/// An object that is dropped at once on a thread with the interpreter. Otherwise the next thread
+/// that attaches to the interpreter drops it.
 pub struct DroppedAttached<T: Send + 'static>(Option<T>);
 
 /// A reference to a Python object.
@@ -39,7 +39,7 @@ impl<T> PyRef<T> {
         Self(self.0.as_ref().map(|object| object.clone_ref(py)))
     }
 
-    /// The reference itself, for whoever has the interpreter.
+    /// The reference itself, for a caller that has the interpreter.
     pub fn into_py(mut self) -> Py<T> {
         match self.0.take() {
             Some(object) => object,

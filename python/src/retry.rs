@@ -14,8 +14,7 @@ fn us(seconds: f64) -> u64 {
 
 #[pymethods]
 impl Retry {
-    /// A call that ends at the latest at a time, if there is one, and is made again at most so
-    /// often after losses.
+    /// A call with an optional deadline and a limit of retries after losses.
     #[new]
     fn new(until_s: Option<f64>, left: u32, seed: u64) -> Self {
         Self(Mutex::new(Machine::new(until_s.map(us), left, seed)))
@@ -27,18 +26,18 @@ impl Retry {
         self.0.lock().tried().to_vec()
     }
 
-    /// An instance has not taken it.
+    /// An instance has refused the call.
     fn refused(&self, instance: String) {
         self.0.lock().refused(instance);
     }
 
-    /// It was sent to an instance, and its link was lost: whether it is made again.
+    /// The link was lost after the call was sent. Returns true to retry the call.
     fn lost(&self, instance: String, now_s: f64) -> bool {
         self.0.lock().lost(instance, us(now_s))
     }
 
-    /// No instance is left to try: how long to wait before all may be tried again; None: it is
-    /// given up.
+    /// No instance is left to try. Returns the wait before all may be tried again. None: the call
+    /// is given up.
     fn nobody(&self, now_s: f64) -> Option<f64> {
         self.0.lock().nobody(us(now_s)).map(|wait_us| wait_us as f64 / 1e6)
     }

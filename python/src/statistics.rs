@@ -1,4 +1,4 @@
-//! Counters, times and ledgers as Python objects.
+//! Counters, times and stop reports as Python objects.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

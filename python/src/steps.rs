@@ -1,4 +1,4 @@
-//! Handlers that go on step by step, as `await` does.
+//! Step-by-step execution of handlers, as `await` does it.
 
 use pyo3::exceptions::{PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
@@ -8,13 +8,13 @@ use pyo3::types::{PyIterator, PyType};
 use crate::link::InboundCallRun;
 use crate::once::{Once, intern};
 
-/// A handler that goes on step by step.
+/// A handler that runs step by step.
 pub enum Steps {
     Awaited(Py<PyIterator>),
     Call(Py<InboundCallRun>),
 }
 
-/// What came of a step.
+/// Outcome of a step.
 pub enum Step {
     /// The handler waits for this.
     Waits(Py<PyAny>),
@@ -22,7 +22,7 @@ pub enum Step {
 }
 
 impl Steps {
-    /// Those of something that can be awaited.
+    /// The steps of an awaitable.
     pub fn of(awaitable: &Bound<'_, PyAny>) -> PyResult<Self> {
         Ok(Self::Awaited(steps_of(awaitable)?.unbind()))
     }
@@ -35,7 +35,7 @@ impl Steps {
     }
 }
 
-/// What `await` goes through.
+/// The iterator behind `await`.
 pub fn steps_of<'py>(awaitable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
     let py = awaitable.py();
     let steps = awaitable.call_method0(intern!(py, "__await__")).map_err(|error| {
@@ -48,13 +48,13 @@ pub fn steps_of<'py>(awaitable: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIte
     Ok(steps.cast_into::<PyIterator>()?)
 }
 
-/// Whether something is what a coroutine function gives.
+/// True for the coroutine object of a coroutine function.
 pub fn is_coroutine(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     static COROUTINE: Once<Py<PyType>> = Once::new();
     Ok(value.get_type().is(COROUTINE.of(value.py(), "types", "CoroutineType")?))
 }
 
-/// Whether something can be awaited.
+/// True for an object that can be awaited.
 pub fn is_awaitable(value: &Bound<'_, PyAny>) -> bool {
     value.get_type().hasattr(intern!(value.py(), "__await__")).unwrap_or(false)
 }
@@ -80,7 +80,7 @@ pub fn step(steps: &Bound<'_, PyIterator>, thrown: Option<PyErr>) -> PyResult<St
     }
 }
 
-/// Whether an error is asyncio's CancelledError.
+/// True for the CancelledError of asyncio.
 pub fn is_cancelled(py: Python<'_>, error: &PyErr) -> bool {
     static CANCELLED: Once<Py<PyType>> = Once::new();
     CANCELLED.of(py, "asyncio", "CancelledError").is_ok_and(|class| error.is_instance(py, class))

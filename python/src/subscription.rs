@@ -1,5 +1,5 @@
-//! A subscription of an actor to subjects of its node: it can be awaited until the hub has it, too,
-//! and ended.
+//! A subscription of an actor to subjects of its node. Awaiting it waits for the hub's
+//! confirmation.
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
@@ -16,11 +16,11 @@ pub struct Subscription {
     actor: Option<Py<ActorRef>>,
     /// Called once when it ends.
     ended: Mutex<Option<Py<PyAny>>>,
-    /// Done when the hub has it. None where there is no hub.
+    /// Done when the hub has registered the subscription. None without a hub.
     shared: Mutex<Option<Py<Pending>>>,
 }
 
-/// Waits until a subscription is in force, and gives it.
+/// An awaitable that gives the subscription once it is in force.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 struct SubscriptionReady {
     subscription: Py<Subscription>,
@@ -44,7 +44,7 @@ impl SubscriptionReady {
         }
     }
 
-    /// Raises what was waited for, as asyncio has it from there.
+    /// Raises the exception of the awaited operation, which asyncio throws in here.
     #[pyo3(signature = (error, _value = None, _traceback = None))]
     fn throw(
         &self,
@@ -69,8 +69,8 @@ impl Subscription {
         Self { inner: PerProcessOwned::new(inner), actor, ended: Mutex::new(None), shared: Mutex::new(None) }
     }
 
-    /// What the hub has refused is not in force here either. A link that is lost takes it along
-    /// when it is back.
+    /// Ends the subscription here, too, if the hub has refused it. After a lost link the
+    /// subscription is registered again with the next link.
     fn refused(&self, py: Python<'_>, error: PyErr) -> PyErr {
         if errors::is_refusal(py, &error) {
             self.unsubscribe(py);
@@ -91,7 +91,7 @@ impl Subscription {
         }
         let (call, shared) = (self.ended.lock().take(), self.shared.lock().take());
         if let Some(shared) = shared {
-            // Whoever waits for it would wait for ever.
+            // A task that awaits it would otherwise wait for ever.
             let cancelled = Pending::cancel(shared.bind(py), None);
             debug_assert!(cancelled.is_ok(), "nothing of the user is called");
         }

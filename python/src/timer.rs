@@ -14,13 +14,13 @@ pub struct Timer {
 
 #[pymethods]
 impl Timer {
-    /// Prevents the next delivery. True if, and only if, it did.
+    /// Prevents the next delivery. Returns true if it did.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         self.inner.born.check(py)?;
         Ok(self.inner.cancel())
     }
 
-    /// Whether it has no outcome yet.
+    /// True until the message has an outcome.
     #[getter]
     fn waiting(&self) -> bool {
         self.inner.mine().is_some_and(|mine| mine.outcome().is_none())

@@ -1,4 +1,4 @@
-//! Blocking a thread until a future is ready, in a way that Ctrl-C can interrupt.
+//! Blocking wait of a thread for a future, which Ctrl-C can interrupt.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -12,10 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// What an operation of the engine becomes.
+/// A boxed operation of the engine.
 pub type Operation = Pin<Box<dyn Future<Output = PyResult<Py<PyAny>>> + Send>>;
 
-/// Waits for `operation` on this thread, without the interpreter. Signals are handled meanwhile.
+/// Blocks this thread until `operation` ends, without the interpreter. Signals are handled
+/// meanwhile.
 pub fn wait(py: Python<'_>, mut operation: Operation) -> PyResult<Py<PyAny>> {
     let bell = BorrowedNotifier::take()?;
     let waker = Waker::from(Arc::clone(&bell.0));
@@ -40,29 +41,29 @@ thread_local! {
     static BLOCKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what is polled on this thread is waited for by blocking it.
+/// True if the operation polled on this thread blocks the thread until it ends.
 pub fn blocks() -> bool {
     BLOCKS.get()
 }
 
-/// A signal that comes just before the thread falls asleep does not wake it: it looks by itself
-/// after this time,
+/// First interval of signal checks. A signal that comes just before the thread falls asleep does
+/// not wake it.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
-/// then less and less often, down to this.
+/// Longest interval of signal checks, which become rarer.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// Lets go of the interpreter while `what` runs; on a dispatcher thread, lets others take over its
-/// actors too.
+/// Releases the interpreter while `what` runs. On a dispatcher thread, other threads take over its
+/// actors meanwhile.
 pub fn idle<R: Send>(py: Python<'_>, what: impl FnOnce() -> R + Send) -> R {
     if crate::engine::on_dispatcher() {
-        // The engine's idle hook lets go of the interpreter.
+        // The engine's idle hook releases the interpreter.
         tidewire_engine::raw::blocking(what)
     } else {
         crate::attach::detach(py, what)
     }
 }
 
-/// What wakes one thread that blocks.
+/// The waker of one blocked thread.
 struct ThreadNotifier {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -71,12 +72,12 @@ struct ThreadNotifier {
 }
 
 thread_local! {
-    /// The bell of this thread while it does not block. It is closed with the thread.
+    /// The notifier of this thread while it does not block. It is closed with the thread.
     static BELL: RefCell<Option<Arc<ThreadNotifier>>> = const { RefCell::new(None) };
 }
 
-/// The bell of this thread, while it blocks. A signal handler that blocks meanwhile gets another
-/// one.
+/// The notifier of this thread, while it blocks. A signal handler that blocks meanwhile gets
+/// another one.
 struct BorrowedNotifier(Arc<ThreadNotifier>);
 
 impl BorrowedNotifier {
@@ -91,8 +92,8 @@ impl BorrowedNotifier {
 
 impl Drop for BorrowedNotifier {
     fn drop(&mut self) {
-        // What rings late, for an operation that was given up, makes the next one look once more
-        // than it must.
+        // A late wake-up, for an operation that was given up, only causes one more look by the next
+        // one.
         let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
     }
 }
@@ -103,7 +104,7 @@ impl ThreadNotifier {
         Ok(Self { reader, writer, process: std::process::id() })
     }
 
-    /// Sleeps until the bell rings, a signal comes, or `limit` has passed.
+    /// Sleeps until a wake-up, a signal, or the end of `limit`.
     fn listen(&self, limit: Option<Duration>) -> PyResult<()> {
         let mut fds = [PollFd::new(&self.reader, PollFlags::IN)];
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
@@ -126,7 +127,7 @@ impl Wake for ThreadNotifier {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // A full pipe rings as well as an empty one.
+        // A full pipe wakes the thread as well as an empty one.
         let _ = rustix::io::write(&self.writer, &[1]);
     }
 }

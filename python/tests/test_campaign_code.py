@@ -57,14 +57,33 @@ GUARD = 'if __name__ == "__main__":\n'
 
 def test_a_function_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("def add(a, b): return a + b\n")
-    for name, function in (("farm.py", "farm:simulate"), ("my-farm.py", "__main__:simulate")):
+    for name, function in (
+        ("farm.py", "farm:simulate"),
+        ("my-farm.py", "__main__:simulate"),
+        ("farm", "__main__:simulate"),
+    ):
         code, out, err = run_program(SCRIPT.format(main=GUARD), tmp_path, name)
         assert (code, out) == (0, f"done 10 {function} {list(range(7, 17))}\n"), err
         assert err.count("\n") == 1
         (tmp_path / "farm.db").unlink()
 
 
-@pytest.mark.parametrize("name", ["farm.py", "my-farm.py"])
+@pytest.mark.parametrize("main", ["__main__", "farm"])
+def test_a_function_of_a_package_that_is_the_program(tmp_path: Path, main: str) -> None:
+    package = tmp_path / "plant"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text("def add(a, b): return a + b\n")
+    script = SCRIPT.format(main=GUARD).replace("import helper", "from . import helper")
+    (package / f"{main}.py").write_text(script)
+    module = "plant" if main == "__main__" else "plant.farm"
+    done = subprocess.run(
+        [sys.executable, "-m", module], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"done 10 plant.{main}:simulate {list(range(7, 17))}\n"), done.stderr
+
+
+@pytest.mark.parametrize("name", ["farm.py", "my-farm.py", "farm"])
 def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path, name: str) -> None:
     (tmp_path / "helper.py").write_text("def add(a, b): return a + b\n")
     code, _, err = run_program(SCRIPT.format(main="if True:\n"), tmp_path, name)

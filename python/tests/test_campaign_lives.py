@@ -306,3 +306,32 @@ def test_a_server_that_stays_away_ends_a_run_with_its_name(go_on: Callable[[], N
         assert keeper.process.stdin is not None
         keeper.process.stdin.close()
         keeper.process.wait()
+
+
+NOISY = """
+import os, signal, sys
+from pathlib import Path
+import tidewire as tw
+
+def count(run: tw.Run) -> int:
+    return run.index
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    report = tw.campaign(count, runs=20, seed=1, store={store!r}).run(workers=1, progress=False)
+    print(report.state, len(report.workers))
+else:
+    with Path("loads").open("a") as loads:
+        print(os.getpid(), file=loads)
+    os.killpg(0, signal.SIGTERM)
+"""
+
+
+@pytest.mark.promise("P15.59")
+def test_a_worker_that_loads_its_function_leaves_signals_of_the_group_to_its_starter(
+    store: str, tmp_path: Path
+) -> None:
+    with program(NOISY.format(store=store), tmp_path) as starter:
+        out, err = starter.communicate(timeout=30)
+    assert (starter.returncode, out, err) == (0, "done 1\n", "")
+    assert len((tmp_path / "loads").read_text().split()) == 1

@@ -114,3 +114,14 @@ def test_annotations_are_read_one_by_one_and_through_what_wraps_a_function() -> 
 
     with pytest.raises(tw.InvalidArgument, match="returns None"):
         columns.of_function(nothing)
+
+
+@pytest.mark.promise("P15.60")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no device that is always full")
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])
+def test_a_stderr_that_takes_nothing_fails_no_run(tmp_path: Path, stderr: str) -> None:
+    (tmp_path / "program.py").write_text(f"{CODE}    open('done', 'w').close()\n")
+    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    command = f"'{sys.executable}' program.py {stderr}"
+    subprocess.run(command, shell=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, timeout=60, check=False)
+    assert (tmp_path / "done").exists()

@@ -63,6 +63,26 @@ async def test_a_fetch_that_was_given_up_leaves_the_event_to_another_reader(kind
 
 
 @pytest.mark.promise("P17.96")
+@pytest.mark.promise("P17.100")
+@every_home
+@story
+async def test_events_that_a_closed_consumer_gives_back_use_up_no_attempt(kind: str, tmp_path: Path) -> None:
+    async with nodes(kind, tmp_path, 1) as (node,):
+        stream = await node.stream("orders", subjects=["orders.>"])
+        for number in range(20):
+            await stream.publish("orders.made", number)
+        seen = []
+        while len(seen) < 20:
+            async with await stream.consumer("billing", start="all", max_deliver=2, ack_wait=60.0) as billing:
+                for _ in range(2):
+                    event = await billing.next(timeout=10.0)
+                    assert event is not None, "an event that went back is there again"
+                    seen.append(event.value)
+                    await event.ack(wait=True)
+        assert sorted(seen) == list(range(20))
+        assert await billing.dead_letters() == []
+
+
 @every_home
 @story
 async def test_an_acquisition_that_was_cancelled_leaves_the_lease_free(kind: str, tmp_path: Path) -> None:

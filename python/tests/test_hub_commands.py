@@ -34,6 +34,15 @@ class Pricing(tw.Service):
             yield number
 
 
+class Echo(tw.Service):
+    """Says what it is told."""
+
+    @tw.method
+    async def say(self, text: str) -> str:
+        """Return a text."""
+        return text
+
+
 @pytest.fixture
 def hub() -> Iterator[tuple[tw.Node, str]]:
     with tw.Node(name="hub") as node:
@@ -69,6 +78,18 @@ def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
     assert "pricing" in table.stdout
     assert quoted.stdout == "7.5\n"
     assert ticks.stdout.split() == ["0", "1", "2"]
+
+
+def test_an_ascii_output_escapes_the_rest(hub: tuple[tw.Node, str]) -> None:
+    node, url = hub
+    node.serve(Echo(), name="echo")
+    results = [
+        run(url, "call", "echo.say", "Zürich ☕", *options, PYTHONIOENCODING="ascii:strict")
+        for options in ((), ("--json",))
+    ]
+    assert [one.returncode for one in results] == [0, 0], results
+    text, data = (one.stdout.rstrip() for one in results)
+    assert [json.loads(f'"{text}"'), json.loads(data)] == ["Zürich ☕", "Zürich ☕"]
 
 
 def test_nodes_and_agents_are_listed(hub: tuple[tw.Node, str]) -> None:

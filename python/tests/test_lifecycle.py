@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -376,3 +377,49 @@ def test_a_collection_while_an_event_loop_runs_actors_of_a_node_that_was_never_s
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False
     )
     assert ended.stdout == "ended\n", ended.stderr
+
+
+@pytest.mark.promise("P8.24")
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_block_does_not_wait_for_a_loop_that_does_not_run(closed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(message: int) -> None:
+        await asyncio.sleep(0)
+
+    async def spawn(node: tw.Node) -> tw.ActorRef:
+        return node.spawn(handle, name="reader")
+
+    caplog.set_level("WARNING", logger="tidewire")
+    loop = asyncio.new_event_loop()
+    began = time.monotonic()
+    with tw.Node(name="desk", config={"stop_timeout_ms": 20_000, "abort_timeout_ms": 50}) as node:
+        reader = loop.run_until_complete(spawn(node))
+        if closed:
+            loop.close()
+        for number in range(3):
+            reader.tell(number)
+    loop.close()
+    assert time.monotonic() - began < 10
+    assert "desk: its event loop does not run, so that it does not wait for reader (#" in caplog.text
+
+
+@pytest.mark.promise("P8.24")
+def test_a_stop_on_another_loop_does_not_wait_for_one_that_does_not_run() -> None:
+    async def handle(message: int) -> None:
+        await asyncio.sleep(0)
+
+    async def spawn(node: tw.Node) -> tw.ActorRef:
+        return node.spawn(handle, name="reader")
+
+    async def stop(node: tw.Node) -> tw.Ledger:
+        return await asyncio.wait_for(node.stop(timeout=None), 10)
+
+    loop = asyncio.new_event_loop()
+    node = tw.Node(config={"abort_timeout_ms": 50})
+    node.start()
+    reader = loop.run_until_complete(spawn(node))
+    for number in range(3):
+        reader.tell(number)
+    ledger = asyncio.run(stop(node))
+    loop.close()
+    assert (ledger.accepted, ledger.dead_lettered) == (3, 3)
+    assert [stuck.name for stuck in ledger.stuck] == ["reader"]

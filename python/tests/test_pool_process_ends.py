@@ -180,6 +180,64 @@ def test_a_program_without_a_main_guard_is_told(tmp_path: Path) -> None:
     assert "PoolFailed" in ran.stderr and "if __name__ == '__main__':" in ran.stderr
 
 
+@pytest.mark.promise("P12.55")
+@pytest.mark.parametrize("ready", [True, False])
+def test_sigterm_to_the_group_leaves_the_workers_to_their_pool(tmp_path: Path, ready: bool) -> None:
+    ran = program(
+        f"""
+        import asyncio, os, signal
+        import pool_functions
+        from tidewire.pools import Pool
+
+        def pids(pool):
+            return {{worker["pid"] for worker in pool.statistics()["workers"]}}
+
+        async def main():
+            asked = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+            async with Pool(pool_functions.work, 2, "process", on_dead=print) as pool:
+                futures = [pool.submit(2_000) for _ in range(200)]
+                await pool.until(lambda now: len(now["workers"]) == 2)
+                if {ready}:
+                    await pool.until(lambda now: all(one["handled"] for one in now["workers"]))
+                before = pids(pool)
+                os.killpg(0, signal.SIGTERM)
+                await asked.wait()
+                await asyncio.gather(*futures)
+                print(pids(pool) == before)
+                print((await pool.stop()).balanced)
+
+        asyncio.run(main())
+        """,
+        tmp_path,
+        start_new_session=True,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\nTrue\n", "")
+
+
+def test_processes_that_a_task_forks_end_at_sigterm(tmp_path: Path) -> None:
+    ran = program(
+        """
+        import os, signal, time
+        from tidewire.pools import Pool
+
+        def end_child(_):
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            os.kill(child, signal.SIGTERM)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        if __name__ == "__main__":
+            with Pool(end_child, 1, "process") as pool:
+                print({pool.sync.submit(n) for n in range(50)})
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "{-15}\n"), ran.stderr
+
+
 @pytest.mark.parametrize("ready", [True, False])
 def test_ctrl_c_lets_what_was_begun_end_and_returns_the_rest(tmp_path: Path, ready: bool) -> None:
     ran = program(

@@ -465,7 +465,7 @@ async def test_who_waits_at_a_hub_hears_at_once_of_an_event_and_of_the_end_of_th
     hub = tw.Node(data=tmp_path)
     async with hub, tw.Node(hub.listen("tide://127.0.0.1:0").url) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
-        consumer = await orders.consumer("billing")
+        consumer = await orders.consumer("billing", raise_on_outage=True)
         calls = node._home().call
         waiting = asyncio.ensure_future(consumer.next())
         ends = asyncio.ensure_future(anext(orders.read(start="new", follow=True)))

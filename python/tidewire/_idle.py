@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tidewire.node import Node
 
 _NAMED_MAX = 5
+_ON_LOOP = "asyncio"
+_NOT_RUNNING = "; the event loop of the node does not run, so that its coroutines can't end"
 _Marks = tuple["Mark", dict[str, int]]
 
 
@@ -102,6 +104,17 @@ def at_work(node: Node) -> list[str]:
     return [*actors, *waited, *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.at_rest() is None)]
 
 
+def stranded(node: Node) -> list[str]:
+    """Return the names of actors whose loop does not run, if nothing else has anything to do."""
+    loop = node._loop
+    if loop is None or loop.is_running() or any(pool._core.at_rest() is None for pool in node._live_pools()):
+        return []
+    rows = node._engine.busy()
+    if any(row["dispatcher"] != _ON_LOOP for row in rows):
+        return []
+    return [f"{row['name'] or 'actor'} (#{row['id']})" for row in rows]
+
+
 def shortened(names: list[str]) -> str:
     """Return names as text, of many the first few."""
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
@@ -120,7 +133,9 @@ def told(node: Node, until: float | None, what: str, after_s: float) -> Iterator
         names = at_work(node)
         if names:
             most = "" if until is None else f" up to {max(0.0, until - monotonic()):.1f} s"
-            logger.warning("%s: waits%s for %s: %s", node.name, most, what, shortened(names))
+            loop = node._loop
+            cause = "" if loop is None or loop.is_running() else _NOT_RUNNING
+            logger.warning("%s: waits%s for %s: %s%s", node.name, most, what, shortened(names), cause)
 
     # Not a timer of the loop: a handler may block that.
     timer = threading.Timer(after_s, tell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json as jsonlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ import tidewire as tw
 from tidewire.commands.agent_cli import agent
 from tidewire.commands.campaign_cli import campaign, worker
 from tidewire.commands.command_cli import command
+from tidewire.commands.output import escape_in
 from tidewire.commands.stream_cli import crashtest, kv, log, stream
 
 app = typer.Typer(
@@ -40,6 +42,8 @@ app.command(epilog="Example: tidewire worker postgres://user@host/db --processes
 
 def main() -> None:
     """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage."""
+    for output in (sys.stdout, sys.stderr):
+        escape_in(output)
     app()
 
 

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _EXIT_TIMEOUT_S = 1.0
 _TELL_AFTER_S = 2.0
 _BEGUN = "what it has begun"
+_STRANDED = (
+    "%s: its event loop does not run, so that it does not wait for %s: stop the node in a coroutine of the loop, "
+    "or while the loop runs"
+)
 _IDLE_SHARE = 0.75
 """The part of the time of a stop in which it may wait until nothing is left to do: what then does
 not end is stopped in the rest.
@@ -417,6 +421,12 @@ class Node(Subjects, Streams, Agents):
 
     def _stopping(self, timeout: float | EllipsisType | None) -> Steps[Ledger]:
         until = self._until(timeout)
+        names = _idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
+        if names:
+            # Not at once: other actors have stop hooks, and a loop of another thread may be about to run.
+            limit = monotonic() + self._engine.abort_timeout()
+            until = limit if until is None else min(until, limit)
+            logger.warning(_STRANDED, self.name, _idle.shortened(names))
         with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::logs::Log;
 use crate::{OFFERED, Place};
 
-/// Groups that are due each second: each is what came in a millisecond.
+/// Groups that are due each second: a group holds the messages of one millisecond.
 const TICKS: usize = 1_000;
 /// The most messages of one transaction.
 const MOST: usize = 10_000;
-/// Whoever is so far behind does not take this rate.
+/// A log that falls this far behind does not sustain the rate.
 const BEHIND: Duration = Duration::from_secs(2);
 
 /// How long the ack of each group took, from the time that it was due.
@@ -21,7 +21,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Of whoever does not take the rate.
+    /// Result of a log that does not sustain the rate.
     pub fn behind() -> Self {
         Self(vec![Duration::MAX])
     }

@@ -1,4 +1,5 @@
-//! The peers: logs of messages with numbers, each group of which is on disk before it is acked.
+//! Peers of the log benchmark: logs of numbered messages that sync each group to disk before they
+//! acknowledge it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -11,7 +12,7 @@ use crate::SIZE;
 
 const PAYLOAD: [u8; SIZE] = [7; SIZE];
 
-/// Whoever keeps messages.
+/// Store of messages that syncs each append.
 pub trait Log {
     /// Messages of [`SIZE`] bytes, which are on disk when this returns.
     fn append(&mut self, group: usize);

@@ -58,7 +58,7 @@ impl Ours {
             let acks = scope.spawn(move || {
                 let mut times = Times::default();
                 for (when, answer) in sent {
-                    // It refuses what has no room while others wait for the disk.
+                    // The stream refuses appends above its capacity while others wait for the disk.
                     if !answer.wait().is_ok_and(|acks| acks.iter().all(Result::is_ok)) {
                         return Times::behind();
                     }

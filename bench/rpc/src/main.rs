@@ -23,7 +23,7 @@ fn main() -> Result<(), Fault> {
     let options = roles::Options::parse();
     let runtime = roles::runtime(options.contender);
     let done = runtime.block_on(contenders::run(&options));
-    // What a peer still has running must not keep this process.
+    // Running tasks of a peer must not keep this process alive.
     runtime.shutdown_background();
     done
 }

@@ -1,4 +1,4 @@
-//! The command line, and what the roles have in common.
+//! Command line of a peer, and the code that all roles share.
 
 use std::io::{Read, stdin};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub enum Role {
     Caller,
 }
 
-/// What the service does, the same for everybody.
+/// Behaviour of the service, the same for all contenders.
 #[derive(Default)]
 pub struct Service {
     count: AtomicU64,

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::usage::clock_ns;
 
-/// The clock that all processes of a machine share.
+/// Clock that all processes of a host share.
 pub fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }

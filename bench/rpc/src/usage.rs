@@ -1,4 +1,4 @@
-//! What a workload costs each process that takes part: processor time and peak memory.
+//! Cost of a workload for each participating process: processor time and peak memory.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What to run: a workload, a contender and their sizes.
+//! Job of one run: a workload, a contender and their sizes.
 
 /// The workloads, named as in `bench/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Workload {
     FanOut,
     /// A9: `count` bursts of 500 messages, one every 2 ms.
     Burst,
-    /// A bare limit of the machine: wake-ups, atomics, the clock.
+    /// A bare limit of the host: wake-ups, atomics, the clock.
     Limit,
 }
 
@@ -77,7 +77,7 @@ pub struct Job {
     pub actors: usize,
     /// Actors that exist and never receive anything (A7).
     pub idle: usize,
-    /// Requests under way at once (A4).
+    /// Requests in flight at once (A4).
     pub in_flight: usize,
     /// Threads that run actors. One means the contender's single-threaded form where it has one.
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! What a run found, and its line of JSON.
+//! Outcome of a run, and its line of JSON.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// The sample at `share` of the way up, in microseconds.
+/// The percentile `share` of the sorted samples, in microseconds.
 fn at(sorted: &[u64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1] as f64 / 1e3

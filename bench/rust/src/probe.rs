@@ -1,4 +1,4 @@
-//! What the actors of every contender do with a message, so that only the delivery differs.
+//! Message handlers that the actors of all contenders share, so that only the delivery differs.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ impl Handler for Counter {
     }
 }
 
-/// Takes each message for the time at which it was sent, and notes how long every `every`th was
-/// under way.
+/// Reads each message as the time of its sending, and records the latency of every `every`th
+/// message.
 #[derive(Debug)]
 pub struct Latency {
     every: u64,

@@ -1,4 +1,4 @@
-//! Actors as their authors write them, and references to them.
+//! Actors: the traits that their authors implement, and references to actors.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -27,7 +27,7 @@ use crate::{current, dispatch};
 pub struct ActorId(NonZeroU64);
 
 impl ActorId {
-    /// That of no actor.
+    /// Identifier that belongs to no actor.
     pub(crate) const NONE: Self = Self(NonZeroU64::MAX);
 
     pub(crate) fn new(id: u64) -> Self {
@@ -86,7 +86,7 @@ impl fmt::Debug for ActorId {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Actor: Send + Sized + 'static {
-    /// What it is told.
+    /// Type of the messages of this actor.
     type Message: Send + 'static;
 
     /// Runs before the first message.
@@ -117,8 +117,8 @@ pub trait Actor: Send + Sized + 'static {
     /// Runs after the last message.
     fn stopped(&mut self) {}
 
-    /// A copy of a message, kept while it is handled, for redelivery and for dead letters. None
-    /// keeps nothing, and costs nothing.
+    /// Copy of a message, stored while it is handled, for redelivery and for dead letters. None
+    /// stores nothing, and costs nothing.
     fn copy(message: &Self::Message) -> Option<Self::Message> {
         let _ = message;
         None
@@ -128,7 +128,7 @@ pub trait Actor: Send + Sized + 'static {
 /// A handler that `become` puts in the place of an actor's own.
 pub type Behaviour<M> = Box<dyn FnMut(M, &mut Context<'_, M>) -> Result<(), Fault> + Send>;
 
-/// What a handler can do besides changing its state.
+/// Handle of a running handler to its engine and its actor.
 pub struct Context<'a, M> {
     pub(crate) cell: &'a Arc<ActorCell<M>>,
     pub(crate) meta: Option<Box<Meta<M>>>,
@@ -230,17 +230,17 @@ impl<M: Send + 'static> ActorRef<M> {
         self.cell.name.as_deref()
     }
 
-    /// Whether it is an actor of that engine.
+    /// True if the actor belongs to that engine.
     pub fn lives_in(&self, engine: &EngineHandle) -> bool {
         Arc::ptr_eq(&self.cell.core, &engine.core)
     }
 
-    /// Whether its engine has been started: until then its messages wait.
+    /// True once the engine of the actor has been started: until then its messages wait.
     pub fn is_started(&self) -> bool {
         self.cell.core.is_started()
     }
 
-    /// Whether it takes messages.
+    /// True while the actor accepts messages.
     pub fn is_alive(&self) -> bool {
         self.cell.is_open()
     }
@@ -264,7 +264,7 @@ impl<M: Send + 'static> ActorRef<M> {
         self.cell.push(Envelope::Plain(message), priority).map_err(refused)
     }
 
-    /// Sends a message, and waits for room if the mailbox is full and its policy is to wait.
+    /// Sends a message, and waits for capacity if the mailbox is full and its policy is to wait.
     ///
     /// # Errors
     /// If the policy is to fail, or the actor takes no more messages.
@@ -316,8 +316,7 @@ impl<M: Send + 'static> ActorRef<M> {
         &self.cell.core.config
     }
 
-    /// How many messages it has accepted and not finished: those that wait, and one if it is at
-    /// work.
+    /// Number of accepted messages that are not finished: the waiting ones and the one in progress.
     pub fn outstanding(&self) -> usize {
         self.cell.outstanding()
     }

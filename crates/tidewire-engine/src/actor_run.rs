@@ -1,5 +1,5 @@
-//! The turns of an actor, its failures and restarts, and its end. Locked by the thread that runs
-//! the actor.
+//! Turns of an actor, its failures and restarts, and its end. The thread that runs the actor holds
+//! the lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::stop_report::Report;
 use crate::supervise::Restarts;
 use crate::timers::Fire;
 
-/// What only the running actor touches.
+/// State that only the running actor touches.
 #[repr(C)]
 pub(crate) struct ActorRun<M> {
     hand: VecDeque<Envelope<M>>,
@@ -39,7 +39,7 @@ struct Supervised {
     restarts: Restarts,
 }
 
-/// What `run` does after a turn.
+/// Next step of `run` after a turn.
 pub(crate) enum NextStep {
     Rest,
     Requeue,
@@ -295,8 +295,8 @@ impl<M: Send + 'static> ActorRun<M> {
         cell.wake_senders(woken);
     }
 
-    /// The mailbox is closed and nothing more is to be handed out: end what is under way, then the
-    /// children, then the actor. Answers whether this turn is over.
+    /// Ends a closed mailbox without waiting messages: running handlers first, then the children,
+    /// then the actor. Returns true if this turn is over.
     fn finish(&mut self, cell: &Arc<ActorCell<M>>) -> bool {
         if cell.inbox.lock().intake == AcceptState::Closed {
             self.bury_hand_of_abandoned(cell);
@@ -352,7 +352,7 @@ impl<M: Send + 'static> ActorRun<M> {
             cell.ledger(&inbox, dead, returnable as u64, (left.len() - returnable) as u64)
         };
         let report = Report { ledger, reason: reason.unwrap_or(StopReason::Stopped), stuck: None };
-        // Whoever stops waiting for what follows, which is code of the user's, reports this.
+        // The rest runs code of the user. A caller that stops waiting for it gets this report.
         let hurries = cell.with_aside(|aside| {
             aside.ends_with = Some(report.clone());
             aside.hurries

@@ -1,5 +1,5 @@
-//! The slot of one reply: its first end counts, and whoever waits for it is woken.
-//! `tests/loom_slot.rs` runs this file in all interleavings.
+//! Reply slot of one ask: the first result ends the ask and wakes its waiter. `tests/loom_slot.rs`
+//! runs this file in all interleavings.
 
 use std::sync::Weak;
 use std::task::Waker;
@@ -42,7 +42,7 @@ pub enum AskEnd {
 
 /// The side of an ask that the engine sees.
 pub trait AskHandle: Send + Sync {
-    /// Whether anybody still waits.
+    /// State of the ask: live while somebody waits.
     fn standing(&self) -> AskState;
     /// Takes the end of the handling. Called at most once per delivery, outside of all locks of the
     /// engine.
@@ -63,11 +63,11 @@ const HANDLED: u8 = 1;
 /// The place for the reply is gone, unused.
 const UNANSWERED: u8 = 2;
 
-/// The place where an ask ends, and later perhaps another one.
+/// Reply slot of an ask, reused by later asks.
 ///
-/// Between two asks it rests, with its deadline still among those of the engine: to put one down
-/// and to take it back would cost more than all else here. Who looks at the deadlines asks it for
-/// the true one ([`Fire::due`]). Only a slot that nobody else can reach is used again
+/// Between two asks the slot is idle, with its deadline still registered in the engine: to insert a
+/// deadline and to cancel it would cost more than all else here. The timers ask the slot for its
+/// current deadline ([`Fire::due`]). Only a slot that nobody else can reach is used again
 /// ([`is_free`](AskSlot::is_free)), so that no late reply ends the wrong ask.
 pub(crate) struct AskSlot<T> {
     /// The engine of the actor; none of a reply without an actor.
@@ -75,9 +75,9 @@ pub(crate) struct AskSlot<T> {
     actor: AtomicU64,
     deadline: AtomicU64,
     after: AtomicU64,
-    /// Leaves `OPEN` once for each ask, under the lock; may be looked at without.
+    /// Leaves `OPEN` once for each ask, under the lock; reads need no lock.
     stage: AtomicU8,
-    /// Which of `HANDLED` and `UNANSWERED` has happened.
+    /// Records which of `HANDLED` and `UNANSWERED` has happened.
     without: AtomicU8,
     /// Somebody ends the ask at its deadline.
     watched: AtomicBool,
@@ -87,17 +87,17 @@ pub(crate) struct AskSlot<T> {
 struct State<T> {
     value: Option<Result<T, AskError>>,
     waker: Option<Waker>,
-    /// The deadline for which it lies among those of the engine.
+    /// Registered deadline of the slot.
     watched_until: u64,
-    /// It has moved on to the timing wheel, which fires at that time.
+    /// The deadline has moved on to the timing wheel, which fires at that time.
     in_wheel: bool,
 }
 
-/// What whoever waits finds in a slot.
+/// State of a slot as its waiter sees it.
 pub(crate) enum SlotView<T> {
     /// The ask has ended. `stays` says that the slot is not in the timing wheel.
     Ended { value: Result<T, AskError>, stays: bool },
-    /// It has not, and the waker is woken when it does. `watched` says that somebody ends it at its
+    /// The ask goes on, and its end wakes the waker. `watched` says that the timers end it at its
     /// deadline.
     Waits { watched: bool },
 }
@@ -117,14 +117,14 @@ impl<T> AskSlot<T> {
         }
     }
 
-    /// Begins an ask whose asker waits at most for `after`, until `deadline`. Only for whoever
-    /// alone has the slot.
+    /// Begins an ask whose asker waits at most for `after`, until `deadline`. The caller must be
+    /// the only owner of the slot.
     pub fn begin(&self, actor: ActorId, after: Duration, deadline: u64) {
         self.actor.store(actor.get(), Ordering::Relaxed);
         self.after.store(clock::nanos(after), Ordering::Relaxed);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.without.store(0, Ordering::Relaxed);
-        // Who sees that it is open sees all of the above.
+        // A thread that sees the open stage also sees all writes above.
         self.stage.store(OPEN, Ordering::Release);
     }
 
@@ -148,12 +148,12 @@ impl<T> AskSlot<T> {
         self.watched.store(true, Ordering::Release);
     }
 
-    /// Whether only the caller and the deadlines of the engine have this slot, whose ask is over
-    /// and `stays`.
+    /// True if only the caller and the deadlines of the engine have this slot. Its ask must be over
+    /// and its deadline must still be registered (`stays`).
     pub fn is_free(slot: &Arc<Self>) -> bool {
-        // The deadlines say that they let go of it before they do: those who see that they have not
-        // were one of the two. Whoever else had it has let go for the last time before this goes
-        // on.
+        // The deadlines announce their release of the slot before they do so. Without that
+        // announcement, they hold one of the two references. Every other holder has released the
+        // slot for the last time before this goes on.
         Arc::strong_count(slot) == 2 && {
             fence(Ordering::Acquire);
             slot.watched.load(Ordering::Relaxed)
@@ -165,7 +165,8 @@ impl<T> AskSlot<T> {
         self.state.lock().value.take()
     }
 
-    /// The first end counts; answers whether this was it and somebody waits.
+    /// Ends the ask; only the first end counts. Returns true if this was the first and somebody
+    /// waits.
     pub fn complete(&self, value: Result<T, AskError>) -> bool {
         self.end(value, ENDED)
     }
@@ -182,7 +183,7 @@ impl<T> AskSlot<T> {
         let waker = {
             let mut state = self.state.lock();
             if self.stage.load(Ordering::Acquire) != OPEN || !meant() {
-                // What comes too late is dropped after the lock.
+                // A late reply is dropped after the lock is released.
                 drop(state);
                 return false;
             }
@@ -202,7 +203,7 @@ impl<T> AskSlot<T> {
             Some(value) => {
                 let stays = !state.in_wheel;
                 drop(state);
-                // What is left of the wakers is dropped after the lock.
+                // The remaining wakers are dropped after the lock is released.
                 drop(waker);
                 SlotView::Ended { value, stays }
             }
@@ -256,8 +257,7 @@ impl<T> AskSlot<T> {
 
 impl<T: Send + 'static> AskHandle for AskSlot<T> {
     fn standing(&self) -> AskState {
-        // Whoever watches the deadline ends the ask when it comes; without a watch, the clock has
-        // to be read.
+        // A watched deadline ends the ask when it comes. Without a watch, the clock has to be read.
         if self.watched.load(Ordering::Relaxed) { self.stage() } else { self.look() }
     }
 

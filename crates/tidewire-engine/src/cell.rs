@@ -1,4 +1,4 @@
-//! An actor as the engine sees it: mailbox, driver, relations, end.
+//! Actor cell: mailbox, driver, relations and end of one actor, as the engine sees them.
 //!
 //! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`.
 //! No user code runs under `inbox` or `aside`; messages and wakers are dropped after them.
@@ -36,14 +36,14 @@ use dead_letter::OwedDeadLetters;
 
 /// Lanes other than the normal one, or the engine, want attention.
 pub(crate) const ATTEND_LANES: u8 = 1;
-/// Senders wait for room.
+/// Senders wait for capacity.
 pub(crate) const ATTEND_WAITERS: u8 = 2;
 /// Somebody waits until there is nothing to do.
 pub(crate) const ATTEND_REST: u8 = 4;
-/// Envelopes that an idle mailbox keeps room for.
+/// Capacity in envelopes that an idle mailbox keeps.
 pub(crate) const KEEP: usize = 8;
 
-/// Whether a message was taken.
+/// Outcome of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It waits in the mailbox.
@@ -75,7 +75,7 @@ pub struct ActorCell<M> {
     pub(crate) inbox: ShortMutex<Inbox<M>>,
 }
 
-/// What most actors never need.
+/// Rarely used state of an actor, allocated on first use.
 pub(crate) struct ColdState<M> {
     pub parent: Option<Arc<dyn AnyCell>>,
     pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
@@ -87,9 +87,9 @@ pub(crate) struct ColdState<M> {
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
     pub returns: bool,
     pub report: Option<Report>,
-    /// What is to be reported once its state is dropped.
+    /// Report to deliver once the state of the actor is dropped.
     pub ends_with: Option<Report>,
-    /// Nobody waits for that any more.
+    /// Nobody waits for the state to be dropped any more.
     pub hurries: bool,
     /// Its children are being stopped: it takes no more.
     pub refuses_children: bool,
@@ -216,8 +216,8 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken when there
-    /// is room.
+    /// Offers a message; if the mailbox is full and its senders wait, `waker` is woken once there
+    /// is capacity.
     ///
     /// # Errors
     /// As for [`push`](ActorCell::push); `Full` means that `waker` was registered, if the policy is
@@ -249,7 +249,7 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Whether a send to this actor waits for room.
+    /// True if senders to this actor wait for capacity.
     pub fn senders_wait(&self) -> bool {
         self.inbox.lock().senders_wait()
     }
@@ -260,7 +260,7 @@ impl<M: Send + 'static> ActorCell<M> {
         self.work.lock().outside(self, look)
     }
 
-    /// Whether a binding times the message that its handler is given now: as often as turns are
+    /// True if a binding times the message of the current handler call: as often as turns are
     /// timed.
     pub fn is_timed(&self) -> bool {
         is_sampled(self.handled.load(Ordering::Relaxed))
@@ -276,7 +276,7 @@ impl<M: Send + 'static> ActorCell<M> {
         EngineHandle { core: Arc::clone(&self.core) }
     }
 
-    /// What tells it from the actors of other engines too.
+    /// Key of the actor, unique across engines.
     pub fn key(&self) -> current::ActorKey {
         current::ActorKey { engine: self.core.number, id: self.id }
     }
@@ -293,7 +293,7 @@ impl<M: Send + 'static> ActorCell<M> {
         (inbox.waiting() + in_hand) as usize + usize::from(inbox.run != Run::Idle)
     }
 
-    /// Whether it still takes messages.
+    /// True while the actor accepts messages.
     pub fn is_open(&self) -> bool {
         self.inbox.lock().intake == AcceptState::Open
     }
@@ -339,8 +339,7 @@ impl<M: Send + 'static> ActorCell<M> {
         }
     }
 
-    /// Wakes those who wait until there is nothing to do. Called after it was seen to be so under
-    /// the inbox lock.
+    /// Wakes the waiters for the idle state. Called after a check under the inbox lock.
     #[inline]
     pub(crate) fn rests(&self) {
         if self.attention.load(Ordering::Relaxed) & ATTEND_REST != 0 {
@@ -493,8 +492,8 @@ impl<M: Send + 'static> ActorCell<M> {
 }
 
 impl<M: Send + 'static> ActorCell<M> {
-    /// After a panic outside of its handlers, of something that was dropped: the actor goes on with
-    /// what is left.
+    /// Recovers from a panic outside of the handlers, in a drop: the actor goes on with its
+    /// remaining messages.
     #[cold]
     fn go_on(self: &Arc<Self>) {
         if self.inbox.lock().run == Run::Active {
@@ -524,7 +523,7 @@ impl<M: Send + 'static> Runnable for ActorCell<M> {
     }
 
     fn discard(self: Arc<Self>) {
-        // Whoever has put it in line runs it no more, or is about to let go of it.
+        // The thread that queued the actor runs it no more, or is about to release it.
         let mut work = self.work.lock();
         if self.inbox.lock().intake == AcceptState::Closed {
             work.bury_hand_of_abandoned(&self);

@@ -1,5 +1,5 @@
-//! Which actor the present thread runs, so that an ask knows who waits and a stop knows that it
-//! stops itself.
+//! Current actor of a thread: an ask reads it to find its asker, and a stop to find that it would
+//! stop itself.
 
 use std::cell::Cell;
 
@@ -32,7 +32,7 @@ pub(crate) fn handling(core: &Core) -> Option<ActorId> {
     actor_of(core).filter(|_| is_handling())
 }
 
-/// Whether this thread is inside the handler of the present actor.
+/// True while this thread is inside the handler of the present actor.
 pub(crate) fn is_handling() -> bool {
     CURRENT.get().1
 }

@@ -1,4 +1,4 @@
-//! Dead letters: messages that were given up, kept with their reason.
+//! Dead letters: messages that were given up, stored with their reason.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::cell::AnyCell;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
 
-/// The place of a kept message: empty once it has been requeued.
+/// Slot of a stored message: empty once the message has been requeued.
 pub type StoredMessage = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
 /// A message that was given up.
@@ -24,13 +24,13 @@ pub struct DeadLetter {
     pub number: u64,
     /// The actor it was meant for.
     pub actor: ActorId,
-    /// That actor's name.
+    /// Name of the actor.
     pub name: Option<Arc<str>>,
     /// Why it was given up.
     pub reason: DeadReason,
     /// The error of the handler, where there was one.
     pub error: Option<Arc<str>>,
-    /// What the alternate form (`{:#}`) of the error says beyond that: in Python, the traceback.
+    /// Text that the alternate form (`{:#}`) of the error adds: in Python, the traceback.
     pub detail: Option<Arc<str>>,
     /// When.
     pub at: SystemTime,
@@ -69,13 +69,13 @@ struct State {
     counts: BTreeMap<DeadReason, u64>,
 }
 
-/// Why a dead letter could not be told again.
+/// Reason of a failed requeue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequeueError {
     /// No letter has this number (any more).
     Unknown,
-    /// Its message was not kept, because its type has no copy.
+    /// The message was not stored, because its type has no copy.
     NotKept,
     /// Its actor refused it; the letter stays.
     Refused(Refusal),
@@ -98,49 +98,49 @@ impl DeadLetters {
         Self { state: Mutex::default(), capacity, added: OnceLock::new() }
     }
 
-    /// Copies of the letters kept, oldest first. The messages themselves are shared, not copied.
+    /// Copies of the stored letters, oldest first. The messages themselves are shared, not copied.
     pub fn list(&self) -> Vec<DeadLetter> {
         self.state.lock().letters.iter().cloned().collect()
     }
 
-    /// As [`list`](DeadLetters::list), but only those whose number is above this one: what has come
-    /// since.
+    /// As [`list`](DeadLetters::list), but only letters with a number above this one: the later
+    /// ones.
     pub fn list_after(&self, number: u64) -> Vec<DeadLetter> {
         let state = self.state.lock();
         let from = state.letters.partition_point(|letter| letter.number <= number);
         state.letters.range(from..).cloned().collect()
     }
 
-    /// How many are kept.
+    /// Number of stored letters.
     pub fn len(&self) -> usize {
         self.state.lock().letters.len()
     }
 
-    /// Whether none is kept.
+    /// True if no dead letter is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many there have been for each reason, kept or not.
+    /// Number of all letters so far by reason, stored or not.
     pub fn counts(&self) -> BTreeMap<DeadReason, u64> {
         self.state.lock().counts.clone()
     }
 
-    /// How many were let go because the store was full.
+    /// Number of letters that were evicted because the store was full.
     pub fn let_go(&self) -> u64 {
         self.state.lock().let_go
     }
 
-    /// Calls this after each letter that comes, on whichever thread gave the message up: it must be
-    /// quick, and must not wait. Answers whether it will: an engine has one such call, the first.
+    /// Calls this after each new letter, on the thread that gave the message up: the call must be
+    /// quick and must not block. Returns false if the engine already has such a call.
     pub fn on_added(&self, call: impl Fn() + Send + Sync + 'static) -> bool {
         self.added.set(Box::new(call)).is_ok()
     }
 
-    /// Tells a letter's message to its actor again, and removes the letter.
+    /// Sends the message of a letter to its actor again, and removes the letter.
     ///
     /// # Errors
-    /// If there is no such letter, its message was not kept, or the actor refuses it. The letter
+    /// If there is no such letter, its message was not stored, or the actor refuses it. The letter
     /// then stays as it is.
     pub fn requeue(&self, number: u64) -> Result<(), RequeueError> {
         let letter = self.find(number).ok_or(RequeueError::Unknown)?;

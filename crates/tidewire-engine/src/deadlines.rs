@@ -1,13 +1,13 @@
-//! Deadlines of asks. Nearly every ask ends long before its deadline, so putting one down and
-//! taking it back is what counts.
+//! Deadlines of asks, in shards, with a cheap insert and cancel: nearly every ask ends long before
+//! its deadline.
 //!
 //! A deadline lies in a plain slab, in one of a few shards, so that threads seldom meet. Nobody
-//! looks at it there until the earliest deadline that its shard has seen comes. Those that are
-//! still there then move to the timing wheel, which finds them at their time. Each deadline moves
-//! at most once, and one that is taken back before has cost two short locks.
+//! looks at the slab until the earliest deadline that its shard has seen comes. Deadlines that are
+//! still there then move to the timing wheel, which fires them in time. Each deadline moves at most
+//! once. A deadline that is cancelled before has cost two short locks.
 //!
-//! What is there may have been used again since, for something with another deadline
-//! ([`Fire::due`]): it stays, with that one. If it rests, it goes.
+//! A slot in the slab may have been reused since, with another deadline ([`Fire::due`]): then it
+//! stays, with that deadline. An idle slot is removed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::timers::{Due, Fire};
 const SHARDS: u32 = 8;
 /// Most deadlines that move to the wheel under one hold of a shard's lock.
 const MOVES: usize = 128;
-/// An empty shard keeps room for so many.
+/// Capacity in entries that an empty shard keeps.
 const KEEP: usize = 1024;
 const NIL: u32 = u32::MAX;
 
@@ -57,7 +57,7 @@ enum DeadlineLocation {
     InWheel(Key),
 }
 
-/// What a deadline was found to be when it was taken back.
+/// Outcome of a cancelled deadline.
 pub(crate) enum CancelOutcome {
     /// It was here, or nowhere any more.
     Over,
@@ -70,7 +70,7 @@ impl Deadlines {
         Self { shards: std::array::from_fn(|_| ShortMutex::new(Shard::new())) }
     }
 
-    /// Puts a deadline down. The caller then looks whether whoever watches has to wake earlier.
+    /// Inserts a deadline. The caller then checks if the timer thread has to wake earlier.
     #[inline]
     pub fn insert(&self, at: u64, fire: Arc<dyn Fire>) -> DeadlineKey {
         let shard = crate::threads::number() % SHARDS;
@@ -117,7 +117,8 @@ impl Deadlines {
         }
     }
 
-    /// What waits for all deadlines that are here, and where in the wheel the others are.
+    /// All waiters of the deadlines that are in the shards, and the wheel keys of the other
+    /// deadlines.
     pub fn all(&self) -> (Vec<Arc<dyn Fire>>, Vec<Key>) {
         let (mut here, mut in_wheel) = (Vec::new(), Vec::new());
         for shard in &self.shards {
@@ -187,8 +188,8 @@ impl Shard {
         due
     }
 
-    /// Moves what lies in the next few places. Answers where to go on. What goes is put into
-    /// `gone`, to be dropped after the lock.
+    /// Moves the deadlines of the next few entries to the wheel. Returns the entry to go on with.
+    /// Removed entries are put into `gone`, to be dropped after the lock is released.
     fn move_some(
         &mut self,
         from: usize,

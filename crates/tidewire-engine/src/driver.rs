@@ -1,4 +1,4 @@
-//! The driver trait: between a mailbox and the code that handles its messages.
+//! Driver trait: the layer between a mailbox and the code that handles its messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::signal::{Signal, StopReason};
 
 /// Hands messages to user code. One per actor; the engine calls it on one thread at a time.
 pub trait Driver<M>: Send {
-    /// Whether `started` must run before the first message. Actors without it cost nothing until
-    /// they are told something.
+    /// True if `started` must run before the first message. Actors without a start hook cost
+    /// nothing until their first message.
     fn wants_start(&self) -> bool {
         false
     }
@@ -43,8 +43,8 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Everything accepted has been handed out and no more will come. Answers whether nothing is
-    /// under way any more.
+    /// All accepted messages have been handed out and no more will come. Returns true if no handler
+    /// runs any more.
     fn finish(&mut self, turn: &mut Activation<'_, M>) -> bool {
         let _ = turn;
         true
@@ -58,7 +58,7 @@ pub trait Driver<M>: Send {
         Ok(())
     }
 
-    /// Whether [`restart`](Driver::restart) can make new state.
+    /// True if [`restart`](Driver::restart) can make new state.
     fn can_restart(&self) -> bool {
         false
     }
@@ -151,8 +151,8 @@ impl<M: Send + 'static> Activation<'_, M> {
         self.cell.with_aside(|aside| aside.timings.handling.record(took.as_nanos() as u64));
     }
 
-    /// Reports that a handler failed. `kept` is the message or a copy of it, where there is one.
-    /// Answers whether the driver may go on with the next message.
+    /// Reports that a handler failed. `kept` is the message or a copy of it, if there is one.
+    /// Returns true if the driver may go on with the next message.
     pub fn failed(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
@@ -196,15 +196,15 @@ impl<M: Send + 'static> Activation<'_, M> {
         resume
     }
 
-    /// Ends the turn: what is under way calls [`ActorCell::resume`](crate::raw::ActorCell::resume)
-    /// when it is over.
+    /// Ends the turn: the running handler calls
+    /// [`ActorCell::resume`](crate::raw::ActorCell::resume) at its end.
     pub fn awaiting(&mut self) {
         self.end = End::Awaiting;
     }
 
-    /// Ends the turn: what is under way takes the messages that wait, and calls
-    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) when it is
-    /// over. With none waiting the actor is idle.
+    /// Ends the turn: the running handler takes the waiting messages, and calls
+    /// [`ActorCell::resume_unless_idle`](crate::raw::ActorCell::resume_unless_idle) at its end.
+    /// Without waiting messages the actor is idle.
     pub fn leave(&mut self) {
         let nothing = self.hand.is_empty() && {
             let inbox = self.cell.inbox.lock();
@@ -378,7 +378,7 @@ impl<H> Behaviours<H> {
     }
 }
 
-/// What the engine says about an actor that ended by itself.
+/// Stop reason of an actor that ended by itself.
 pub(crate) fn reason_of(result: Result<(), String>) -> StopReason {
     match result {
         Ok(()) => StopReason::Finished,

@@ -1,4 +1,4 @@
-//! The engine: made, started, asked for actors, shut down.
+//! Engine: its creation, its start, its handle and its shutdown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub struct Engine {
     handle: EngineHandle,
 }
 
-/// What can be asked of an engine from inside an actor too. It keeps the engine's memory, not its
-/// threads, alive.
+/// Handle to an engine for use inside and outside of actors. The handle keeps the memory of the
+/// engine alive, not its threads.
 #[derive(Clone)]
 pub struct EngineHandle {
     pub(crate) core: Arc<Core>,
@@ -49,7 +49,7 @@ struct Inner {
     haste: Mutex<ShutdownDeadline>,
 }
 
-/// What a shutdown under way is held to: whoever wants it sooner hastens it.
+/// Deadline of a shutdown under way: a later caller may only bring it forward.
 #[derive(Default)]
 struct ShutdownDeadline {
     deadline: Option<Instant>,
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Starts a paused engine. What was told before is handled now.
+    /// Starts a paused engine. Messages that were sent before are handled now.
     ///
     /// # Errors
     /// If it has been started already.
@@ -117,10 +117,10 @@ impl Engine {
         self.inner.shutdown(true, now + timeout)
     }
 
-    /// Stops all actors as [`shutdown`](Engine::shutdown) does, without waiting first for what they
-    /// still send each other, on a thread of its own, for callers that must not block. It goes on
-    /// if the future is dropped. Without `drain` nothing begins any more: what waits in mailboxes
-    /// is dead-lettered, also if a shutdown is under way that would have handled it.
+    /// Stops all actors as [`shutdown`](Engine::shutdown) does, on a thread of its own, for callers
+    /// that must not block. The stop does not wait first for messages between actors, and goes on
+    /// if the future is dropped. Without `drain` no handling begins any more: messages in mailboxes
+    /// become dead letters, even if a shutdown under way would have handled them.
     pub fn begin_shutdown(
         &self,
         drain: bool,
@@ -180,8 +180,8 @@ impl fmt::Debug for Engine {
 }
 
 impl Inner {
-    /// Has a shutdown that is under way end by `deadline`, and leave what has not begun if it need
-    /// not drain any more.
+    /// Has a shutdown under way end by `deadline`. If it need not drain any more, waiting messages
+    /// are not handled.
     fn hasten(&self, drain: bool, deadline: Instant) {
         let waiting = {
             let mut haste = self.haste.lock();
@@ -244,7 +244,7 @@ impl Inner {
         }
         *shut = Some(report.clone());
         drop(shut);
-        // Whoever is let go of may shut the engine down itself.
+        // A released actor may shut the engine down itself.
         self.pools.iter().for_each(|pool| pool.discard());
         report
     }

@@ -1,4 +1,4 @@
-//! One message on its way, with what belongs to it.
+//! Envelope: one message in a mailbox, with its metadata.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::actor::ActorId;
 use crate::reply::AskHandle;
 
-/// A message and what travels with it.
+/// A message and its metadata.
 ///
-/// Most messages are plain, and take no more room in a mailbox than they must: moving the mailbox's
-/// memory from the sender's core to the actor's is the largest part of the price of a message.
+/// Most messages are plain, and take as little space in a mailbox as possible. The largest part of
+/// the cost of a message is the move of the mailbox's memory from the sender's core to the actor's.
 pub enum Envelope<M> {
     /// Only the message.
     Plain(M),
@@ -50,8 +50,8 @@ impl<M> Envelope<M> {
         Self::With(Box::new(Meta { change: Some(change), ..Meta::default() }))
     }
 
-    /// Whether a stop without drain gives it back: asks end with an error instead, and changes
-    /// concern nobody else.
+    /// True if a stop without drain returns the envelope. Asks end with an error instead, and
+    /// behaviour changes concern nobody else.
     pub(crate) fn is_returnable(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -60,7 +60,7 @@ impl<M> Envelope<M> {
     }
 }
 
-/// What asks, redeliveries and changes of behaviour carry beside the message.
+/// Metadata of asks, redeliveries and behaviour changes, beside the message.
 pub struct Meta<M> {
     pub(crate) message: Option<M>,
     /// Where the end of an ask is to be reported.
@@ -85,7 +85,7 @@ pub enum Change {
     Become {
         /// The handler, of the type that the actor's driver takes.
         handler: Box<dyn Any + Send>,
-        /// Whether the present handler is kept below.
+        /// True to keep the present handler below the new one.
         stack: bool,
     },
     /// Go back to the handler below.

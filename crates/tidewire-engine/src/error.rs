@@ -9,7 +9,7 @@ use tidewire_proto::subject::SubjectError;
 
 use crate::actor::ActorId;
 
-/// What a handler fails with: any error that can travel between threads.
+/// Failure of a handler: any error that can travel between threads.
 pub type Fault = Box<dyn Error + Send + Sync + 'static>;
 
 /// Why a message was not accepted. The message comes back to the caller, by
@@ -96,12 +96,12 @@ impl<M> TellError<M> {
         self.message.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the mailbox was full.
+    /// True if the mailbox was full.
     pub fn is_full(&self) -> bool {
         matches!(self.reason, Refusal::Full { .. })
     }
 
-    /// Whether the actor takes no more messages.
+    /// True if the actor accepts no more messages.
     pub fn is_stopped(&self) -> bool {
         matches!(self.reason, Refusal::Stopped { .. })
     }
@@ -125,7 +125,7 @@ pub enum AskError {
     Lost {
         /// The actor that was asked.
         actor: ActorId,
-        /// What became of the message.
+        /// Reason of the dead letter.
         reason: DeadReason,
     },
     /// The handler ended and passed the place for the reply to nobody.
@@ -205,9 +205,9 @@ pub enum SpawnError {
     Invalid {
         /// Which one.
         field: &'static str,
-        /// What it was.
+        /// The rejected value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
     /// The restart policy needs a factory, and the actor was given as a value.

@@ -1,5 +1,5 @@
-//! Forks: the state of the engine that the child of a fork forgets. The thread that forked may have
-//! been a dispatcher's, in the midst of a turn.
+//! Fork support: the child of a fork forgets the state of its engines. The forking thread may be a
+//! worker in the middle of a turn.
 
 /// To be called in the child of a fork, by its only thread, after [`forked`](tidewire_sync::forked)
 /// and before it uses this crate again. Engines of the parent must not be used there, and not be

@@ -105,7 +105,7 @@ pub(crate) struct Task<M> {
     future: Option<Boxed>,
     gate: Arc<FutureMailbox<M>>,
     waker: Option<Waker>,
-    /// What came with the message that is being handled.
+    /// Metadata of the message that is being handled.
     present: Option<Option<Box<Meta<M>>>>,
     handling: bool,
 }

@@ -1,12 +1,12 @@
-//! Guards of the engine's own threads: a panic of what they call, wake or drop goes no further. Its
-//! hook has reported it.
+//! Panic guards of the engine's own threads: they catch panics of code that the threads call, wake
+//! or drop. The panic hook has reported such a panic.
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Calls something whose failure is nobody's here: a destructor, a waker, a callback. Answers
-/// whether it returned.
+/// Calls a destructor, a waker or a callback whose failure concerns no caller. Returns false if the
+/// call panicked.
 #[inline]
 pub(crate) fn guarded(call: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(call)) {

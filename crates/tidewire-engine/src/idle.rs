@@ -1,10 +1,10 @@
 //! Quiescence of an engine: the moment in which no actor has anything to do.
 //!
-//! All actors are looked at one after the other, and the first that has something to do is waited
-//! for. That says nothing yet: an actor that was found at rest may have been told something since.
-//! So they are looked at until twice in a row nothing was accepted and nobody has come or gone:
-//! then all of them were at rest between the two looks (Mattern, "Algorithms for distributed
-//! termination detection", 1987). Nothing is counted for this while messages are handled.
+//! The check looks at all actors one after the other, and waits for the first that has something to
+//! do. One pass proves nothing: an idle actor may have received a message since its look. So the
+//! passes repeat until twice in a row nothing was accepted and no actor has come or gone. Then all
+//! actors were idle between the two passes (Mattern, "Algorithms for distributed termination
+//! detection", 1987). Nothing is counted for this while messages are handled.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! The part of a mailbox that senders and the actor share, as plain data under one short lock.
+//! Shared part of a mailbox for senders and the actor: plain data under one short lock.
 //!
-//! Nothing in here calls user code: whatever has to be dropped is handed out, and dropped after the
-//! lock.
+//! No code in this module calls user code: values to drop are handed out, and dropped after the
+//! lock is released.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -24,7 +24,7 @@ pub(crate) enum Run {
     Awaiting,
 }
 
-/// Whether messages are taken.
+/// Intake state of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptState {
     Open,
@@ -36,7 +36,7 @@ pub(crate) enum AcceptState {
     Closed,
 }
 
-/// What became of a push.
+/// Outcome of a push.
 pub(crate) enum PushOutcome<M> {
     /// Accepted; `wake` says that the actor must be put on a run queue.
     Accepted { wake: bool },
@@ -44,7 +44,7 @@ pub(crate) enum PushOutcome<M> {
     Evicted { wake: bool, old: Envelope<M> },
     /// Let go by policy.
     Dropped(Envelope<M>),
-    /// No room.
+    /// The mailbox is full.
     Full(Envelope<M>),
     /// Takes no more messages.
     Stopped(Envelope<M>),
@@ -63,7 +63,7 @@ pub(crate) struct Inbox<M> {
     notices: Option<BoxedQueue<Notice>>,
     waiters: Option<BoxedQueue<Waker>>,
     pub dropped: u64,
-    /// Accepted, and let go for a newer one.
+    /// Accepted messages that were dropped for a newer one.
     pub evicted: u64,
     capacity: u32,
     /// How many the actor had taken and not begun when it was last looked at: never less than the
@@ -85,9 +85,9 @@ pub(crate) struct Inbox<M> {
     mark: Option<(NonZeroU64, u64)>,
 }
 
-/// The first so many messages are all timed, unless one that is timed still waits.
+/// Number of first messages that are all timed, unless a timed one still waits.
 const SAMPLE_ALL: u64 = 64;
-/// Then one of so many.
+/// Sampling interval after that.
 const SAMPLE_EVERY: u64 = 1024;
 
 /// Nanoseconds since the first call, in one word.
@@ -179,8 +179,8 @@ impl<M> Inbox<M> {
         let due = (1..4).rev().find(|lane| waits[*lane] && self.passed[lane - 1] >= burst);
         let chosen = due.or_else(|| waits.iter().position(|waits| *waits))?;
         for (lane, passed) in (1..).zip(&mut self.passed) {
-            // What goes first because it was due passes nobody over: else a lane could be due twice
-            // before another one has its turn.
+            // A due lane that goes first passes no other lane over: else a lane could be due twice
+            // before another lane has its turn.
             *passed = match waits[lane] && lane != chosen {
                 true => *passed + u8::from(due.is_none()),
                 false => 0,
@@ -204,7 +204,7 @@ impl<M> Inbox<M> {
         Some(Duration::from_nanos(nanos().get() - since.get()))
     }
 
-    /// Whether a lane other than the normal one, or a notice, waits.
+    /// True if a notice waits, or a message in a lane other than the normal one.
     pub fn urgent(&self) -> bool {
         self.has_notice()
             || self.others_wait() != [false; 3]
@@ -261,12 +261,12 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Whether senders wait for room, rather than being refused.
+    /// True if senders wait for capacity instead of being refused.
     pub fn senders_wait(&self) -> bool {
         self.overflow == Overflow::Wait
     }
 
-    /// Adds somebody who waits for room.
+    /// Adds a sender that waits for capacity.
     pub fn wait(&mut self, waker: Waker) {
         let waiters = self.waiters.get_or_insert_default();
         if !waiters.iter().any(|known| known.will_wake(&waker)) {

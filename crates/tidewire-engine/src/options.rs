@@ -6,18 +6,18 @@ use tidewire_proto::generated::limits;
 
 use crate::error::SpawnError;
 
-/// What happens to a message that meets a full mailbox.
+/// Overflow policy of a full mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// `tell` refuses, `send` waits for room.
+    /// `tell` refuses, `send` waits for capacity.
     #[default]
     Wait,
     /// Both refuse.
     Fail,
-    /// The new message is let go.
+    /// The new message is dropped.
     DropNew,
-    /// The oldest waiting message of the lowest waiting lane is let go.
+    /// The oldest waiting message of the lowest waiting lane is dropped.
     DropOld,
 }
 
@@ -40,7 +40,7 @@ pub enum Priority {
 pub struct Mailbox {
     /// Most messages that wait at once; unit: messages.
     pub capacity: usize,
-    /// What happens to one more.
+    /// Overflow policy for a message above the capacity.
     pub overflow: Overflow,
 }
 
@@ -56,14 +56,14 @@ impl Mailbox {
     }
 }
 
-/// What follows a failure of a handler, once its message is dealt with.
+/// Response to a failed handler, once its message is settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFailure {
     /// Go on with the state as it is.
     #[default]
     Resume,
-    /// Make new state and go on; the mailbox is kept.
+    /// Make new state and go on; the mailbox stays.
     Restart,
     /// Stop the actor; what waits becomes dead letters.
     Stop,
@@ -74,7 +74,7 @@ pub enum OnFailure {
 /// How failures of one actor are dealt with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Supervision {
-    /// What follows a failure.
+    /// Response to a failed handler.
     pub on_failure: OnFailure,
     /// How often a message is handed to the handler before it becomes a dead letter; 1 or more.
     pub max_deliveries: u32,
@@ -124,7 +124,7 @@ pub struct SpawnOptions {
     pub mailbox: Option<Mailbox>,
     /// The dispatcher's name; none is `default`.
     pub dispatcher: Option<String>,
-    /// What failures lead to.
+    /// Supervision policy for failures.
     pub supervision: Supervision,
 }
 

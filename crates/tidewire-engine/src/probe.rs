@@ -1,4 +1,4 @@
-//! A probe: an actor for tests, which keeps what it is told, and lends a handler its context.
+//! Probe: an actor for tests, which stores its messages and provides a context for handlers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::options::SpawnOptions;
 
 const DISPATCHER: &str = "probe";
 
-/// An actor of a test, in an engine of its own. It stands in for an actor that a handler sends to,
-/// and keeps what that is told; and it lends its [context](Probe::context), so that a handler is
-/// called as a function. Nothing happens between the lines of the test: no other thread handles
-/// messages of it.
+/// Actor of a test, in an engine of its own. The probe stands in for an actor to which a handler
+/// sends, and stores the messages. It also provides its [context](Probe::context), so that a test
+/// calls a handler as a function. No other thread handles messages of the probe, so the state does
+/// not change between the lines of the test.
 ///
 /// The name is that of Akka's `TestProbe`.
 ///
@@ -69,7 +69,7 @@ impl<M: Send + 'static> Actor for Keeping<M> {
 }
 
 impl<M: Send + 'static> Probe<M> {
-    /// A probe that has been told nothing.
+    /// Makes a probe without messages.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -103,8 +103,8 @@ impl<M: Send + 'static> Probe<M> {
         Context::new(&self.me.cell)
     }
 
-    /// The oldest message that it was told and that was not looked at. What is asked is answered
-    /// here, too: by the `Reply` in the message.
+    /// Takes the oldest message that the test has not looked at. The test answers an ask with the
+    /// `Reply` in its message.
     pub fn told(&self) -> Option<M> {
         while self.served.run_ready() > 0 {}
         self.kept.lock().pop_front()

@@ -1,4 +1,4 @@
-//! The reply slot of an ask, and the wait for it.
+//! Reply handle of an ask, and the future that waits for the reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -64,7 +64,7 @@ impl<T> Reply<T> {
         self.slot.take().is_some_and(|slot| slot.complete(Err(AskError::Failed(fault))))
     }
 
-    /// Whether the asker has gone or its deadline has passed.
+    /// True if the asker has gone or its deadline has passed.
     pub fn is_cancelled(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.look() != AskState::Live)
     }
@@ -89,7 +89,7 @@ pub struct Pending<T> {
     polled: bool,
 }
 
-/// Who waits in its handler, and for whom.
+/// Wait edge: an actor that waits in its handler for another actor.
 struct Edge {
     asker: ActorId,
     asked: ActorId,
@@ -133,7 +133,7 @@ impl<T: Send + 'static> Pending<T> {
     /// other actors.
     ///
     /// # Errors
-    /// Every way an ask can end without a reply: see [`AskError`].
+    /// Every end of an ask without a reply: see [`AskError`].
     pub fn wait(mut self) -> Result<T, AskError> {
         let slot = self.slot.as_ref().expect(OVER);
         if let Some(value) = slot.take() {

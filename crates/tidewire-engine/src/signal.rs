@@ -1,4 +1,4 @@
-//! Signals: what an actor is told about others, and what the engine tells actors.
+//! Signals of an actor about other actors, and notices of the engine to an actor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What the engine tells an actor, in a lane above all messages.
+/// Notice of the engine to an actor, in a lane above all messages.
 pub(crate) enum Notice {
     /// Run the start hook.
     Start,

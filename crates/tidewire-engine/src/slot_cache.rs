@@ -1,7 +1,7 @@
-//! Slots of asks that are over, which a thread keeps for its next asks.
+//! Reply slots of ended asks, which a thread caches for its next asks.
 //!
-//! A slot that is kept stays among the deadlines of its engine, which lets go of it when they are
-//! next looked at while it rests.
+//! A cached slot keeps its deadline registered in its engine. The engine releases an idle slot the
+//! next time that it looks at the deadlines.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,9 +13,9 @@ use crate::ask_slot::AskSlot;
 use crate::core::Core;
 use crate::deadlines::DeadlineKey;
 
-/// Most that one thread keeps. The one that was kept longest goes first.
+/// Most slots that one thread caches. The oldest goes first.
 const KEEP: usize = 64;
-/// So many of those that were kept last are looked at.
+/// Number of the newest cached slots that a lookup checks.
 const LOOKS: usize = 4;
 
 thread_local! {
@@ -67,8 +67,8 @@ pub(crate) fn take<T: Send + 'static>(core: &Arc<Core>) -> Option<(Arc<AskSlot<T
 /// Keeps a slot whose ask is over, and that [nobody else has](AskSlot::is_free).
 pub(crate) fn keep<T: Send + 'static>(slot: Arc<AskSlot<T>>, key: DeadlineKey) {
     let spare = CachedSlot { slot: Some(slot), key };
-    // What has to go is dropped after the list is given back. At the end of a thread, that is what
-    // was to be kept.
+    // The evicted slot is dropped after the list is given back. At the end of a thread, the new
+    // slot itself is dropped.
     let _gone = SPARES.try_with(|spares| {
         let Ok(mut spares) = spares.try_borrow_mut() else { return Some(spare) };
         let old = (spares.len() >= KEEP).then(|| spares.pop_front()).flatten();

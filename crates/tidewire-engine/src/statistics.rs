@@ -8,7 +8,7 @@ use tidewire_core::histogram::Histogram;
 use crate::actor::ActorId;
 use crate::error::DeadReason;
 
-/// Whether the time of this turn, or of this message of a handler that awaits, is taken.
+/// True if this turn is timed, or this message of a handler that awaits.
 pub fn is_sampled(number: impl Into<u64>) -> bool {
     let number = number.into();
     number < 64 || number.is_multiple_of(64)
@@ -41,7 +41,7 @@ pub struct ActorStatistics {
     pub handled: u64,
     /// Failures of its handler and hooks.
     pub failed: u64,
-    /// Messages let go by its overflow policy.
+    /// Messages dropped by the overflow policy.
     pub dropped: u64,
     /// Messages that wait.
     pub depth: usize,
@@ -101,6 +101,6 @@ pub struct Statistics {
     pub waiting_for_others: usize,
     /// Dead letters so far, by reason.
     pub dead_letters: BTreeMap<DeadReason, u64>,
-    /// Dead letters that had to make room.
+    /// Dead letters that were evicted from the full store.
     pub dead_letters_let_go: u64,
 }

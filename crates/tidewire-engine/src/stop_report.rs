@@ -1,4 +1,4 @@
-//! The end of an actor, and waiting for it.
+//! Stop of an actor: its report, and the wait for its end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,22 +17,22 @@ use crate::reply::Unpark;
 use crate::signal::StopReason;
 use crate::timers::{Fire, TimerKey};
 
-/// What became of all messages that an actor, or an engine, accepted: `accepted = handled +
-/// returned + dead_lettered`.
+/// Counts of all messages that an actor or an engine accepted: `accepted = handled + returned +
+/// dead_lettered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Taken by the mailbox.
+    /// Accepted by the mailbox.
     pub accepted: u64,
     /// Handled without failure.
     pub handled: u64,
-    /// Given back to the caller of `stop`.
+    /// Returned to the caller of `stop`.
     pub returned: u64,
     /// Given up with a reason.
     pub dead_lettered: u64,
 }
 
 impl Ledger {
-    /// Whether nothing is unaccounted for.
+    /// True if every accepted message is accounted for.
     pub fn balances(&self) -> bool {
         self.accepted == self.handled + self.returned + self.dead_lettered
     }
@@ -74,7 +74,7 @@ pub(crate) struct Report {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StopReport<M> {
-    /// What became of the actor's messages.
+    /// Count of the messages of the actor.
     pub ledger: Ledger,
     /// Why the actor terminated; `Abandoned` if it was stuck.
     pub reason: StopReason,
@@ -211,7 +211,7 @@ impl<M: Send + 'static> Stopping<M> {
         })
     }
 
-    /// Whether this code runs in the handler of the actor, or of a child: the actor ends after its
+    /// True if this code runs in the handler of the actor or of a child: an actor ends after its
     /// children.
     fn waits_for_itself(&self) -> bool {
         let core = &self.cell.core;

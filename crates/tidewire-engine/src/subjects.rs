@@ -14,12 +14,12 @@ use crate::envelope::Envelope;
 use crate::error::{DeadReason, SubscribeError};
 use crate::options::Priority;
 
-/// What became of a publish.
+/// Outcome of a publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// Deliveries accepted.
     pub accepted: usize,
-    /// Deliveries that a full mailbox refused or let go; they are dead letters.
+    /// Deliveries that a full mailbox refused or dropped; they are dead letters.
     pub refused: usize,
 }
 

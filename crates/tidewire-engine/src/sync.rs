@@ -1,5 +1,5 @@
-//! Atomics, locks and threads of those parts whose models are the code itself: there loom's are in
-//! their place (`tests/loom_*.rs`).
+//! Atomics, locks and threads of the parts that loom models run directly: the models replace them
+//! by those of loom (`tests/loom_*.rs`).
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::Arc;
@@ -11,8 +11,8 @@ pub(crate) use tidewire_sync::Mutex;
 /// Spins of a waiting thread before each yield.
 pub(crate) const SPINS: u32 = 32;
 
-/// Whether it is not worth trying yet. Reading is cheaper than trying: it leaves the cache line
-/// where it is.
+/// True if the lock looks taken, so that an attempt is not worth it yet. A read is cheaper than an
+/// attempt: the cache line stays where it is.
 #[inline]
 pub(crate) fn looks_taken(locked: &AtomicBool) -> bool {
     locked.load(Ordering::Relaxed)

@@ -19,32 +19,31 @@ use crate::guard::{guarded, wake_all};
 use crate::options::Priority;
 use crate::short_mutex::ShortMutex;
 
-/// What happens at a deadline. Called on the timer thread, outside of its lock.
+/// Action at a deadline. Called on the timer thread, outside of its lock.
 pub trait Fire: Send + Sync {
     /// The time has come.
     fn fire(self: Arc<Self>);
 
-    /// An actor is abandoned: whoever waits for it is told. Called on any thread, outside of all
-    /// locks.
+    /// Notifies a waiter that the actor is abandoned. Called on any thread, outside of all locks.
     fn abandoned(&self, _actor: ActorId) {}
     /// The engine ends before it: the time never comes.
     fn never(self: Arc<Self>) {}
 
-    /// Whether the time is still the one for which it was put down. Asked under locks of the
-    /// engine, of what is watched.
+    /// State of the deadline since its insertion. For watched deadlines, the call runs under locks
+    /// of the engine.
     #[doc(hidden)]
     fn due(&self) -> Due {
         Due::AsSaid
     }
 
-    /// Whether anybody waits for it.
+    /// True while somebody waits for the deadline.
     #[doc(hidden)]
     fn waits(&self) -> bool {
         true
     }
 }
 
-/// What has become of a deadline since it was put down.
+/// State of a deadline since its insertion.
 pub enum Due {
     /// It is as it was.
     AsSaid,
@@ -177,7 +176,7 @@ impl Timers {
         let Ok(thread) = hired else { return };
         let ended = state.ended;
         if !ended {
-            // What was inserted before this line knew of no thread to wake.
+            // Insertions before this line knew of no thread to wake.
             thread.thread().unpark();
             state.thread = Some(thread);
             return;
@@ -251,7 +250,7 @@ impl Timers {
 /// Most timers that fire before newer ones are looked at.
 const BURST: usize = 1024;
 
-/// What an insertion has to do about the timer thread.
+/// Duty of an insertion towards the timer thread.
 enum Sleeper {
     /// It is awake, or wakes early enough.
     Sleeps,
@@ -397,7 +396,7 @@ impl Timer {
 }
 
 trait Alarm: Any + Send + Sync {
-    /// Whether it has an outcome, so that nothing happens to it any more.
+    /// True if the timer has an outcome, so that nothing happens to it any more.
     fn is_over(&self) -> bool;
     fn cancel(&self) -> bool;
     fn outcome(&self) -> Option<TimerOutcome>;
@@ -500,8 +499,8 @@ impl<M: Send + 'static> Fire for Node<M> {
             let what = std::mem::replace(&mut state.what, What::Over);
             (what, state.cell.clone(), state.priority, state.every)
         };
-        // Copying runs code of the user's, which may wait for whoever cancels the timer: nobody may
-        // spin for it.
+        // A copy runs code of the user, which may wait for a thread that cancels the timer: no
+        // thread may spin for it.
         let message = match what {
             What::Once(message) => message,
             What::Every(message, copy) => {

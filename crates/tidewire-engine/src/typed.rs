@@ -191,8 +191,8 @@ where
 /// Runs user code; a panic becomes a fault.
 #[inline]
 pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
-    // A handler that panicked may leave its state half changed. Whether to go on with it is the
-    // supervision policy's question, as it is for a handler that returned an error.
+    // A handler that panicked may leave its state half changed. The supervision policy decides if
+    // the actor goes on with that state, as after a handler that returned an error.
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
         Err(panic) => {

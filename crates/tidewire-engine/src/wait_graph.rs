@@ -53,7 +53,7 @@ impl WaitGraph {
     }
 }
 
-/// The way from `from` to `to` along the edges, both included.
+/// The path from `from` to `to` along the edges, both included.
 fn path(edges: &HashMap<ActorId, Vec<ActorId>>, from: ActorId, to: ActorId) -> Option<Vec<ActorId>> {
     let mut seen = vec![from];
     let mut trails = vec![vec![from]];

@@ -1,4 +1,4 @@
-//! Deadlines for others: something outside of the engine that has to end at a time.
+//! Deadline watches for code outside of the engine.
 
 use std::sync::Arc;
 use std::time::Instant;

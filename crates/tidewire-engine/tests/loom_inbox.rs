@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// What a dispatcher thread does when it finds the actor on its queue. Answers whether the
+    /// Runs the actor as a dispatcher thread does that finds it on its queue. Returns true if the
     /// actor has ended.
     fn run(&self) -> bool {
         {

@@ -62,7 +62,7 @@ struct Actor {
     /// `ATTEND_WAITERS`.
     attend: AtomicBool,
     in_hand: AtomicU32,
-    /// Whether it is on a run queue, and how to be woken for that.
+    /// Run queue state of the actor, and the wakeup for it.
     queued: Notify,
     hand: Mutex<VecDeque<Envelope<u32>>>,
 }

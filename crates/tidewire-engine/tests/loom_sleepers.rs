@@ -1,6 +1,6 @@
-//! Falling asleep and waking up, in all interleavings: work that is made visible while a thread
-//! falls asleep is never left lying. What runs is `dispatch/parker.rs` itself, over loom's atomics,
-//! locks and threads. Run with `make test-loom`.
+//! Sleep and wakeup of threads in all interleavings: no work that becomes visible while a thread
+//! falls asleep is lost. The model runs `dispatch/parker.rs` itself, over the atomics, locks and
+//! threads of loom. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]

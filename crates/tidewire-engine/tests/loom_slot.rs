@@ -1,6 +1,6 @@
-//! The slot of a reply, in all interleavings: an ask ends once, whoever ends it, and whoever waits
-//! for it is woken. What runs is `ask_slot.rs` itself, over loom's atomics and locks; what it says
-//! to the rest of the engine stands below. Run with `make test-loom`.
+//! Reply slot in all interleavings: an ask ends only once, and every waiter is woken. The model
+//! runs `ask_slot.rs` itself, over the atomics and locks of loom. Stubs for the rest of the engine
+//! are below. Run with `make test-loom`.
 
 #![cfg(loom)]
 #![allow(missing_docs)]

@@ -87,8 +87,8 @@ impl LayeredStream {
         Ok(filled)
     }
 
-    /// As for a stream, but for this: whoever is told `WouldBlock` comes again with the same bytes,
-    /// and only then goes on. The layer may have taken them, and somebody must come to write them.
+    /// Writes as a stream does, with one difference: after `WouldBlock`, the caller must come again
+    /// with the same bytes. The layer may have taken the bytes, and needs that call to write them.
     pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let state = &mut *self.state.lock();
         if state.accepted == 0 {

@@ -1,8 +1,8 @@
-//! Links between nodes over sockets. What is said over them is decided in `tidewire_core::link`;
-//! this crate moves the bytes.
+//! Links between nodes over sockets. The protocol is in `tidewire_core::link`; this crate moves the
+//! bytes.
 //!
-//! One thread waits for all sockets of a process. Whoever sends writes to the socket itself, as
-//! long as it takes bytes; what queues up meanwhile goes in the next write.
+//! One thread waits for all sockets of a process. A sending thread writes to the socket itself, as
+//! long as the socket takes bytes. Queued frames go out in the next write.
 
 #![forbid(unsafe_code)]
 

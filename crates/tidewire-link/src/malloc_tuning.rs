@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MUCH_BYTES: usize = 128 << 10;
 
-/// Has the allocator of the C library keep up to 64 MiB of what is freed, once so many bytes have
-/// come at one go that it would give them back to the system when they are freed.
+/// Has the C allocator keep up to 64 MiB of freed memory, once a burst was long enough to be
+/// returned to the system when freed.
 ///
-/// It begins with 128 KiB: then the memory of each burst is new from the system, page by page, and
-/// goes back to it at once, which costs as much as to send it. By its own rule it keeps twice the
-/// longest block of up to 32 MiB that it has had from the system by itself and was freed; so it is
-/// given one, which nobody writes to. What the user has set stays in force.
+/// The threshold of the allocator starts at 128 KiB. With that threshold, the memory of each burst
+/// comes new from the system, page by page, and goes back at once; this costs as much as the send
+/// itself. The allocator adapts: it keeps twice the longest freed block of up to 32 MiB that it had
+/// mapped on its own. So this function maps and frees one such block, to which nobody writes.
+/// Settings of the user stay in force.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn keep_freed(bytes: usize) {
     // With what the allocator adds, it is not above 32 MiB.

@@ -1,4 +1,4 @@
-//! The link of a node: its handle, and what belongs to it.
+//! Link of a node: its handle and its shared state.
 
 mod backpressure;
 mod call;
@@ -67,45 +67,44 @@ struct CloseOnDrop(Weak<Shared>);
 /// Says for how many milliseconds an event loop has been blocked.
 type Pulse = Box<dyn Fn() -> u32 + Send + Sync>;
 
-/// What is called when a node has gone.
+/// Callback for a node that has left.
 type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
     way: Mutex<Option<Arc<Connection>>>,
-    /// Who may give the reading of the socket to an event loop.
+    /// Callback that offers the reading of the socket to an event loop.
     readers: Mutex<Option<ReaderCallback>>,
-    /// Where that loop is.
+    /// Thread of that event loop.
     home: LoopThread,
-    /// Nothing is taken in until those who handle it have caught up.
+    /// The link receives nothing until its handlers have caught up.
     paused: AtomicBool,
-    /// When the thread of the links looks again by itself.
+    /// Next time at which the thread of the links looks by itself.
     sleeps_until_us: AtomicU64,
     /// Payloads from this length on are compressed; `usize::MAX`: none.
     compressed_from: AtomicUsize,
     greeting: Greeting,
-    /// Where long payloads lie for others of this machine, if the hub is on it.
+    /// Shared memory for long payloads, if the hub is on this host.
     memory: Option<Arc<SharedArena>>,
-    /// How many payloads of this link have lain there.
+    /// Number of payloads of this link that were placed there.
     laid: AtomicU64,
-    /// Writers of streams wait until there is room for their next items.
+    /// Senders of stream items wait for capacity.
     holds_back: AtomicBool,
-    /// Some are to be laid there.
+    /// Payloads wait to be placed in shared memory.
     lays: AtomicBool,
-    /// Payloads that lie in the memory of others, and wait for the thread of the links to read
-    /// them.
+    /// Payloads in the memory of other processes, which the thread of the links has yet to read.
     placed: Mutex<SharedReads>,
     address: Option<Address>,
     ends: Notify,
     look: Notify,
-    /// The thread of the links is to write what waits when it looks.
+    /// The thread of the links is to flush the outbox at its next look.
     to_flush: AtomicBool,
     /// The hub of this process that it has joined, if it has.
     place: Option<InProcessHub>,
-    /// What is published waits for a thread of the node's own.
+    /// Queue of published messages for a delivery thread of the node.
     spreading: Option<FanoutQueue>,
-    /// Messages that came, and could not be read, or found no room.
+    /// Messages that were dropped: unreadable, or without capacity for them.
     dropped: AtomicU64,
     log: Box<dyn Fn(&str) + Send + Sync>,
     again: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
@@ -134,14 +133,14 @@ struct State {
 }
 
 impl State {
-    /// Whether a link that is lost is to be joined again.
+    /// True if a lost link is to be joined again.
     fn comes_back(&self) -> bool {
         !self.ended && !self.leaves
     }
 }
 
 impl Link {
-    /// What the hub said, or None while the link is lost.
+    /// Answer of the hub to the join, or None while the link is lost.
     pub fn joined(&self) -> Option<Joined> {
         self.shared.state.lock().joined.clone()
     }
@@ -176,18 +175,18 @@ impl Link {
         *self.shared.left.lock() = Some(Box::new(call));
     }
 
-    /// Whether exchanges other than those of subscriptions are open: then a frame may wait for
-    /// company.
+    /// True while exchanges other than those of subscriptions are open: then a frame may wait for
+    /// others to share its write.
     pub fn is_busy(&self) -> bool {
         let state = self.shared.state.lock();
         let (mine, theirs) = state.session.open_exchanges();
         mine + theirs > state.by_id.len() + 1
     }
 
-    /// Calls. The frame waits for [`flush`](Self::flush).
+    /// Sends a call. The frame waits for [`flush`](Self::flush).
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; nobody is told then.
+    /// [`Refused`] if the call can't be sent; the waiter is not notified then.
     pub fn call(
         &self,
         head: &CallHead<'_>,
@@ -254,7 +253,7 @@ impl Link {
         self.shared.flush();
     }
 
-    /// Whether a payload of this length may be compressed when it is sent, which takes its time.
+    /// True if a payload of this length may be compressed when it is sent, which takes time.
     pub fn compresses(&self, payload: usize) -> bool {
         self.shared.compresses(payload)
     }
@@ -274,7 +273,7 @@ impl Link {
         self.shared.close();
     }
 
-    /// The name of the node with this number, as the hub told it.
+    /// Name of the node with this number, as the hub announced it.
     pub fn name_of(&self, node: u32) -> Option<String> {
         self.shared.state.lock().session.name_of(node).map(|named| named.name.clone())
     }
@@ -285,7 +284,7 @@ impl Link {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Payloads that were laid in shared memory for other processes of this machine.
+    /// Number of payloads that were placed in shared memory for other processes of this host.
     pub fn laid(&self) -> u64 {
         self.shared.laid.load(Ordering::Relaxed)
     }

@@ -104,8 +104,8 @@ impl ReadOwner {
         self.fault.lock().take()
     }
 
-    /// To be held while something is handed on that did not come over the socket: nobody hands on
-    /// what is read meanwhile.
+    /// Guard for the delivery of data that did not come over the socket: no reader delivers
+    /// meanwhile.
     pub fn in_order(&self) -> impl Drop + use<'_> {
         self.reading.lock()
     }
@@ -173,8 +173,8 @@ impl Reader {
         mine
     }
 
-    /// Reads what there is, or a part of it, and hands on what came. False: this is no longer the
-    /// one that reads, or nobody reads any more.
+    /// Reads what is there, or a part of it, and dispatches it. False: this reader has lost the
+    /// reading, or nobody reads any more.
     pub fn read(&self) -> bool {
         self.read_some().is_some()
     }

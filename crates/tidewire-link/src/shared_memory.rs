@@ -1,10 +1,10 @@
-//! Memory that the processes of one machine share: where a node lays long payloads, and where
-//! others read them.
+//! Memory that the processes of one host share: a node places long payloads there, and others read
+//! them.
 //!
-//! It is a file without a name, which ends with the last process that has it open, however that
-//! ends. Nobody maps it: it is written and read by system calls, so that nothing that another
-//! process does to it can harm this one. Who may open it is what the system says of the files of
-//! that process: processes of the same user, in the same container.
+//! The memory is a file without a name, which ends with the last process that has it open, however
+//! that process ends. No process maps the file: all access is by system calls, so that no other
+//! process can harm this one through the file. The system decides who may open the file, as for all
+//! files of the process: processes of the same user, in the same container.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,17 +27,17 @@ use crate::yield_core::{PART_BYTES, yield_core};
 
 /// The name of such a file, for those who list the open files of a process.
 const NAME: &str = "tidewire";
-/// What the system calls it.
+/// Name of the file in the system.
 const SHOWN: &str = "/memfd:tidewire (deleted)";
 /// Payloads begin and end with pages. The first page has the secret.
 const PAGE: u64 = 4_096;
-/// How long memory is kept that is not in use.
+/// How long unused memory stays allocated.
 const KEPT_US: u64 = 1_000_000;
 const MARK_BYTES: usize = 16;
 /// Most slices of one write.
 const SLICES: usize = 64;
 
-/// That of this process, by its size: its nodes have one for all of them, as each costs a
+/// Shared memory of this process by size. All nodes of the process share it, as each file costs a
 /// descriptor.
 static OF_PROCESS: PerProcess<Mutex<BTreeMap<usize, Weak<SharedArena>>>> = PerProcess::new();
 
@@ -55,7 +55,7 @@ struct Free {
     /// Where they begin, and how long they are. No two of them touch.
     parts: BTreeMap<u64, u64>,
     bytes: u64,
-    /// When something was laid here last, unless the memory was given back since.
+    /// Time of the last placed payload, unless the memory was given back since.
     used_us: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ struct Free {
 pub struct SharedAllocation {
     block: Block,
     bytes: usize,
-    /// What was read back, for a receiver that wants it in chunks.
+    /// Payload that was read back, for a receiver that wants it in chunks.
     back: OnceLock<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl SharedArena {
     /// there are some.
     ///
     /// # Errors
-    /// Whatever the system says if it has no such files, or no descriptor is left.
+    /// The error of the system if it has no such files, or no descriptor is left.
     pub fn of_process(bytes: usize) -> io::Result<Arc<Self>> {
         let mut known = OF_PROCESS.get().lock();
         if let Some(memory) = known.get(&bytes).and_then(Weak::upgrade) {
@@ -102,12 +102,12 @@ impl SharedArena {
         Ok(Self { file, secret, laid: AtomicU64::new(0), free: Mutex::new(free) })
     }
 
-    /// What others need to see whether they share it.
+    /// Description of the memory by which other processes find out if they share it.
     pub fn said(&self) -> String {
         format!("{} {} {}", std::process::id(), self.file.as_raw_fd(), shown(&self.secret))
     }
 
-    /// Lays a payload here. None: there is no room.
+    /// Places a payload in the memory. None: there is no capacity.
     pub fn lay(self: &Arc<Self>, payload: &dyn PayloadParts) -> Option<(MemoryLocation, SharedAllocation)> {
         let bytes = (MARK_BYTES + payload.bytes()) as u64;
         let at = self.free.lock().take(bytes.next_multiple_of(PAGE))?;
@@ -123,12 +123,12 @@ impl SharedArena {
         let mut free = self.free.lock();
         if free.is_all() && free.used_us.take_if(|used_us| now_us.saturating_sub(*used_us) > KEPT_US).is_some() {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // What can't be given back is used again.
+            // Pages that can't be given back are used again.
             let _ = rustix::fs::fallocate(&self.file, punch, PAGE, free.bytes);
         }
     }
 
-    /// One that nobody can guess, and that lay nowhere before.
+    /// A mark that nobody can guess, and that has not been used before.
     fn next_mark(&self) -> [u8; MARK_BYTES] {
         let number = self.laid.fetch_add(1, Ordering::Relaxed);
         let mut mark = self.secret;
@@ -213,8 +213,8 @@ impl Drop for Block {
     }
 }
 
-/// Reads a payload in its place to the end of `room`, which has room for it. False: it is not there
-/// any more, or this process can't read it; `room` may have something else at its end then.
+/// Reads a payload in its place to the end of `room`, which has capacity for it. False: the payload
+/// is gone, or this process can't read it; `room` may then have other bytes at its end.
 pub fn read(place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> bool {
     opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, room)).unwrap_or(false)
 }
@@ -234,7 +234,7 @@ fn read_from(file: &File, place: &MemoryLocation, bytes: usize, room: &mut Vec<u
         }
     }
     room.truncate(end);
-    // Whoever keeps it may have given the call up, and laid something else there meanwhile.
+    // The owner may have given up the call, and placed another payload there meanwhile.
     has_mark(file, place)
 }
 
@@ -272,7 +272,7 @@ fn write_all(file: &File, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Re
     Ok(())
 }
 
-/// For a hub: sees whether a node is on this machine, and of this user.
+/// Check of a hub: is a node on this host, and of this user.
 #[derive(Debug)]
 pub struct SameHostProbe;
 

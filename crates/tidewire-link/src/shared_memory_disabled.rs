@@ -1,5 +1,5 @@
-//! Systems whose processes can't share memory as `shared_memory.rs` does it: payloads are sent in
-//! chunks there.
+//! Stub of shared memory for systems that can't share it as `shared_memory.rs` does: payloads are
+//! sent in chunks there.
 
 use std::io;
 use std::sync::Arc;

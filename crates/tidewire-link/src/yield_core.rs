@@ -1,8 +1,8 @@
-//! Letting others have the core between two parts of a long copy.
+//! Yield of the core between two parts of a long copy.
 //!
-//! The thread of the links copies long payloads while event loops of this machine wait for short
-//! ones, and there may be fewer cores than threads: the system lets who is at work go on for some
-//! milliseconds, while a part takes some microseconds.
+//! The thread of the links copies long payloads while event loops of the same host wait for short
+//! ones, and there may be fewer cores than threads. The system lets a running thread go on for some
+//! milliseconds, while one part takes some microseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,15 +11,15 @@ use crate::clock::now_us;
 
 /// How much is copied in one go.
 pub const PART_BYTES: usize = 65_536;
-/// Whoever gets the core back later than this has met others who use all that they are given.
+/// A yield that takes longer than this has met threads that use their whole time slice.
 const LATE_US: u64 = 500;
-/// Between every two parts they would be given as much. For so long nobody makes way, and the
-/// system shares the core out.
+/// Pause of yields after a late return, as those threads would take a slice between every two
+/// parts. Meanwhile the system shares the core out.
 const REST_US: u64 = 100_000;
 
 static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };
 
-/// Lets others of this machine have the core, if those who had it lately soon gave it back.
+/// Yields the core to other threads of this host, if recent yields came back soon.
 pub fn yield_core() {
     let gave_us = now_us();
     if CORE.is_given(gave_us) {
@@ -28,7 +28,7 @@ pub fn yield_core() {
     }
 }
 
-/// What is known of those who are given the core.
+/// Record of late returns from yields.
 struct CoreContention {
     kept_until_us: AtomicU64,
 }

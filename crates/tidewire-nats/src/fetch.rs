@@ -149,9 +149,8 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
     deliveries
 }
 
-/// Holds deliveries whose caller is gone for the next fetch of this process, and gives them back if
-/// there is none soon. A server counts each delivery that is given back against `max_deliver`; one
-/// that the next fetch takes is not counted again.
+/// Holds deliveries whose caller is gone for the next fetch of this process, and releases them if
+/// there is none soon.
 pub(crate) async fn hold(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
     if deliveries.is_empty() {
         return;
@@ -159,8 +158,11 @@ pub(crate) async fn hold(shared: &Shared, stream: &str, consumer: &str, deliveri
     let tickets: HashSet<u64> = deliveries.iter().map(|delivery| delivery.ticket).collect();
     shared.pullers.hold(stream, consumer, deliveries);
     tokio::time::sleep(HOLD).await;
+    let expired = shared.pullers.take_expired(stream, consumer, &tickets);
     let released =
         |Delivery { event, ticket, .. }| Settle { sequence: event.sequence, ticket, how: Settlement::Release };
-    let expired = shared.pullers.take_expired(stream, consumer, &tickets).into_iter().map(released).collect();
-    drop(settle(shared, stream, consumer, expired).await);
+    if !expired.is_empty() {
+        // An event whose release fails comes again after its ack wait.
+        drop(settle(shared, stream, consumer, expired.into_iter().map(released).collect()).await);
+    }
 }

@@ -16,7 +16,7 @@ use crate::connection::{Connection, Failure};
 use crate::cursor::{Cursor, From, Selection, scan};
 use crate::message::AckSubject;
 use crate::names;
-use crate::pull::{End, Pull, Wait};
+use crate::pull::{End, Pull, Puller, Wait};
 use crate::shared::{Shared, Stored};
 use crate::stream_reader::wait;
 use crate::streams::{all, find, first_difference, shown};
@@ -195,9 +195,17 @@ pub(crate) async fn watch(shared: &Shared, bucket: &str, watch: Watch) -> HomeRe
     }
     let selection = selection(bucket, watch.filter.as_str());
     let until = Instant::now() + clock::span(watch.wait_us);
+    let patience = Instant::now() + clock::span(watch.wait_us).max(connection.settings.request_timeout);
     loop {
-        let changes = changes(shared, bucket, &selection, &watch).await;
-        let changes = changes.map_err(|error| of_bucket(connection, bucket, error))?;
+        let changes = match changes(shared, bucket, &selection, &watch).await {
+            Ok(changes) => changes,
+            // A cursor ends with its server: the next attempt opens another one.
+            Err(error) if error.kind() == HomeErrorKind::Unreachable && Instant::now() < patience => {
+                Puller::pause(patience).await;
+                continue;
+            }
+            Err(error) => return Err(of_bucket(connection, bucket, error)),
+        };
         let left = until.saturating_duration_since(Instant::now());
         if !changes.entries.is_empty() || left.is_zero() {
             return Ok(changes);

@@ -153,6 +153,11 @@ impl Puller {
         taken: &mut Vec<Message>,
     ) -> End {
         self.lost.mark_unchanged();
+        // The driver would send the request once it is connected again: the server would deliver to
+        // a subscription that nobody reads any more.
+        if !connection.is_up() {
+            return End::Away(connection.away("there is no connection"));
+        }
         self.number += 1;
         let inbox = format!("{}.{}", self.inbox, self.number);
         let mut body = json!({"batch": pull.messages});

@@ -178,9 +178,8 @@ pub(crate) async fn wait(shared: &Shared, selection: &Selection, next: u64, left
         return Ok(());
     }
     match end {
-        End::Gone => Err(connection.away("a cursor was lost")),
         End::Away(error) if error.kind() == HomeErrorKind::Closed => Err(error),
-        // The caller retries.
+        // The caller looks again, with a new cursor.
         _ => {
             tokio::time::sleep(LAG.min(left)).await;
             Ok(())

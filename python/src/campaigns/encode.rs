@@ -134,7 +134,7 @@ impl Encoder {
         text + &format!(" its columns are {}", list(&wanted))
     }
 
-    /// How objects of a class are read; remembered for the next one.
+    /// The reader of results of a class, remembered for the next result.
     #[cold]
     fn form(&mut self, result: &Bound<'_, PyAny>) -> Result<Form, String> {
         let class = result.get_type();

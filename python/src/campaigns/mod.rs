@@ -17,8 +17,8 @@ pub use worker::CampaignWorker;
 
 use pyo3::prelude::*;
 
-/// Has the system kill this process when its parent ends, however that happens, where it can. False
-/// if the parent is gone already.
+/// Makes the system kill this process when its parent ends, where the system can. False if the
+/// parent is gone already.
 #[pyfunction]
 pub fn end_with_parent(parent: i32) -> PyResult<bool> {
     #[cfg(target_os = "linux")]

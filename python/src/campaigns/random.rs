@@ -43,7 +43,7 @@ impl Philox {
         }
     }
 
-    /// Where the stream is: key, counter of the next block, used words of the last.
+    /// Position in the stream: key, counter of the next block, used words of the last.
     fn position(&self) -> Position {
         self.stream.position()
     }

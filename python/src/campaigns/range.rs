@@ -1,4 +1,4 @@
-//! The loop over a range of runs: calls the function, collects what it returned, marks where it is.
+//! The loop over a range of runs: calls the function, collects its results, and marks its progress.
 
 use pyo3::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
@@ -20,10 +20,10 @@ const ROWS_MAX: usize = 1_000_000;
 /// So much of the message and of the traceback of a failed run is stored.
 const MESSAGE_CHARACTERS: usize = 2_000;
 const TRACEBACK_CHARACTERS: usize = 8_000;
-/// How much the newest measurement counts in the moving average of the time of a run.
+/// Weight of the newest measurement in the moving average of a run's time.
 const NEWEST: f64 = 0.3;
 
-/// Monotonic time of the machine, the same in all its processes.
+/// Monotonic time of the host, the same in all its processes.
 #[inline]
 pub fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -36,7 +36,7 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What a worker needs to run ranges.
+/// Inputs of a worker for running ranges.
 pub struct RangeLoop<'a, 'py> {
     pub function: &'a Bound<'py, PyAny>,
     pub run: Bound<'py, Run>,
@@ -47,11 +47,11 @@ pub struct RangeLoop<'a, 'py> {
     /// None before a pilot.
     pub encoder: Option<Encoder>,
     pub stages: Stages,
-    /// How long a run takes; 0 before the first.
+    /// Average time of a run; 0 before the first.
     pub run_us: f64,
 }
 
-/// What has become of a run.
+/// Outcome of a run.
 enum Ended {
     Stored,
     Failed(Box<Failure>),

@@ -1,4 +1,4 @@
-//! `tw.Run`: what the function of a campaign is given for one run.
+//! `tw.Run`: the argument of a campaign's function for one run.
 
 #![allow(unsafe_code)]
 
@@ -59,7 +59,7 @@ impl Run {
         Ok(Self { params: Some(params), attempt, index, ..Self::of_campaign(key, None) })
     }
 
-    /// Which run of its campaign this is, from 0.
+    /// Index of the run in its campaign, from 0.
     #[getter]
     fn index(&self) -> u64 {
         self.index
@@ -71,13 +71,13 @@ impl Run {
         of_run(self.key, self.index)
     }
 
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, from 1.
     #[getter]
     fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The parameters of this run. What the function changes in them is seen by no other run.
+    /// The parameters of this run. No other run sees changes that the function makes in them.
     #[getter]
     fn params<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(params) = &self.params {
@@ -129,7 +129,7 @@ impl Run {
 }
 
 impl Run {
-    /// What comes before the first run of a campaign.
+    /// A placeholder before the first run of a campaign.
     pub const fn of_campaign(key: Key, parameters: Option<Py<PyAny>>) -> Self {
         Self {
             key,
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// The next run. It gets the generators of this one that nobody has kept.
+    /// The next run. It gets the generators of this one that nobody has stored.
     pub fn next<'py>(this: &Bound<'py, Self>, index: u64, attempt: u32) -> PyResult<Bound<'py, Self>> {
         let py = this.py();
         // A borrow counts as a reference.

@@ -2,7 +2,7 @@
 //! claims, commits and renews while the interpreter runs the function.
 //!
 //! While a range runs, the results of the one before are committed and the next one is claimed.
-//! Leases are renewed whether Python lets go of the interpreter lock or not.
+//! Leases are renewed even while Python holds the interpreter lock.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use tidewire_backend::{CampaignId, Campaigns, Claim, ErrorKind, Lease, RangeResults, State, StoreError, WorkerId};
 use tidewire_core::backoff::Backoff;
 
-/// A wait for the store's changes is looked at so often, so that a worker ends soon when it is told
-/// to.
+/// Interval of checks during a wait for the store's changes, so that a worker ends soon after its
+/// stop.
 const LOOK_US: u64 = 500_000;
 /// A worker that shall end waits so long for a store that is away.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_FIRST_US: u64 = 20_000;
 const RETRY_MOST_US: u64 = 1_000_000;
 
-/// What a worker does next.
+/// The next action of a worker.
 pub enum Next {
     /// Runs this range.
     Range(Lease),
@@ -45,7 +45,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// What goes between the worker and its thread.
+/// State shared between the worker and its thread.
 #[derive(Default)]
 struct Exchange {
     /// The number of a lease, and results of its runs.
@@ -70,7 +70,7 @@ struct HeldLease {
     renew_at: Instant,
 }
 
-/// How long a session waits.
+/// Waiting times of a session.
 #[derive(Clone, Copy)]
 pub struct SessionTimeouts {
     /// For a store that is away.
@@ -122,14 +122,14 @@ impl Session {
         }
     }
 
-    /// Ends once no results are under way to the store.
+    /// Ends once no results are on their way to the store.
     pub fn committed(&self) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
         Wait { shared: Arc::clone(&self.shared), take: |state| (!state.is_committing()).then_some(Ok(())) }
     }
 
-    /// Hands results of a lease over; nothing may be under way. They are dropped if the lease was
-    /// lost, even if the worker holds the same runs by another one: it runs those again from their
-    /// beginning.
+    /// Hands over results of a lease. No others may be on their way. Results of a lost lease are
+    /// dropped, even if the worker holds the same runs by another lease: it repeats those runs from
+    /// their beginning.
     pub fn commit(&self, lease: u64, results: RangeResults) {
         let mut state = self.shared.lock();
         debug_assert!(!state.is_committing());
@@ -143,7 +143,7 @@ impl Session {
         self.shared.lost.load(Ordering::Relaxed) == lease
     }
 
-    /// Tells the worker to end after the run that it is in.
+    /// Ends the worker after its present run.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.changed.notify_all();
@@ -155,7 +155,7 @@ impl Session {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
-    /// Gives back what is held and leaves, once everything is committed. Waits for the thread.
+    /// Gives back held leases and leaves, once everything is committed. Waits for the thread.
     pub fn leave(&self) -> Result<(), StoreError> {
         self.shared.lock().leave = true;
         self.shared.changed.notify_all();
@@ -213,7 +213,7 @@ struct StoreThread {
     worker: WorkerId,
     patience: SessionTimeouts,
     shared: Arc<Shared>,
-    /// How long the last claim and the last commit took.
+    /// Time of the last claim and the last commit.
     overhead_us: (u64, u64),
 }
 

@@ -1,8 +1,8 @@
-//! A page of memory that a worker process shares with its supervisor: which run it is in, since
-//! when, and how far it came.
+//! A page of memory that a worker process shares with its supervisor: its run, the run's start, and
+//! its progress.
 //!
-//! The worker writes the time before the run, so that whoever sees a run sees no time before its
-//! own.
+//! The worker writes the time before the run, so that a reader of a run sees no time before the
+//! run's own.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ const SINCE_US: usize = 1;
 const WORKER: usize = 2;
 const ENDED: usize = 3;
 
-/// The page, or memory of this process where nobody looks.
+/// The page, or memory of this process if no supervisor reads it.
 pub struct StatusPage(NonNull<AtomicU64>);
 
 // SAFETY: all it refers to are atomic numbers that stay where they are as long as the process

@@ -1,5 +1,5 @@
-//! A worker of a campaign: claims ranges, calls the function for each run of them, commits what it
-//! returned.
+//! A worker of a campaign: claims ranges, calls the function for each run of them, and commits the
+//! results.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl CampaignWorker {
         Ok(state.name())
     }
 
-    /// Ends the worker after the run that it is in. What it has run by then is stored.
+    /// Ends the worker after its present run. Results up to then are stored.
     fn stop(&self) {
         if let Some(session) = self.session.get() {
             session.stop();
@@ -185,7 +185,7 @@ impl Serving<'_, '_> {
         Ok(())
     }
 
-    /// Waits until nothing is under way to the store.
+    /// Waits until no results are on their way to the store.
     fn persist(&mut self, py: Python<'_>) -> PyResult<()> {
         let begun = now_us();
         wait_for(py, self.session.committed())?;

@@ -54,7 +54,7 @@ impl Bridge {
 
 #[pymethods]
 impl Bridge {
-    /// Whether there is a connection to the servers at present.
+    /// True while the bridge has a connection to the servers.
     #[getter]
     fn is_connected(&self) -> bool {
         self.inner.mine().is_some_and(|(_, bridge)| bridge.is_connected())
@@ -67,7 +67,7 @@ impl Bridge {
         }
     }
 
-    /// Says goodbye to the other nodes. What is under way fails.
+    /// Leaves the cluster with a farewell to the other nodes. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some((gateway, bridge)) = self.inner.mine() {
             crate::attach::detach(py, || {

@@ -1,4 +1,4 @@
-//! A call to another node, from its beginning to its end.
+//! A call to another node: a future from its first poll to its outcome.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::link::reply_slot::PendingReply;
 use crate::once::{Once, intern};
 use crate::py_ref::PyRef;
 
-/// A call that may be made.
+/// A call that has not begun.
 pub struct DeferredCall {
     calling: PyRef<NativeMethod>,
     args: PyRef<PyTuple>,
     kwargs: Option<PyRef<PyDict>>,
-    /// How it is made if everything is as usual.
+    /// The fast path, if it applies.
     usual: Option<FastPath>,
     errand: Once<PyRef<PyAny>>,
 }
@@ -45,8 +45,7 @@ impl DeferredCall {
         }
     }
 
-    /// What makes it where something is not as usual; see
-    /// `tidewire.services.retrying_call.RetryingCall`.
+    /// The call outside of the fast path: a `tidewire.services.retrying_call.RetryingCall`.
     pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
@@ -55,7 +54,7 @@ impl DeferredCall {
         self.errand.get_or_try_init(py, make).map(|errand| errand.bind(py).clone())
     }
 
-    /// What errors call it.
+    /// The title of the call in errors.
     pub fn title(&self, py: Python<'_>) -> PyResult<String> {
         self.calling.getattr(py, intern!(py, "_title"))?.extract(py)
     }
@@ -66,7 +65,7 @@ impl DeferredCall {
         self.kwargs.as_ref().map_or(Ok(()), |kwargs| visit.call(&**kwargs))
     }
 
-    /// Sends it, if everything is as usual.
+    /// Sends the call, if the fast path applies.
     fn send(&self, py: Python<'_>) -> PyResult<Option<Sent>> {
         let Some(usual) = &self.usual else { return Ok(None) };
         let dice = drawn(usual.policy, usual.dice.bind(py))?;
@@ -86,7 +85,7 @@ impl DeferredCall {
             headers: outer.headers(usual.headers.as_ref().map(|headers| headers.bind(py)))?,
             begun: Instant::now(),
         };
-        // What keeps it from being sent is found again, and told, where nothing is usual.
+        // An error here is found again, and reported, by the slow path.
         let Ok(asking) = route.link.get().ask(py, route.engine.get(), &value, &asked) else { return Ok(None) };
         balancer.began(&route.instance);
         Ok(Some(Sent { asking, balancer: usual.balancer.clone_ref(py), route: held, begun: asked.begun }))
@@ -138,7 +137,7 @@ pub struct CallFuture {
 enum State {
     Waiting,
     Sent(Sent),
-    /// Something is not as usual.
+    /// The slow path.
     Planned(Box<CallbackFuture>),
     Over,
 }
@@ -170,7 +169,7 @@ impl CallFuture {
         Ok(())
     }
 
-    /// What becomes of an answer. None: it goes on as a plan says.
+    /// The result of a reply. None: the call goes on as a `RetryingCall`.
     fn ended(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let State::Sent(sent) = std::mem::replace(&mut self.state, State::Over) else { return Ok(None) };
         let took = sent.begun.elapsed();

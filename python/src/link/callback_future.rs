@@ -1,4 +1,4 @@
-//! An operation that begins when somebody waits for it, as a plan of Python says.
+//! An operation that begins when somebody awaits it, driven by callbacks of a Python object.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,7 +25,7 @@ impl CallbackFuture {
         Self { plan: plan.into(), operation: None, over: false }
     }
 
-    /// One that was sent, and has failed: the plan says what follows.
+    /// An operation that was sent and has failed: the plan decides how to go on.
     pub fn failed(plan: Py<PyAny>, error: PyErr) -> Self {
         Self { plan: plan.into(), operation: Some(Box::pin(std::future::ready(Err(error)))), over: false }
     }
@@ -46,7 +46,7 @@ impl CallbackFuture {
         Ok(())
     }
 
-    /// What the plan makes of an outcome. None: it goes on with another operation.
+    /// Result of the plan for an outcome. None: the future goes on with another operation.
     fn judge(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let error = match outcome {
             Ok(value) => {
@@ -93,7 +93,7 @@ impl Future for CallbackFuture {
 
 impl Drop for CallbackFuture {
     fn drop(&mut self) {
-        // What was sent is cancelled before the plan hears of it.
+        // The sent operation is cancelled before the plan is notified.
         if self.over || self.operation.take().is_none() {
             return;
         }

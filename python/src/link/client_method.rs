@@ -1,4 +1,4 @@
-//! Calls of methods that other nodes serve: what a client's method is, and what calling it gives.
+//! Client methods of services on other nodes: binding of arguments, and the fast path of a call.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::once::{Once, intern};
 use crate::pending::Pending;
 use crate::py_ref::PyRef;
 
-/// The way to one instance of a service in another process.
+/// The connection to one instance of a service in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Route {
     pub link: Py<Link>,
     pub engine: Py<Engine>,
     pub instance: String,
-    /// What comes before the name of a method in its subject.
+    /// Subject prefix of the methods.
     pub prefix: String,
     pub port: Py<PyAny>,
 }
@@ -42,8 +42,8 @@ impl Route {
     }
 }
 
-/// What methods of clients derive from: the usual call, of one value over links, with arguments
-/// that are plain data, is made here, and `_call` makes the others.
+/// Base class of client methods. It makes the fast-path call: one value over links, with arguments
+/// that are plain data. `_call` makes the others.
 #[pyclass(frozen, subclass, module = "tidewire._tidewire")]
 pub struct NativeMethod {
     priority: Priority,
@@ -53,11 +53,11 @@ pub struct NativeMethod {
     usual: Mutex<Option<FastPath>>,
 }
 
-/// Which arguments a method takes, as far as it is known: the names of those that may be given by
-/// position, how many of them must be given, and whether others must be given by name.
+/// Arguments of a method, as far as they are known: names of the positional ones, the number of
+/// required ones, and true if others must be given by name.
 type Takes = (Vec<String>, usize, bool);
 
-/// How the usual call is made: as long as the instances are those of this version.
+/// The fast path of a call, valid while the instances have this version.
 pub struct FastPath {
     pub group: PyRef<PyAny>,
     pub balancer: PyRef<Balancer>,
@@ -91,7 +91,7 @@ impl NativeMethod {
         Self { priority, result, takes, usual: Mutex::new(None) }
     }
 
-    /// From now on, as long as the instances are those of `version`, calls are made as usual.
+    /// Enables the fast path while the instances have `version`.
     #[allow(clippy::too_many_arguments)]
     fn _goes(
         &self,
@@ -146,7 +146,7 @@ impl NativeMethod {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
-        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(usual) = self.usual.try_lock() else { return Ok(()) };
         let Some(usual) = &*usual else { return Ok(()) };
         visit.call(&*usual.group)?;
@@ -157,7 +157,7 @@ impl NativeMethod {
 }
 
 impl NativeMethod {
-    /// How a call with these arguments is made at present, if it is a usual one.
+    /// The fast path of a call with these arguments, if it applies now.
     fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<FastPath>> {
         let usual = match &*self.usual.lock() {
             Some(usual) => usual.clone_ref(args.py()),
@@ -179,7 +179,7 @@ impl NativeMethod {
         }
     }
 
-    /// Whether the method takes these arguments for certain, as far as anybody knows.
+    /// True if the method takes these arguments, as far as its signature is known.
     fn binds(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
         let Some((names, least, must_name)) = &self.takes else { return Ok(true) };
         let given = args.len();
@@ -203,7 +203,7 @@ impl NativeMethod {
     }
 }
 
-/// Whether no argument is an iterator: those travel item by item.
+/// True if no argument is an iterator: iterators travel item by item.
 fn is_plain(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
     for value in args.iter_borrowed() {
         if is_stream(&value)? {
@@ -235,7 +235,7 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
-/// A call that begins when somebody waits for it, as a `tidewire.services.retrying_call.LinkCall`.
+/// A call that begins when it is awaited, as a `tidewire.services.retrying_call.LinkCall`.
 fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
     let sketch = Arc::new(sketch);

@@ -1,4 +1,4 @@
-//! The directory of services and agents of other nodes, as lists and changes of a hub tell it.
+//! The directory of services and agents on other nodes, from the lists and changes of a hub.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use tidewire_engine::raw::Mutex;
 
 use crate::errors::error;
 
-/// Whether it came; the node, its pattern, what it is ("service", "agent", "wrong"), and its
-/// description, or what is wrong with it.
+/// One change: true if the entry came, its node, its pattern, its kind ("service", "agent",
+/// "wrong"), and its description or error.
 type DirectoryChanges = (bool, String, String, &'static str, String);
 
 /// The node, the kind and the description of an entry.
 type Entry = (String, &'static str, String);
 
-/// What is known, by pattern. Any thread may ask.
+/// The known entries, by pattern. Thread-safe.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 #[derive(Default)]
 pub struct Directory(Mutex<Machine<String, Entry>>);
@@ -38,14 +38,14 @@ impl Directory {
         self.0.lock().give_up(number);
     }
 
-    /// What is new by a list.
+    /// Changes from a list of the hub.
     fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<DirectoryChanges>> {
         let (mut news, entries) = read(py, listed)?;
         news.extend(self.0.lock().listed(number, entries).into_iter().map(told));
         Ok(news)
     }
 
-    /// What is new by a change: whether somebody came, or left.
+    /// Changes from a notice of the hub that entries came or left.
     fn changed(&self, py: Python<'_>, changed: &[u8], came: bool) -> PyResult<Vec<DirectoryChanges>> {
         let (mut news, entries) = read(py, changed)?;
         let mut machine = self.0.lock();
@@ -59,7 +59,7 @@ impl Directory {
         Ok(news)
     }
 
-    /// Forgets an entry for which there is no use now: the next list tells of it again.
+    /// Forgets an entry that is of no use now. The next list reports it again.
     fn forget(&self, pattern: String) {
         self.0.lock().forget(&pattern);
     }
@@ -100,7 +100,7 @@ pub fn agent_subject(id: &str) -> String {
     announcement::agent_subject(id)
 }
 
-/// What is wrong with the version or the metadata of an instance of a service; None: nothing.
+/// The error in the version or the metadata of a service instance, or None.
 #[pyfunction]
 pub fn release_problem(version: &str, metadata: BTreeMap<String, String>) -> Option<String> {
     announcement::check_release(version, metadata.iter().map(|(name, value)| (&**name, &**value))).err()

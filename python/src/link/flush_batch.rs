@@ -11,7 +11,7 @@ thread_local! {
     static GATHERING: RefCell<Option<FlushBatch>> = const { RefCell::new(None) };
 }
 
-/// What this thread writes at the end of the round of its loop.
+/// The frames that this thread flushes at the end of a round of its loop.
 struct FlushBatch {
     link: usize,
     frames: usize,
@@ -21,19 +21,19 @@ struct FlushBatch {
     planned: Arc<AtomicBool>,
 }
 
-/// In the child of a fork: what this thread had gathered is the parent's to write.
+/// In the child of a fork: the parent writes the frames that this thread had gathered.
 pub fn after_fork() {
     GATHERING.take();
 }
 
 /// Writes a frame with a payload of so many bytes at the end of this round of the loop, if this is
-/// the thread of one. Answers whether it will.
+/// the thread of one. Returns true if it will.
 pub fn flush_soon(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     joined_gathering(flusher, py, bytes) || plan_flush(py, flusher, bytes)
 }
 
-/// Adds a frame to what this thread will write at the end of this round of its loop anyway. Answers
-/// whether there is such a thing.
+/// Adds a frame to the batch that this thread will write at the end of this round of its loop.
+/// Returns false if there is no batch.
 pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool {
     let Some(enough) = gathered(flusher, bytes) else { return false };
     if enough {
@@ -44,8 +44,8 @@ pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool
     true
 }
 
-/// Counts one more frame, if this thread will write the link anyway. Answers whether they are
-/// enough for a write.
+/// Counts one more frame, if this thread will write the link anyway. Returns true if there are
+/// enough frames for a write.
 fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
     GATHERING.with_borrow_mut(|gathering| {
         let link = flusher.address();
@@ -73,7 +73,7 @@ fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
     soon
 }
 
-/// What a loop calls to write what has gathered.
+/// The callback by which a loop flushes the gathered frames.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 struct FlushTask {
     flusher: Flusher,

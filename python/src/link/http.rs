@@ -55,8 +55,8 @@ impl Gateway {
     }
 }
 
-/// The name of its node, limits by their names, origins, hosts, a folder of files, and whether
-/// other machines may reach it in clear text.
+/// The name of its node, limits by their names, origins, hosts, a folder of files, and true if
+/// other hosts may reach it in clear text.
 pub type GatewaySettings = (String, Settings, Vec<String>, Vec<String>, Option<PathBuf>, bool);
 
 #[pymethods]
@@ -67,20 +67,20 @@ impl Gateway {
         &self.url
     }
 
-    /// Whether it takes clients in.
+    /// True while the gateway accepts clients.
     #[getter]
     fn is_open(&self) -> bool {
         self.inner.lock().is_some()
     }
 
-    /// Takes no more requests; those that are under way go on.
+    /// Accepts no more requests. Requests in progress go on.
     fn goodbye(&self) {
         if let Some(gateway) = self.gateway() {
             gateway.close();
         }
     }
 
-    /// Something to await: True once no request is under way any more, False after so many seconds.
+    /// Something to await: True once no request is in progress, False after so many seconds.
     fn idle(&self, seconds: f64) -> Pending {
         let most = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let idle = self.gateway().map(|gateway| gateway.idle(most));
@@ -94,13 +94,13 @@ impl Gateway {
         Pending::new("idle", None, Box::pin(operation))
     }
 
-    /// Ends it, and what is under way with it.
+    /// Closes the gateway and the requests in progress.
     fn close(&self, py: Python<'_>) {
         let gateway = self.inner.lock().take();
         crate::attach::detach(py, || drop(gateway));
     }
 
-    /// What it has counted.
+    /// Counters of the gateway.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let counts = self.gateway().map(|gateway| gateway.counts()).unwrap_or_default();
         let all = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! A hub in this process.
+//! A hub in this process, and its log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,10 +31,9 @@ use crate::py_ref::PyRef;
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
 /// as much again of what nodes do.
 const LOG_LINES: usize = 2_048;
-/// How often it is said, while there is more to be logged than can be, how many lines were left
-/// out.
+/// Interval of reports of omitted lines, while there is more to log than can be logged.
 const LOG_SUM: Duration = Duration::from_secs(1);
-/// How long the thread that logs stays with nothing to log.
+/// Idle time after which the logging thread ends.
 const LOG_IDLE: Duration = Duration::from_millis(500);
 
 /// A hub in this process: listens, and routes between the nodes that join.
@@ -42,7 +41,7 @@ const LOG_IDLE: Duration = Duration::from_millis(500);
 pub struct Hub {
     inner: PerProcessOwned<HubHandle>,
     name: String,
-    /// That of its own node, if it can have a bridge.
+    /// Number of the hub's own node, if the hub can have a bridge.
     number: u32,
     settings: Settings,
 }
@@ -73,10 +72,10 @@ pub type Certificates = (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>, bool
 
 #[pymethods]
 impl Hub {
-    /// One that is to be `bridged` has a node with a number of its own. `tokens` are (token, user,
-    /// (publish, subscribe, call, answer, serve), limits): lists of patterns and of names, then
-    /// numbers by the names of their limits; `settings` the table `links`. `log` is called with one
-    /// line at a time, and whether something is wrong.
+    /// A hub that is to be `bridged` has a node with a number of its own. `tokens` are (token,
+    /// user, (publish, subscribe, call, answer, serve), limits): lists of patterns and of names,
+    /// then numbers by the names of their limits. `settings` is the table `links`. `log` is called
+    /// with one line at a time, and true for a problem.
     #[new]
     #[pyo3(signature = (name, tokens, settings, log, bridged = false))]
     fn new(
@@ -115,9 +114,9 @@ impl Hub {
         Listening::new(py, listening)
     }
 
-    /// Lets clients call over HTTP: `settings` are the name of the gateway's node, limits by their
-    /// names, origins, hosts, and whether other machines may reach it in clear text. `log` as for
-    /// the hub.
+    /// Lets clients call over HTTP. `settings` are the name of the gateway's node, limits by their
+    /// names, origins, hosts, a folder of files, and true if other hosts may reach it in clear
+    /// text. `log` is as for the hub.
     fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
         self.inner.born.check(py)?;
         Gateway::listen(py, &self.inner, url, settings, log)
@@ -145,14 +144,14 @@ impl Hub {
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
-    /// Tells all nodes that no new calls are taken.
+    /// Notifies all nodes that the hub accepts no new calls.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.goodbye());
         }
     }
 
-    /// Ends all links. What is under way fails.
+    /// Closes all links. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.close());
@@ -165,13 +164,14 @@ impl Hub {
         self.inner.mine().map_or(0, HubHandle::open_calls)
     }
 
-    /// Has those look again who wait for the state of a node, whenever a node has joined or gone.
+    /// Registers a change counter that counts joining and leaving nodes.
     fn tell(&self, news: &PyChangeCounter) {
         let news = Arc::clone(&news.0);
         self.inner.on_nodes(move || news.tell());
     }
 
-    /// Something to await: True once no call is passed on any more, False after so many seconds.
+    /// Something to await: True once the hub forwards no call any more, False after so many
+    /// seconds.
     fn idle(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -183,7 +183,7 @@ impl Hub {
         Ok(Pending::new("idle", None, Box::pin(operation)))
     }
 
-    /// What the hub has counted.
+    /// Counters of the hub.
     fn statistics(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.inner.born.check(py)?;
         let counts = self.inner.counts();
@@ -210,7 +210,7 @@ impl Listening {
         &self.url
     }
 
-    /// Whether it takes nodes in.
+    /// True while the hub accepts nodes.
     #[getter]
     fn is_open(&self) -> bool {
         self.inner.lock().is_some()
@@ -248,28 +248,29 @@ pub fn check_address(py: Python<'_>, url: &str) -> PyResult<()> {
 pub struct Logger(Arc<Lines>);
 
 struct Lines {
-    /// To the thread, as long as there is one.
+    /// Queue to the logging thread, while there is one.
     sender: Mutex<Option<SyncSender<LogLine>>>,
-    /// Lines that found no room since that was said.
+    /// Lines lost for lack of capacity since the last report of them.
     left_out: AtomicU64,
     log: PyRef<PyAny>,
 }
 
-/// Whether something is wrong, and what is said.
+/// True for a problem, and the text of the line.
 type LogLine = (bool, String);
 
 impl Logger {
-    /// `log` is called with a line, and whether something is wrong.
+    /// `log` is called with a line, and true for a problem.
     pub fn new(log: Py<PyAny>) -> Self {
         Self(Arc::new(Lines { sender: Mutex::new(None), left_out: AtomicU64::new(0), log: PyRef::from(log) }))
     }
 
-    /// Something is wrong.
+    /// Logs a problem.
     pub fn warn(&self, line: &str) {
         self.say(true, line.to_owned());
     }
 
-    /// With too many lines before it, it is counted, and how many were is a line of its own.
+    /// Logs a line. If too many lines are queued, it is omitted, and a later line reports the
+    /// number.
     pub fn say(&self, is_wrong: bool, line: String) {
         let mut sender = self.0.sender.lock();
         let send = sender.get_or_insert_with(|| {
@@ -316,7 +317,7 @@ impl Lines {
             ));
         }
         let mut sender = self.sender.lock();
-        // Whoever sends holds the lock: what is not there now comes to another thread.
+        // Senders hold the lock: a line that is not here now goes to another thread.
         let line = lines.try_recv().ok();
         if line.is_none() {
             *sender = None;

@@ -29,7 +29,7 @@ use crate::link::stream::{self, RemoteStream};
 use crate::link::{ReferenceReader, detached, fields, refused, runtime, sending};
 use crate::pending::Pending;
 
-/// What subjects begin with that nobody but the hub or one node speaks on.
+/// Prefixes of subjects on which only the hub or one node publishes.
 const OWNED: [&str; 2] = ["$hub.", "$node."];
 
 /// A link of this node to its hub.
@@ -48,11 +48,11 @@ pub struct LinkSubscription {
     open: Arc<AtomicBool>,
 }
 
-/// Where it is told whether a subscription is in force.
+/// Receiver of the hub's answer to a subscription.
 struct Announced {
     place: Arc<reply_slot::ReplySlot>,
     intake: Weak<LoopInbox>,
-    /// What the Python side knows the subscription by.
+    /// Number of the subscription on the Python side.
     number: u64,
 }
 
@@ -62,7 +62,7 @@ impl ReplyWaiter for Announced {
     }
 
     fn failed(&self, failure: Failure) {
-        // Who awaits it is told there; a lost link is no refusal.
+        // A task that awaits the answer gets the failure there. A lost link is no refusal.
         let is_told = failure.message.is_none() || self.place.is_awaited();
         self.place.failed(failure);
         if let Some(intake) = self.intake.upgrade().filter(|_| !is_told) {
@@ -79,7 +79,7 @@ impl ReplyWaiter for Announced {
     fn credited(&self, _: u32) {}
 }
 
-/// What is called, and how.
+/// Subject and settings of one call.
 pub struct CallRequest<'a, 'py> {
     pub subject: &'a str,
     pub timeout_s: f64,
@@ -191,7 +191,7 @@ fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Inst
 #[pymethods]
 impl Link {
     /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`.
-    /// `log` is called with one line at a time, and whether something is wrong.
+    /// `log` is called with one line at a time, and true for a problem.
     #[staticmethod]
     #[pyo3(signature = (url, name, token, settings, log, tls = None))]
     fn join(
@@ -238,7 +238,7 @@ impl Link {
         Ok(())
     }
 
-    /// What comes in goes to another loop, as the one before was closed.
+    /// Moves inbound frames to another loop after the previous one was closed.
     fn follow(&self, py: Python<'_>, bridge: &Bridge) -> PyResult<()> {
         self.inner.born.check(py)?;
         let intake = self.intake.lock().clone();
@@ -246,7 +246,7 @@ impl Link {
         Ok(())
     }
 
-    /// Has this function make objects of the references in what comes over this link.
+    /// Sets the function that makes objects of the references in values from this link.
     fn take_with(&self, py: Python<'_>, take: Py<PyAny>) {
         self.taking.take_with(py, take);
     }
@@ -380,14 +380,15 @@ impl Link {
         Ok((LinkSubscription { inner: Mutex::new(Some(PerProcessOwned::new(inner))), open }, pending))
     }
 
-    /// What the hub said: its name, the number of this node, the longest payload; None while the
-    /// link is lost.
+    /// The hub's name, the number of this node and the longest payload. None while the link is
+    /// lost.
     #[getter]
     fn joined(&self) -> Option<(String, u32, usize)> {
         self.inner.mine()?.joined().map(|joined| (joined.hub, joined.node, joined.payload_bytes))
     }
 
-    /// Which of its connections this is: what was known of others by another one may have changed.
+    /// Number of the present connection. Facts about other nodes from an earlier connection may
+    /// have changed.
     #[getter]
     fn epoch(&self) -> u32 {
         self.inner.mine().map_or(0, tidewire_link::Link::epoch)
@@ -399,7 +400,7 @@ impl Link {
         self.inner.mine().map_or(0, tidewire_link::Link::open_calls)
     }
 
-    /// The name of the node whose link has this number, as the hub told it.
+    /// The name of the node whose link has this number, as the hub reported it.
     fn name_of(&self, node: u32) -> Option<String> {
         self.inner.mine()?.name_of(node)
     }
@@ -410,21 +411,20 @@ impl Link {
         self.inner.mine().map_or(0, tidewire_link::Link::dropped)
     }
 
-    /// Payloads that were laid in shared memory for other processes of this machine.
+    /// Payloads passed through shared memory to other processes of this host.
     #[getter]
     fn laid(&self) -> u64 {
         self.inner.mine().map_or(0, tidewire_link::Link::laid)
     }
 
-    /// Takes no new calls, and tells the hub.
+    /// Accepts no new calls, and notifies the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
             crate::attach::detach(py, || mine.goodbye());
         }
     }
 
-    /// Something to await: True once the hub has read all that was sent, False after so many
-    /// seconds.
+    /// Something to await: True once the hub has read all sent frames, False after so many seconds.
     fn drained(&self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let most = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -436,7 +436,7 @@ impl Link {
         Ok(Pending::new("drained", None, Box::pin(operation)))
     }
 
-    /// Ends the link now. What was under way fails.
+    /// Ends the link now. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         let Some(mine) = self.inner.mine() else { return };
         let intake = self.intake.lock().take();

@@ -37,7 +37,7 @@ const USER: &str = "tw-user";
 /// The field that says from where a call comes: over HTTP.
 const ORIGIN: &str = "tw-origin";
 
-/// What is known of a call, also once it has been answered or let go.
+/// Facts about a call that outlive its answer or its release.
 struct CallDetails {
     /// The head, which was checked when it came in.
     head: Vec<u8>,
@@ -64,13 +64,13 @@ impl CallDetails {
     }
 }
 
-/// A call that came in over a link. It is answered once; if it is dropped unanswered, its caller is
-/// told.
+/// A call that came in over a link. It is answered once. If it is dropped unanswered, its caller is
+/// notified.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct RemoteCall {
     about: CallDetails,
-    /// Until it is answered or let go. The lock is held while it is looked at, and no Python object
-    /// is made under it.
+    /// Present until it is answered or released. The lock is held while it is looked at, and no
+    /// Python object is made under it.
     call: Arc<Mutex<Option<PerProcessOwned<Call>>>>,
     exchange: Arc<InboundCallState>,
     flusher: Flusher,
@@ -102,7 +102,7 @@ impl RemoteCall {
         }
     }
 
-    /// What is called: the last token of the subject; and in which lane.
+    /// The called method, which is the last token of the subject, and its lane.
     pub fn about(&self) -> (&str, usize) {
         let subject = self.about.head().subject;
         let method = subject.rsplit_once('.').map_or(subject, |(_, method)| method);
@@ -184,7 +184,7 @@ impl RemoteCall {
 
 #[pymethods]
 impl RemoteCall {
-    /// What is called.
+    /// The called subject.
     #[getter]
     pub fn subject(&self) -> &str {
         self.about.head().subject
@@ -227,19 +227,20 @@ impl RemoteCall {
         self.deadline.map(|at| at.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// Whether its caller reads a stream: it has given credit for items.
+    /// True for a caller that reads a stream: it has given credit for items.
     #[getter]
     pub fn reads_items(&self) -> bool {
         self.about.head().credit > 0
     }
 
-    /// Whether the caller has gone.
+    /// True once the caller has gone.
     #[getter]
     pub fn cancelled(&self) -> bool {
         self.exchange.cancelled.load(Ordering::Acquire)
     }
 
-    /// Whether nobody takes items of a stream any more: the caller has gone, or waits for the end.
+    /// True once nobody reads items of a stream any more: the caller has gone, or waits for the
+    /// end.
     #[getter]
     pub fn unread(&self) -> bool {
         self.exchange.is_unread()
@@ -362,12 +363,13 @@ impl RemoteCall {
 }
 
 impl RemoteCall {
-    /// Whether it came over HTTP.
+    /// True for a call that came over HTTP.
     pub fn is_public(&self) -> bool {
         self.about.is_public()
     }
 
-    /// Sends an item, if the link has room for it; else the exchange is told when it has.
+    /// Sends an item, if the link has capacity for it. Otherwise the exchange is notified once
+    /// the link has capacity.
     fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
         let told: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
         let send = |call: &Call| call.may_send_item(blob.bytes(), &told).then(|| call.item(sending(blob)));
@@ -377,8 +379,8 @@ impl RemoteCall {
         Ok(true)
     }
 
-    /// Sends an item when the link has room for it, and waits as [`credit`](Self::credit) does
-    /// then. If the caller goes it is not sent.
+    /// Sends an item when the link has capacity for it, and then waits as [`credit`](Self::credit)
+    /// does. If the caller goes, the item is not sent.
     fn send_later(slf: &Bound<'_, Self>, mut blob: Blob) -> Pending {
         let (call, exchange) = (PyRef::from(slf.clone()), Arc::clone(&slf.get().exchange));
         let mut is_sent = false;
@@ -449,7 +451,7 @@ impl RemoteMessage {
 
 #[pymethods]
 impl RemoteMessage {
-    /// What it was published on.
+    /// The subject of the publication.
     #[getter]
     fn subject(&self) -> &str {
         self.head().subject
@@ -473,7 +475,7 @@ impl RemoteMessage {
         self.size
     }
 
-    /// What was published. To be called once: a long one is used up.
+    /// The published value. To be called once: a long one is used up.
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.long {
             Some(long) => crate::values::use_up(py, std::mem::take(&mut *long.lock()), None),

@@ -1,5 +1,4 @@
-//! The exchange of a call that came in: whether its caller still waits, and what items of a stream
-//! it takes.
+//! The exchange of an inbound call: cancellation by its caller, and credit for items of a stream.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,7 +15,7 @@ use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::loop_inbox::LoopInbox;
 use crate::py_ref::PyRef;
 
-/// What happens to a call after it has come in.
+/// State of a call after it has come in.
 pub struct InboundCallState {
     me: Weak<LoopInbox>,
     pub cancelled: AtomicBool,
@@ -30,11 +29,11 @@ pub struct InboundCallState {
     pub waker: Mutex<Option<Waker>>,
     pub on_cancel: Mutex<Option<OnCancel>>,
     pub this: Mutex<Weak<InboundCallState>>,
-    /// The call, as long as nobody has read what it came with.
+    /// The call, while its payload is unread.
     pub unopened: Mutex<Weak<Mutex<Option<PerProcessOwned<Call>>>>>,
 }
 
-/// What is done when the caller has gone.
+/// Action when the caller has gone.
 pub enum OnCancel {
     Call(PyRef<PyAny>),
     Cancel(PyRef<InboundCallRun>),
@@ -56,12 +55,12 @@ impl InboundCallState {
         }
     }
 
-    /// Whether nobody takes items any more.
+    /// True once nobody reads items any more.
     pub fn is_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) || self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Wakes the writer of a stream, and has Python told on its loop.
+    /// Wakes the writer of a stream, and notifies Python on its loop.
     fn changed(&self) {
         self.wake();
         let this = self.this.lock().upgrade();
@@ -90,7 +89,7 @@ impl InboundCallState {
         }
     }
 
-    /// Lets go of a call that waits for its turn, with all that it came with: nobody will begin it.
+    /// Releases a call that waits for admission, with all that it came with: nobody will begin it.
     fn let_go(&self, py: Python<'_>) {
         if !self.cancelled.load(Ordering::Acquire) {
             return;
@@ -102,7 +101,7 @@ impl InboundCallState {
         }
     }
 
-    /// Ready when an item may be sent, or nobody takes any: True. False: the stream was cut.
+    /// True when an item may be sent, or nobody reads any. False: the stream was cut.
     pub fn poll_credit(&self) -> Poll<PyResult<Py<PyAny>>> {
         let ready = self.credit.load(Ordering::Acquire) > 0 || self.is_unread();
         if !ready && !self.cut.load(Ordering::Acquire) {

@@ -1,5 +1,4 @@
-//! A call of another node that runs here: a coroutine step by step, a plain function on a thread of
-//! the crew.
+//! The run of an inbound call: a coroutine step by step, a plain function on a worker thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +14,8 @@ use crate::link::instance_endpoint::{InstanceEndpoint, Method};
 use crate::once::{Once, intern};
 use crate::steps::{Step, is_coroutine, step, steps_of};
 
-/// A call under way at its host, as `tidewire.services.inbound_call.InboundCall` is one of this
-/// process.
+/// A call in progress at its host: counterpart of `tidewire.services.inbound_call.InboundCall` for
+/// calls of other nodes.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct InboundCallRun {
     gate: Py<InstanceEndpoint>,
@@ -29,15 +28,15 @@ pub struct InboundCallRun {
 
 #[derive(Default)]
 struct State {
-    /// What the method is called with, until it is.
+    /// Arguments of the method, until it is called.
     args: Option<Py<PyTuple>>,
-    /// The place of a plain function, and the watch of its deadline, until it is over.
+    /// The concurrency permit of a plain function, and the watch of its deadline, until it is over.
     until_over: Option<PerProcessOwned<(Option<ConcurrencyPermit>, Option<Watch>)>>,
     began: Option<Instant>,
     steps: Option<Py<PyIterator>>,
-    /// What the handler runs in: variables that it sets are gone with it.
+    /// The context of the handler. Variables that the handler sets end with the call.
     context: Option<Py<PyAny>>,
-    /// What is to be raised in the handler, and whether its last step was its end.
+    /// The exception to raise in the handler. `returned` is true once its last step was its end.
     thrown: Option<PyErr>,
     returned: bool,
     /// The task that the handler waits in, and its loop.
@@ -46,11 +45,11 @@ struct State {
     reason: Option<Py<PyAny>>,
 }
 
-/// What a call begins with.
+/// The start of a call.
 pub enum CallStart {
     With(Py<PyTuple>),
-    /// A thread is to read the arguments. It has this place among the calls that run at once, if
-    /// the crew has none of its own, and this watch of its deadline.
+    /// A worker thread reads the arguments. It has this concurrency permit, unless the worker
+    /// threads have their own, and this watch of its deadline.
     OnThread(Option<ConcurrencyPermit>, Option<Watch>),
 }
 
@@ -131,7 +130,7 @@ impl InboundCallRun {
         left.and(told)
     }
 
-    /// The time of a plain function is up: its caller is told so.
+    /// The deadline of a plain function has passed: its caller is notified.
     pub fn late(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None)?;
         this.get().gate.get().porter(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
@@ -149,7 +148,7 @@ impl InboundCallRun {
         porter.call_method1(intern!(py, "raised"), (this, error.into_value(py))).map(drop)
     }
 
-    /// Whether this is the first step, and what the handler runs in.
+    /// True for the first step, and the context of the handler.
     fn prepare(&self, py: Python<'_>, thrown: Option<PyErr>) -> PyResult<(bool, Py<PyAny>)> {
         static COPY: Once<Py<PyAny>> = Once::new();
         {
@@ -168,7 +167,7 @@ impl InboundCallRun {
         Ok((true, context))
     }
 
-    /// The handler waits for the first time: whoever cancels it finds the task.
+    /// The handler waits for the first time: a cancellation finds the task.
     fn waits(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
         let py = this.py();
         let running = crate::bridge::running_loop(py)?.unbind();
@@ -281,19 +280,19 @@ impl InboundCallRun {
         self.state.lock().began.is_some()
     }
 
-    /// Whether nobody waits for it any more.
+    /// True once nobody waits for the call.
     #[getter]
     fn cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Whether the CancelledError that the handler ended with is ours.
+    /// True if the CancelledError that the handler ended with came from this call's cancellation.
     #[getter]
     fn was_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }
 
-    /// What the caller is told of its end, or None.
+    /// The reason of its end for the caller, or None.
     #[getter]
     fn reason(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.state.lock().reason.as_ref().map(|reason| reason.clone_ref(py))
@@ -329,7 +328,7 @@ impl InboundCallRun {
         task.call_method0(py, intern!(py, "cancel")).map(drop)
     }
 
-    /// Runs a plain function. An actor of the crew calls this.
+    /// Runs a plain function. A worker actor calls this.
     fn run(this: &Bound<'_, Self>) -> PyResult<()> {
         let until_over = this.get().state.lock().until_over.take();
         let ran = this.get().run_plain(this);
@@ -337,7 +336,7 @@ impl InboundCallRun {
         ran
     }
 
-    /// One step, inside of the context of the handler; a plain function is over after it.
+    /// One step, inside of the context of the handler. A plain function is over after it.
     fn __call__(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let (py, handling) = (this.py(), this.get());
         let (steps, args, thrown) = {
@@ -368,7 +367,7 @@ impl InboundCallRun {
     }
 }
 
-/// What a plain function gave, unless it is a coroutine, which nobody would await.
+/// The return value of a plain function. A coroutine is refused, because nobody would await it.
 fn unless_coroutine(this: &Bound<'_, InboundCallRun>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = value.py();
     if is_coroutine(&value)? {

@@ -1,4 +1,4 @@
-//! The inbound endpoint of one service instance: calls of other nodes come in here.
+//! The endpoint of one service instance for calls of other nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ use crate::steps::Steps;
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
 
-/// The handler of the actor that runs the calls of one instance, whichever road they come on: so
-/// one limit holds for all.
+/// The handler of the actor that runs the calls of one instance, from all connections: one limit
+/// holds for all calls.
 ///
-/// It lets calls of other nodes in, begins those of coroutines whose arguments need no second look,
-/// and hands those of plain functions to the crew; the porter gets the others.
+/// It admits calls of other nodes, begins coroutines whose arguments need no further check, and
+/// hands plain functions to the worker threads. The Python endpoint gets the other calls.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct InstanceEndpoint {
     /// Runs a call of this process: `tidewire.services.instance.ServiceInstance.receive`.
     receive: Py<PyAny>,
     instance: Py<PyAny>,
     tally: Py<CallCounters>,
-    /// The calls whose handlers are under way.
+    /// The calls whose handlers are running.
     calls: Py<PySet>,
     opened: Once<RemoteAccess>,
 }
 
-/// What is there once other nodes may call.
+/// State of an endpoint that other nodes may call.
 struct RemoteAccess {
     /// `tidewire.links.service_endpoint.ServiceEndpoint`.
     porter: Py<PyAny>,
@@ -48,8 +48,8 @@ struct RemoteAccess {
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
     streams: Py<ActorRef>,
-    /// The places of calls are those of `values`, also of calls that the crew runs; else the crew
-    /// has its own.
+    /// True if calls on worker threads use the concurrency permits of `values`. Otherwise the
+    /// worker threads have their own.
     lends: bool,
 }
 
@@ -99,12 +99,12 @@ impl Method {
         })))
     }
 
-    /// Whether it is a coroutine function, or gives asynchronous iterators.
+    /// True for a coroutine function, or one that returns asynchronous iterators.
     pub fn is_coroutine(&self) -> bool {
         self.0.coroutine
     }
 
-    /// What it is called with; None or an error: more is to be seen to.
+    /// The arguments of the method. None or an error: the slow path has to handle the call.
     pub fn arguments<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let (py, of) = (value.py(), &*self.0);
         let args = match value.cast_exact::<PyTuple>() {
@@ -120,7 +120,7 @@ impl Method {
         if self.fits(&args) {
             return Ok(Some(args));
         }
-        // An error of its own is found again by who tells it.
+        // The code that reports an error of the method's own finds it again.
         let signature = of.bound.bind(py).getattr(intern!(py, "signature"))?;
         let converted = signature.call_method1(intern!(py, "convert"), ("", args, PyDict::new(py)))?;
         let (args, _): (Bound<'py, PyTuple>, Bound<'py, PyAny>) = converted.extract()?;
@@ -144,7 +144,7 @@ impl Method {
         if all.len() == args.len() + kwargs.len() { PyTuple::new(value.py(), all).map(Some) } else { Ok(None) }
     }
 
-    /// Whether it can be called with these arguments as they are.
+    /// True if the method can be called with these arguments as they are.
     fn fits(&self, args: &Bound<'_, PyTuple>) -> bool {
         let of = &*self.0;
         let exact = |value: Bound<'_, PyAny>, class: &Option<Py<PyType>>| {
@@ -173,9 +173,9 @@ impl InstanceEndpoint {
         Self { receive, instance, tally, calls, opened: Once::new() }
     }
 
-    /// Lets other nodes call `methods`, by name, each with whether those who come over HTTP may
-    /// call it, too. `values` and `streams` are the actors that take the calls. With `lends`, a
-    /// call that the crew runs has a place of `values`.
+    /// Lets other nodes call `methods`, by name, each with true if clients over HTTP may call it,
+    /// too. `values` and `streams` are the actors that take the calls. With `lends`, calls on
+    /// worker threads use the concurrency permits of `values`.
     fn open(
         &self,
         py: Python<'_>,
@@ -196,7 +196,7 @@ impl InstanceEndpoint {
         visit.call(&self.calls)?;
         let Some(opened) = self.opened.seen() else { return Ok(()) };
         visit.call(&opened.porter)?;
-        // Methods are shared with the calls that are under way.
+        // Methods are shared with the calls in progress.
         if opened.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
             for method in opened.methods.values() {
                 visit.call(&method.0.bound)?;
@@ -206,14 +206,14 @@ impl InstanceEndpoint {
         Ok(())
     }
 
-    /// Lets a call in.
+    /// Admits a call.
     fn __call__(&self, call: Bound<'_, RemoteCall>) -> PyResult<()> {
         self.admit(&call)
     }
 }
 
 impl InstanceEndpoint {
-    /// Lets a call in, or tells its caller that too many wait.
+    /// Admits a call, or notifies its caller that too many wait.
     pub fn admit(&self, call: &Bound<'_, RemoteCall>) -> PyResult<()> {
         let py = call.py();
         let remote = call.get();
@@ -243,8 +243,8 @@ impl InstanceEndpoint {
         Ok(())
     }
 
-    /// Begins a call. None: nobody waits for it any more, or a thread of the crew runs it, in the
-    /// place that is lent to it.
+    /// Begins a call. None: nobody waits for it any more, or a worker thread runs it, with the
+    /// permit of `lend`.
     pub fn begin(
         this: &Bound<'_, Self>,
         call: &Bound<'_, PyAny>,
@@ -284,7 +284,7 @@ impl InstanceEndpoint {
         Steps::of(&coroutine).map(Some)
     }
 
-    /// The porter: whoever has a call of another node finds it.
+    /// The `ServiceEndpoint` of Python, which handles calls of other nodes.
     pub fn porter<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
         Ok(self.opened(py)?.porter.bind(py))
     }
@@ -314,7 +314,7 @@ impl InstanceEndpoint {
         self.calls.bind(handling.py()).discard(handling).map(drop)
     }
 
-    /// What follows in this context belongs to a call.
+    /// Marks the rest of this context as part of a call.
     pub fn enters(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();

@@ -1,4 +1,4 @@
-//! Inbound frames, on their way to the loop that handles them.
+//! The queue of inbound frames for the loop that handles them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -42,7 +42,7 @@ struct Queue {
 enum InboundItem {
     Call(Call, Arc<InboundCallState>, LoopTarget),
     Message(Published, LoopTarget),
-    /// Something changed for a call that Python knows.
+    /// A change of a call that Python knows.
     Changed(Arc<InboundCallState>),
     /// The link is lost.
     Lost,
@@ -56,7 +56,7 @@ enum InboundItem {
     Refused(u64, Arc<reply_slot::ReplySlot>),
 }
 
-/// What one entry takes, apart from what it carries.
+/// Bytes of one entry, apart from its payload.
 const ENTRY_BYTES: usize = 256;
 const INTAKE_BYTES: usize = limits::LINK_INTAKE_BYTES.default as usize;
 
@@ -82,18 +82,18 @@ pub struct LoopSubscription {
     pub place: LoopTarget,
 }
 
-/// Where what comes by a door is handed over.
+/// The receiver of frames of a subscription.
 #[derive(Clone)]
 pub struct LoopTarget {
-    /// What the Python side knows it by.
+    /// Number of the subscription on the Python side.
     pub number: u64,
-    /// Where calls go in, if it is not Python that takes them.
+    /// The endpoint for calls, if no Python code takes them.
     pub gate: Option<Arc<PyRef<InstanceEndpoint>>>,
-    /// Where messages go in, if they need no event loop.
+    /// The receiver of messages, if they need no event loop.
     pub inflow: Option<Arc<MailboxDelivery>>,
-    /// Whether it is for messages only: no calls come.
+    /// True for a subscription to messages only: no calls come.
     pub listens: bool,
-    /// Whether the subscription lasts.
+    /// True while the subscription lasts.
     pub open: Arc<AtomicBool>,
 }
 
@@ -118,8 +118,8 @@ impl LoopInbox {
         line.wake();
     }
 
-    /// Its loop. The lock is free again when this returns: whoever calls Python on the line lets go
-    /// of the interpreter.
+    /// Its loop. The lock is free again when this returns: Python code that is called on the loop
+    /// may release the interpreter.
     fn line(&self) -> Arc<LoopHandle> {
         Arc::clone(&self.line.lock())
     }
@@ -178,7 +178,7 @@ impl LoopInbox {
         self.came(InboundItem::Readable(reader));
     }
 
-    /// The hub refuses a subscription, and nobody awaits that.
+    /// The hub refuses a subscription, and nobody awaits its answer.
     pub fn refused(&self, number: u64, place: Arc<reply_slot::ReplySlot>) {
         self.came(InboundItem::Refused(number, place));
     }
@@ -220,7 +220,7 @@ impl LoopInbox {
                 let call = Bound::new(py, RemoteCall::new(call, exchange, self.taking.clone()))?;
                 let admitted = match place.gate.filter(|_| place.open.load(Ordering::Acquire)) {
                     Some(gate) => {
-                        // What came before it is handed over before it.
+                        // Earlier frames are handed over first.
                         self.hand_list(list);
                         gate.get().admit(&call)
                     }
@@ -265,7 +265,7 @@ impl LoopInbox {
 }
 
 impl LoopTarget {
-    /// Something goes to the event loop: messages that come after it follow it there.
+    /// A message goes to the event loop. Later messages follow it there.
     fn goes_behind(&self) {
         self.inflow.iter().for_each(|inflow| inflow.goes_behind());
     }

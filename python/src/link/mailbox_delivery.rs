@@ -1,4 +1,4 @@
-//! Inbound publications, on their way into one mailbox.
+//! Delivery of inbound publications to one mailbox, with backpressure.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::message::Message;
 
 const BYTES_MAX: usize = limits::SUBSCRIPTION_BYTES.default as usize;
 
-/// Gives messages to an actor whose senders wait while its mailbox is full, on whichever thread
-/// reads them: without the interpreter and without the event loop. The value of a message is read
+/// Delivers messages to an actor whose senders wait while its mailbox is full. The reading thread
+/// delivers without the interpreter and without the event loop. The value of a message is read
 /// where it is handled.
 ///
-/// What finds the mailbox full waits here, in order, up to `subscription_bytes`.
+/// Messages that find the mailbox full wait here, in order, up to `subscription_bytes`.
 pub struct MailboxDelivery {
     cell: Arc<ActorCell<Message>>,
     engine: EngineHandle,
@@ -35,15 +35,14 @@ struct State {
     /// A thread moves messages to the mailbox. It holds no lock meanwhile: what it wakes may want
     /// the interpreter.
     moving: bool,
-    /// There may be room again.
+    /// The mailbox may have capacity again.
     again: bool,
-    /// What came before, and is still on its way to the event loop.
+    /// Number of earlier messages that the event loop has not handed over yet.
     behind: usize,
 }
 
 impl MailboxDelivery {
-    /// None: the overflow policy of the actor is another one, and needs the interpreter for what it
-    /// lets go.
+    /// None: the actor has another overflow policy, which needs the interpreter to drop messages.
     pub fn into_mailbox(cell: &Arc<ActorCell<Message>>, engine: EngineHandle) -> Option<Arc<Self>> {
         let make = || Arc::new(Self { cell: Arc::clone(cell), engine, state: Mutex::default() });
         cell.senders_wait().then(make)
@@ -52,13 +51,13 @@ impl MailboxDelivery {
     /// Takes a message.
     ///
     /// # Errors
-    /// The message, if it has to go by the event loop: the actor has stopped, or something that
-    /// came before is on that way.
+    /// The message, if it has to go by the event loop: the actor has stopped, or an earlier message
+    /// takes that route.
     pub fn take(self: &Arc<Self>, message: Published) -> Result<(), Published> {
         self.offer(message, false)
     }
 
-    /// Does the same for what has come by the event loop.
+    /// Takes a message that came by the event loop.
     ///
     /// # Errors
     /// The message, if the actor has stopped.
@@ -66,12 +65,12 @@ impl MailboxDelivery {
         self.offer(message, true)
     }
 
-    /// Something for this actor goes by the event loop.
+    /// Counts a message for this actor that goes by the event loop.
     pub fn goes_behind(&self) {
         self.state.lock().behind += 1;
     }
 
-    /// It has been handed over.
+    /// Counts such a message as handed over.
     pub fn has_passed(&self) {
         self.state.lock().behind -= 1;
     }
@@ -82,7 +81,7 @@ impl MailboxDelivery {
             return Err(message);
         }
         if state.moving || !state.waiting.is_empty() {
-            // Whoever moves, or is woken when there is room, comes to it.
+            // The moving thread, or a wake-up by free capacity, processes the message.
             let refused = state.add(message);
             drop(state);
             if let Some(message) = refused {
@@ -103,7 +102,7 @@ impl MailboxDelivery {
         Ok(())
     }
 
-    /// Has moved one, unless the mailbox was full.
+    /// Ends the move of one message. `left` is the message that found the mailbox full.
     fn moved(self: &Arc<Self>, left: Option<Published>) {
         let mut state = self.state.lock();
         left.into_iter().for_each(|message| state.put_back(message));
@@ -114,7 +113,7 @@ impl MailboxDelivery {
         }
     }
 
-    /// Moves what waits to the mailbox, as far as there is room.
+    /// Moves queued messages to the mailbox, as far as it has capacity.
     fn move_on(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.again = true;
@@ -136,7 +135,7 @@ impl MailboxDelivery {
         state.moving = false;
     }
 
-    /// Gives one to the mailbox. Some: it is full, and this is woken when there is room.
+    /// Gives one to the mailbox. Some: it is full, and free capacity wakes this delivery.
     fn push(self: &Arc<Self>, message: Published) -> Option<Published> {
         let envelope = Envelope::Plain(Message::came(message));
         let (refusal, envelope) =
@@ -156,7 +155,7 @@ impl MailboxDelivery {
 }
 
 impl State {
-    /// Some: so many bytes wait that there is no room for it.
+    /// Some: so many bytes wait that there is no capacity for it.
     fn add(&mut self, message: Published) -> Option<Published> {
         let bytes = message.message.payload().len();
         if self.bytes > 0 && self.bytes + bytes > BYTES_MAX {
@@ -185,12 +184,12 @@ impl Wake for MailboxDelivery {
     }
 }
 
-/// What came back from a mailbox that did not take it.
+/// The publication in an envelope that a mailbox did not take.
 fn published(envelope: Envelope<Message>) -> Option<Published> {
     envelope.into_message().and_then(Message::into_published)
 }
 
-/// What has been published elsewhere, read.
+/// A publication of another node, read.
 pub struct Publication {
     pub value: Py<PyAny>,
     pub subject: Py<PyAny>,

@@ -88,7 +88,7 @@ fn wire(py: Python<'_>, title: &str, broken: &WireError) -> PyErr {
     error(py, broken.code().name(), &format!("{title}: {broken}"), &[])
 }
 
-/// Why something was not sent, for whoever wanted to.
+/// The error for a caller whose frame was not sent.
 fn refused(py: Python<'_>, title: &str, refused: &Refused) -> PyErr {
     let class = match refused {
         Refused::InFlight { .. } | Refused::Full { .. } => "LimitExceeded",
@@ -137,7 +137,7 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     raised
 }
 
-/// What errors call the subject of a call: as whoever made it knows it.
+/// The subject of a call for errors, in the terms of its caller.
 fn titled(subject: &str) -> Cow<'_, str> {
     let tokens: Vec<&str> = subject.split('.').collect();
     match *tokens {
@@ -156,7 +156,7 @@ fn of_link(py: Python<'_>, raised: PyErr) -> PyErr {
     raised
 }
 
-/// What makes objects of the references in values that come over a link.
+/// The reader that makes objects of the references in values from a link.
 #[derive(Clone)]
 pub struct ReferenceReader(Arc<Once<PyRef<PyAny>>>);
 
@@ -206,7 +206,7 @@ fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send
     if long { crate::attach::detach(py, send) } else { send() }
 }
 
-/// A blob on its way: a long one is kept until its last chunk has gone.
+/// A blob to send: a long one is stored until its last chunk has gone.
 fn sending(blob: &mut Blob) -> OutgoingPayload<'_> {
     if blob.bytes() > limits::LINK_CHUNK_BYTES.default as usize {
         return OutgoingPayload::Long(Box::new(std::mem::replace(blob, Blob::Whole(Vec::new()))));

@@ -10,7 +10,7 @@ use tidewire_link::Reader;
 use crate::bridge::LoopHandle;
 use crate::fork::PerProcessOwned;
 
-/// What an event loop calls when bytes have come on the socket of a link.
+/// The callback of an event loop for bytes on the socket of a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct SocketReader {
     reader: Mutex<Option<Arc<PerProcessOwned<Reader>>>>,
@@ -18,7 +18,7 @@ pub struct SocketReader {
 }
 
 impl SocketReader {
-    /// Has the loop of this thread read, if it can watch sockets and nobody waits elsewhere.
+    /// Reads on the loop of this thread, if the loop can watch sockets and no other thread waits.
     pub fn begin(py: Python<'_>, line: &Arc<LoopHandle>, reader: Reader) -> PyResult<()> {
         if !reader.begin() {
             return Ok(());
@@ -36,7 +36,7 @@ impl SocketReader {
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let Some(reader) = self.reader.lock().clone() else { return Ok(()) };
         if !self.line.take_in(py, || reader.read())? {
-            // In this order: the descriptor must be open while the loop lets go of it.
+            // In this order: the descriptor must be open while the loop releases it.
             self.line.unwatch(py, reader.as_fd().as_raw_fd());
             *self.reader.lock() = None;
         }

@@ -1,4 +1,4 @@
-//! The answer to a call over a link.
+//! The reply slot of a call over a link.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ use crate::errors::error;
 use crate::link::{ReferenceReader, failed, titled};
 use crate::wait::blocks;
 
-/// What has become of a call.
+/// Outcome of a call.
 enum CallOutcome {
     Replied(Message),
     Failed(Failure),
@@ -32,7 +32,7 @@ pub struct ReplySlot {
     alive: Mutex<Option<(Instant, u32)>>,
 }
 
-/// A call under way; dropping it cancels the call.
+/// A call in progress. Dropping it cancels the call.
 pub struct PendingReply {
     pub place: Arc<ReplySlot>,
     pub link: Link,
@@ -62,7 +62,7 @@ impl ReplySlot {
 }
 
 impl ReplySlot {
-    /// Whether somebody waits for it on a thread or a loop.
+    /// True while a thread or a loop waits for the reply.
     pub fn is_awaited(&self) -> bool {
         self.state.lock().1.is_some()
     }
@@ -78,7 +78,7 @@ impl ReplySlot {
         let waker = {
             let mut state = self.state.lock();
             state.0 = state.0.take().or(outcome);
-            // Who came meanwhile has found nothing.
+            // A waiter that came meanwhile has found nothing.
             state.1.take()
         };
         if let Some(waker) = waker {
@@ -156,7 +156,7 @@ impl PendingReply {
         }
     }
 
-    /// What is known of a call that was not answered in time.
+    /// The error of a call that was not answered in time.
     fn timed_out(&self, py: Python<'_>) -> PyErr {
         let (what, blocked_ms) = match *self.place.alive.lock() {
             None => ("allow more, or look at what the other side does".to_owned(), None),

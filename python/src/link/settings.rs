@@ -9,7 +9,7 @@ use tidewire_proto::generated::limits::{self, Limit};
 /// The table `links` of a configuration.
 pub type Settings = BTreeMap<String, u64>;
 
-/// What a node says of itself, and how its link works.
+/// The greeting of a node: its name and token, and the settings of its link.
 pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greeting {
     Greeting {
         token,
@@ -31,7 +31,7 @@ pub fn greeting(name: &str, token: Option<String>, settings: &Settings) -> Greet
     }
 }
 
-/// How a hub works.
+/// The options of a hub.
 pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
     HubOptions {
         links: size(settings, &limits::HUB_LINKS),
@@ -54,7 +54,7 @@ pub fn hub_options(name: &str, settings: &Settings) -> HubOptions {
     }
 }
 
-/// The limits of one token. What it does not name is as the hub has it.
+/// The limits of one token. Omitted ones are those of the hub.
 pub fn token_limits(settings: &Settings) -> TokenLimits {
     let of = |limit: &Limit| settings.get(limit.name).map(|&number| usize::try_from(number).unwrap_or(usize::MAX));
     TokenLimits {

@@ -40,14 +40,14 @@ struct State {
     taken: u32,
     /// No more items are read: the end is waited for.
     unread: bool,
-    /// Those who wait, by their numbers.
+    /// Wakers of the waiters, by their numbers.
     waiting: Vec<(u64, Waker)>,
     numbers: u64,
 }
 
 enum End {
     Over,
-    /// It was answered with one value.
+    /// The call was answered with one value.
     NoStream,
     Failed(Failure),
 }
@@ -74,7 +74,7 @@ impl ItemBuffer {
 }
 
 impl ItemBuffer {
-    /// Who waited does so no more.
+    /// Removes a waiter.
     fn forget(&self, number: u64) {
         if number != 0 {
             self.state.lock().waiting.retain(|(waits, _)| *waits != number);
@@ -83,7 +83,7 @@ impl ItemBuffer {
 }
 
 impl State {
-    /// Notes who waits; 0 is nobody yet.
+    /// Registers a waiter. Number 0 is a new one.
     fn waits(&mut self, number: &mut u64, waker: &Waker) {
         if *number == 0 {
             self.numbers += 1;
@@ -95,7 +95,7 @@ impl State {
         }
     }
 
-    /// Reads no more. The exchange that is to be told, if it has not ended.
+    /// Reads no more. Returns the exchange to notify, if it has not ended.
     fn leave(&mut self) -> Option<CallKey> {
         self.items.clear();
         self.unread = true;
@@ -241,7 +241,7 @@ impl Future for Next {
             match state.items.pop_front() {
                 Some(item) => {
                     state.taken += 1;
-                    // Half of what may be under way has been read: the writer may go on.
+                    // Half of the credit has been read: the writer may go on.
                     let half = this.credit.div_ceil(2);
                     let want = if state.taken >= half { std::mem::take(&mut state.taken) } else { 0 };
                     (item, state.key.filter(|_| want > 0).map(|key| (key, want)))

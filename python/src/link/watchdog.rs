@@ -43,8 +43,8 @@ impl LoopWatchdog {
     }
 }
 
-/// Logs on a thread of its own: whoever blocks the loop may hold the interpreter, and the thread of
-/// links waits for nobody.
+/// Logs on a thread of its own. Code that blocks the loop may hold the interpreter, and the link
+/// thread must not wait.
 fn log(blocked_ms: u32) {
     let told = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
         // At the end of the program there is nobody to tell.
@@ -54,7 +54,7 @@ fn log(blocked_ms: u32) {
             }
         });
     });
-    // Without a thread there is no line; callers are told all the same.
+    // Without a thread no line is logged. Callers are notified all the same.
     drop(told);
 }
 

@@ -1,5 +1,5 @@
-//! The driving of a pending operation: polled on the loop's thread or waited for in a plain thread,
-//! until it is done or given up.
+//! The driver of a pending operation: polls it on the loop's thread, or blocks a plain thread,
+//! until it is done or cancelled.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::fork::ForkGeneration;
 use crate::once::{Once, intern};
 use crate::wait::{Operation, wait};
 
-/// Who is called at the end, each with a context of its own.
+/// Callbacks for the end of the operation, each with a context of its own.
 type Callbacks = Vec<(Py<PyAny>, Option<Py<PyAny>>)>;
 
 pub(super) enum State {
-    /// Not looked at yet, or under way.
+    /// Not polled yet, or in progress.
     Running { operation: Operation, waker: Option<(Waker, Arc<LoopWaker>)>, blocking: bool, callbacks: Callbacks },
     /// The error as an object, so that the garbage collector sees it: its traceback often leads
     /// back here.
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
-    /// With what `cancel` was given: cancel scopes know their own by it.
+    /// Cancelled with this argument of `cancel`, by which cancel scopes know their own.
     Cancelled(Option<Py<PyAny>>),
     /// Being looked at on some thread.
     Busy,
 }
 
-/// As much of a state as whoever looks at it wants.
+/// The part of a state that its readers need.
 pub(super) enum StateView {
     UnderWay,
     Done(Result<Py<PyAny>, Py<PyBaseException>>),
@@ -47,7 +47,7 @@ impl State {
 }
 
 impl Pending {
-    /// Looks whether the operation is ready, and if so calls those who wait. On the loop's thread.
+    /// Polls the operation, and calls its callbacks if it is ready. On the loop's thread.
     pub fn look(this: &Py<Self>, py: Python<'_>) {
         let callbacks = match this.get().poll(this, py) {
             Ok(Some(callbacks)) => callbacks,
@@ -140,7 +140,7 @@ impl Pending {
         }
     }
 
-    /// What it has come to. Errors are made of it without the lock, as that runs Python.
+    /// The outcome. Errors are made of it without the lock, as that runs Python.
     pub(super) fn seen(&self, py: Python<'_>) -> StateView {
         match &*self.state.lock() {
             State::Done(Ok(value)) => StateView::Done(Ok(value.clone_ref(py))),
@@ -150,7 +150,8 @@ impl Pending {
         }
     }
 
-    /// Looks whether it is ready; if not, whoever yields this to a task is called when it is.
+    /// Polls the operation. If it is not ready, a task that this object is yielded to is called at
+    /// its end.
     pub fn is_under_way(this: &Bound<'_, Self>) -> PyResult<bool> {
         let owned = this.clone().unbind();
         let under_way = this.get().poll(&owned, this.py())?.is_none();
@@ -193,7 +194,8 @@ impl Pending {
         self.outcome(py)
     }
 
-    /// Calls something once it has ended, in a context. What nobody has looked at yet begins.
+    /// Calls something at the end of the operation, in a context. An operation that nobody has
+    /// polled yet begins.
     pub(super) fn call_at_end(this: &Bound<'_, Self>, callback: Py<PyAny>, context: Option<Py<PyAny>>) -> PyResult<()> {
         let py = this.py();
         let owned = this.clone().unbind();
@@ -241,7 +243,7 @@ impl Pending {
         Ok(removed)
     }
 
-    /// Cancels the operation. Answers whether it was still under way.
+    /// Cancels the operation. Returns true if it was still in progress.
     pub(super) fn give_up(this: &Bound<'_, Self>, why: Option<Py<PyAny>>) -> PyResult<bool> {
         let py = this.py();
         let before = {
@@ -265,7 +267,8 @@ impl Pending {
     }
 }
 
-/// To drop an operation is to give it up, which a forked child must not do to those of its parent.
+/// Drops an operation, unless it belongs to the parent of this process. The drop cancels the
+/// operation.
 pub(super) fn end(operation: Operation, born: ForkGeneration) {
     if born.is_past() {
         let _kept = ManuallyDrop::new(operation);

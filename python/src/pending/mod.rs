@@ -1,4 +1,4 @@
-//! Something that will be ready later: awaitable in asyncio, and waitable in plain threads.
+//! `Pending`: an operation in progress, awaitable in asyncio and waitable in plain threads.
 
 mod driver;
 
@@ -23,7 +23,7 @@ use crate::never_awaited::NeverAwaited;
 use crate::py_ref::PyRef;
 use crate::wait::Operation;
 
-/// An operation under way. `await` it, `wait()` for it in a plain thread, or give it to
+/// An operation in progress. `await` it, `wait()` for it in a plain thread, or give it to
 /// `asyncio.gather`.
 #[pyclass(frozen, weakref, subclass, module = "tidewire")]
 pub struct Pending {
@@ -31,11 +31,12 @@ pub struct Pending {
     /// The coroutine actor in whose handler the operation was started.
     acting: Option<ActorKey>,
     what: &'static str,
-    /// What the operation begins with when somebody waits for it, asyncio included.
+    /// The call that begins when a task or a thread waits for the operation, asyncio included.
     plan: Option<Arc<DeferredCall>>,
-    /// Whether somebody awaits it. Until then it refuses to be iterated over, as data would be.
+    /// True once somebody awaits the operation. Until then it refuses to be iterated over, as data
+    /// would be.
     awaited: AtomicBool,
-    /// Says, once, that nobody ever awaited it.
+    /// Warns, once, if nobody ever awaited the operation.
     owed: Option<NeverAwaited>,
     born: ForkGeneration,
 }
@@ -47,21 +48,21 @@ impl Pending {
         Self { state: Mutex::new(state), acting, what, plan: None, awaited, owed: None, born: ForkGeneration::now() }
     }
 
-    /// One that is of use to somebody who awaits it only: whoever forgets to is warned.
+    /// An operation that is only of use if it is awaited: forgetting to await it gives a warning.
     pub fn owed(py: Python<'_>, what: &'static str, acting: Option<ActorKey>, operation: Operation) -> PyResult<Self> {
         let mut pending = Self::new(what, acting, operation);
         pending.owed = Some(NeverAwaited::here(py)?);
         Ok(pending)
     }
 
-    /// One whose operation begins when somebody waits for it, as `plan` says.
+    /// An operation that begins when it is awaited, as `plan` says.
     pub fn later(py: Python<'_>, what: &'static str, operation: Operation, plan: Arc<DeferredCall>) -> PyResult<Self> {
         let mut later = Self::owed(py, what, None, operation)?;
         later.plan = Some(plan);
         Ok(later)
     }
 
-    /// What it begins with, if that is later.
+    /// The deferred call, if the operation is one.
     pub fn plan(&self) -> Option<&Arc<DeferredCall>> {
         self.plan.as_ref()
     }
@@ -78,8 +79,8 @@ impl Pending {
         }
     }
 
-    /// A send that is done: True if the mailbox has the message, False if its policy let it go. The
-    /// usual one is the same object again as long as nobody has kept it.
+    /// A send that is done: True if the mailbox has the message, False if its policy dropped it.
+    /// The usual one is the same object again, unless somebody has stored it.
     pub fn sent(py: Python<'_>, accepted: bool) -> PyResult<Py<Self>> {
         static SENT: Mutex<Option<PyRef<Pending>>> = Mutex::new(None);
         if !accepted {
@@ -98,7 +99,7 @@ impl Pending {
         Ok(made)
     }
 
-    /// Takes the operation out of one that nobody has looked at yet.
+    /// Takes the operation out of an object that has not been polled yet.
     pub fn take(&self) -> Option<Operation> {
         let mut state = self.state.lock();
         if !matches!(&*state, State::Running { waker: None, .. }) {
@@ -112,12 +113,12 @@ impl Pending {
 }
 
 impl Pending {
-    /// What errors call it.
+    /// The title of the operation in errors.
     fn title(&self, py: Python<'_>) -> String {
         self.plan.as_ref().and_then(|plan| plan.title(py).ok()).unwrap_or_else(|| self.what.to_owned())
     }
 
-    /// What whoever takes it for its result is told.
+    /// The error text for using the operation as its result.
     fn is_no_data(&self, py: Python<'_>) -> String {
         let title = self.title(py);
         format!(
@@ -192,7 +193,7 @@ impl Pending {
     /// loop's thread.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.check(py)?;
-        // What it waits for may need this very loop, and everything else on it would stand still.
+        // The operation may need this very loop, and everything else on the loop would stand still.
         if !self.is_done() && crate::bridge::on_a_loop(py)? {
             self.awaited.store(true, Ordering::Relaxed);
             let text = format!("{}: wait() would block this thread's event loop: await it instead", self.title(py));
@@ -226,12 +227,12 @@ impl Pending {
         Err(PyErr::from_value(value.unwrap_or(error)))
     }
 
-    /// Gives it up, as a coroutine does.
+    /// Cancels the operation, as for a coroutine.
     fn close(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None).map(drop)
     }
 
-    /// What a task that is made of it shows.
+    /// The name of a task that is made of the operation.
     #[getter]
     fn __name__(&self, py: Python<'_>) -> String {
         self.title(py)
@@ -242,9 +243,9 @@ impl Pending {
         self.title(py)
     }
 
-    /// `asyncio.wait` makes a set of what it is given before it looks for coroutines, which it
-    /// refuses. What is under way already is a future to it; calls, which begin when they are
-    /// awaited, are coroutines as those of this process are.
+    /// `asyncio.wait` makes a set of its arguments before it looks for coroutines, which it
+    /// refuses. An operation in progress is a future to it. A call that begins when it is awaited
+    /// is a coroutine, as calls within this process are.
     fn __hash__(this: &Bound<'_, Self>) -> PyResult<isize> {
         if this.get().plan.is_none() {
             Self::become_future(this)?;
@@ -253,7 +254,7 @@ impl Pending {
         Ok((this.as_ptr() as usize).rotate_right(4) as isize)
     }
 
-    /// How a call over a link is made, for whoever reads it as a stream.
+    /// The deferred call over a link, for a caller that reads it as a stream.
     fn _errand<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.awaited.store(true, Ordering::Relaxed);
         self.plan.as_ref().map(|plan| plan.errand(py)).transpose()
@@ -261,8 +262,8 @@ impl Pending {
 
     #[getter(_asyncio_future_blocking)]
     fn blocking(this: &Bound<'_, Self>) -> PyResult<bool> {
-        // asyncio reads this before it takes something for a future, as in `ensure_future`, and
-        // futures are under way.
+        // asyncio reads this before it takes an object for a future, as in `ensure_future`. Futures
+        // are in progress.
         let seen = matches!(&*this.get().state.lock(), State::Running { waker: Some(_), .. });
         if !seen {
             Self::become_future(this)?;
@@ -300,7 +301,7 @@ impl Pending {
         self.call_no_more(callback)
     }
 
-    /// Cancels the operation. Answers whether it was still under way.
+    /// Cancels the operation. Returns true if it was still in progress.
     #[pyo3(signature = (msg=None))]
     pub fn cancel(this: &Bound<'_, Self>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         Self::give_up(this, msg)
@@ -341,7 +342,7 @@ impl Pending {
         if let Some(plan) = &self.plan {
             plan.traverse(&visit)?;
         }
-        // Whoever holds the lock has not come to the end yet: the collector looks again.
+        // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
         match &*state {
             State::Done(Ok(value)) => visit.call(value),

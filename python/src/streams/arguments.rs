@@ -1,4 +1,4 @@
-//! Arguments of the calls of a home: subjects, patterns, and where to begin.
+//! Arguments of storage backend calls: subjects, patterns, and where to begin.
 
 use pyo3::prelude::*;
 use tidewire_backend::home::{Expect, Start};

@@ -1,5 +1,5 @@
-//! `StreamHome`: a home of streams, buckets and leases, for Python. Everything crosses the border
-//! in batches of plain data.
+//! `StreamHome`: a storage backend of streams, buckets and leases, for Python. Everything crosses
+//! the language border in batches of plain data.
 
 mod arguments;
 mod results;
@@ -30,7 +30,7 @@ use results::{
     raise, refusal, stream_info, truth,
 };
 
-/// A home. Each call gives a `Pending`, but those that say that they block.
+/// A storage backend. Each call returns a `Pending`, unless it says that it blocks.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct StreamHome {
     home: Arc<dyn Home>,
@@ -52,18 +52,18 @@ impl StreamHome {
         Ok(Self { home, notices })
     }
 
-    /// Connects to the servers of a URL of NATS. Gives the home.
+    /// Connects to the servers of a NATS URL. Returns the storage backend.
     #[staticmethod]
     fn open_nats(url: &str) -> Pending {
         pending("connect", tidewire_nats::begin(url), |py, home| Self { home, notices: Vec::new() }.into_py_any(py))
     }
 
-    /// What was mended when it was opened.
+    /// Repairs made when the storage backend was opened.
     fn notices(&self) -> Vec<String> {
         self.notices.clone()
     }
 
-    /// Stores what was taken, and lets go of the folder. Blocks.
+    /// Stores accepted data, and releases the folder. Blocks.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         detach(py, || self.home.close().wait()).map_err(|failure| raise(py, &failure))
     }
@@ -340,7 +340,7 @@ impl StreamHome {
         Ok(pending("history", self.home.history(bucket, subject(py, key)?), |py, all| each(py, all, entry)))
     }
 
-    /// Gives the entries, what to go on after, and whether there is more already.
+    /// Returns the entries, the position to go on after, and true if there is more already.
     fn watch(
         &self,
         py: Python<'_>,
@@ -375,7 +375,7 @@ impl StreamHome {
         })
     }
 
-    /// Gives the name of each capability that the home lacks, and why.
+    /// The name of each capability that the storage backend lacks, and the reason.
     fn capabilities(&self) -> Pending {
         let lacks = |capability: Capability| {
             Some((capability.name(), self.home.capabilities().why_not(capability)?.to_owned()))
@@ -389,7 +389,7 @@ impl StreamHome {
     }
 }
 
-/// What every file of a folder holds, as dicts. Blocks.
+/// Check report of every file in a folder, as dicts. Blocks.
 #[pyfunction]
 pub fn check_folder<'py>(py: Python<'py>, path: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let checked = detach(py, || tidewire_embedded::check::check(Path::new(path)));

@@ -1,4 +1,4 @@
-//! Answers of a home as Python objects: plain tuples and dicts, and the exceptions of its errors.
+//! Results of a storage backend as Python objects: plain tuples and dicts, and exceptions.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;

@@ -20,15 +20,15 @@ use crate::values::reader::Head;
 
 /// A longer blob is cut when it is sent.
 pub const KEPT_BYTES: usize = limits::LINK_CHUNK_BYTES.default as usize;
-/// A buffer is nearly all of a blob if what is beside it is at most this part: so much is copied,
-/// or kept with an array.
+/// A buffer is nearly all of a blob if the rest is at most this part: so much is copied, or stored
+/// with an array.
 const BESIDE_PART: usize = 5;
 
 /// A blob as it is sent.
 pub enum Blob {
     /// All of it.
     Whole(Vec<u8>),
-    /// All of it, or what comes before the only buffer, and that buffer: it is kept, as it can't
+    /// All of it, or the bytes before the only buffer, and that buffer. It is stored, as it can't
     /// change.
     Kept(Vec<u8>, DroppedAttached<PyBackedBytes>),
 }
@@ -126,7 +126,7 @@ pub fn with_parts<'py, R>(
     read(Head::Kept(&start.as_bytes()[layout.head]), parts)
 }
 
-/// Does the same with a blob in memory that does not change.
+/// Calls `read` with the head and the buffers of a blob in memory that does not change.
 pub fn with_parts_of<'py, R>(
     py: Python<'py>,
     all: &[u8],
@@ -137,7 +137,7 @@ pub fn with_parts_of<'py, R>(
     read(Head::Kept(&all[layout.head]), parts)
 }
 
-/// Does the same with memory that is used up by it.
+/// Calls `read` with the head and the buffers of a blob in memory that it consumes.
 pub fn with_own_parts<'py, R>(
     py: Python<'py>,
     mut all: Vec<u8>,
@@ -161,11 +161,11 @@ pub fn with_own_parts<'py, R>(
 /// A copy of what is beside the buffer that is nearly all of a blob.
 struct DetachedCopy {
     bytes: Vec<u8>,
-    /// So many of them are the head.
+    /// Length of the head in `bytes`.
     head: usize,
-    /// Where the buffers are in the copy. That of the main one is empty.
+    /// Ranges of the buffers in the copy. The range of the main buffer is empty.
     parts: Vec<Range<usize>>,
-    /// Where the main one is in the blob.
+    /// Range of the main buffer in the blob.
     main: Range<usize>,
 }
 
@@ -209,14 +209,14 @@ fn slice<'py>(view: &Bound<'py, PyAny>, range: Range<usize>) -> PyResult<Bound<'
     view.get_item(PySlice::new(view.py(), range.start as isize, range.end as isize, 1))
 }
 
-/// Where the parts of a blob are.
+/// Ranges of the parts of a blob.
 struct Layout {
     head: Range<usize>,
     parts: Vec<Range<usize>>,
 }
 
 impl Layout {
-    /// Where the head of a blob ends if its header is right; never beyond the end of the blob.
+    /// End of the head of a blob with a valid header; never beyond the end of the blob.
     fn head_end(start: &[u8], length: usize) -> usize {
         if start.len() < HEADER_BYTES || start[0] != MARK {
             return length;
@@ -296,7 +296,7 @@ enum BlobMemory<'a, 'py> {
     },
 }
 
-/// Where one buffer is.
+/// The memory of one buffer.
 enum Part<'a, 'py> {
     Fixed(&'a [u8]),
     View(Bound<'py, PyAny>),

@@ -1,14 +1,14 @@
-//! Memory that is used up from front to back.
+//! A buffer that is consumed from front to back.
 
 use std::ops::{Deref, Range};
 
 use crate::values::memory::{LONG_BYTES, STEP_BYTES, let_go};
 
-/// Bytes of which those that have been passed are let go, if they are many.
+/// Bytes whose consumed front part is released, if the bytes are many.
 pub struct ConsumableBuffer<'a> {
     bytes: &'a mut [u8],
     gone: usize,
-    /// Where so much has been passed that it is let go.
+    /// The position at which the consumed part is released.
     next_step: usize,
 }
 

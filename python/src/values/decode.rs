@@ -23,7 +23,7 @@ pub struct Decoder<'a, 'b, 'py> {
     depth: usize,
 }
 
-/// What is read, before it is known to be whole.
+/// A value that has been read, before the blob is known to be complete.
 pub type Read<'py> = PyResult<Bound<'py, PyAny>>;
 
 impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
@@ -107,7 +107,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         }
     }
 
-    /// Where the bytes of a bin value are.
+    /// Range of the bytes of a bin value.
     pub fn binary(&mut self, marker: u8) -> PyResult<Range<usize>> {
         let length = match marker {
             0xc4 => self.reader.length::<1>(),
@@ -175,7 +175,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         Ok(map)
     }
 
-    /// Looks whether a key may join those that are there.
+    /// Checks that a key may join the present ones.
     fn apart(&self, hashes: &mut Hashes, key: &Bound<'py, PyAny>) -> PyResult<()> {
         match hashes.add(key) {
             Ok(true) => Ok(()),
@@ -282,7 +282,7 @@ impl<'a, 'b, 'py> Decoder<'a, 'b, 'py> {
         error(self.py, "WireError", &text, &[])
     }
 
-    /// What Python says against a part of the value, such as a list as a key.
+    /// The error of Python for a part of the value, such as a list as a key.
     #[cold]
     pub fn refused(&self, failure: PyErr) -> PyErr {
         if failure.is_instance_of::<PyMemoryError>(self.py) {
@@ -309,7 +309,7 @@ fn signed(py: Python<'_>, value: i64) -> Read<'_> {
     Ok(value.into_pyobject(py)?.into_any())
 }
 
-/// An item on its way into a list. The first that fails ends the list.
+/// An item of a list to read. The first that fails ends the list.
 struct Item<'py>(Read<'py>);
 
 impl<'py> IntoPyObject<'py> for Item<'py> {

@@ -1,4 +1,4 @@
-//! The memory of a message, as that of an array.
+//! Memory of a message that an array uses in place.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ impl Elements {
         self.length
     }
 
-    /// What NumPy asks for memory of others.
+    /// The array interface of NumPy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);

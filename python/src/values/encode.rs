@@ -1,4 +1,4 @@
-//! Python objects to bytes. Plain values are written here, in one pass; other types by their plan
+//! Encoder of Python objects. It writes plain values in one pass, and other types by their plan
 //! (`plans.rs`, `typed.rs`).
 
 use pyo3::prelude::*;
@@ -25,7 +25,7 @@ pub struct Encoder<'a, 'py> {
     pub hook: Option<&'a Bound<'py, PyAny>>,
 }
 
-/// Where a writer was, to go back there.
+/// A position of a writer, to return to.
 pub struct WriterMark {
     out: usize,
     parts: usize,

@@ -1,4 +1,4 @@
-//! Extensions to Python objects.
+//! Decoder of MessagePack extensions to Python objects.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
@@ -156,7 +156,7 @@ impl<'a, 'py> Decoder<'a, '_, 'py> {
     }
 }
 
-/// The number of a buffer. What is no number is that of none.
+/// The number of a buffer. Invalid content gives a number that no buffer has.
 fn part(content: &[u8]) -> u32 {
     content.try_into().map_or(u32::MAX, u32::from_be_bytes)
 }

@@ -1,4 +1,4 @@
-//! Why a value can't be written, and where in it.
+//! The error of a value that can't be written: its reason, and its place in the value.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::values::forms::DEPTH;
 
 pub type WriteResult = Result<(), Box<Failure>>;
 
-/// A reason, and the way to the culprit, the innermost step first.
+/// A reason and the path to the invalid part, the innermost step first.
 pub struct Failure {
     reason: Reason,
     path: Vec<Step>,
@@ -45,8 +45,8 @@ impl Failure {
         Self::new(Reason::Refused(text.into()))
     }
 
-    /// An error of Python code that was asked for data. What it says of the value becomes the
-    /// reason.
+    /// An error of Python code that was asked for data. A ValueError, TypeError or AttributeError
+    /// becomes the reason.
     #[cold]
     pub fn raised(py: Python<'_>, failure: PyErr) -> Box<Self> {
         let says = failure.is_instance_of::<PyValueError>(py)
@@ -89,7 +89,7 @@ impl Failure {
         self
     }
 
-    /// Whether a part that may be left out can be left out for it.
+    /// True if an optional part with this failure can be left out.
     pub fn can_be_left_out(&self) -> bool {
         matches!(self.reason, Reason::Refused(_) | Reason::Deep(_) | Reason::Endless(_))
     }
@@ -132,7 +132,7 @@ impl Failure {
     }
 }
 
-/// What is said of an object that no form is known for.
+/// The failure of an object without a known form.
 #[cold]
 pub fn not_data(value: &Bound<'_, PyAny>) -> Box<Failure> {
     let kind = kind_of(value);

@@ -1,5 +1,4 @@
-//! Numbers of the form in `spec/values.md`, and those limits of `spec/limits.toml` that values
-//! have.
+//! Constants of the format in `spec/values.md`, and the limits of values in `spec/limits.toml`.
 
 /// Containers within each other, at most.
 pub const DEPTH: usize = 64;
@@ -10,7 +9,7 @@ pub const INLINE_BYTES: usize = 4_096;
 /// Most bytes of a blob when the call says nothing.
 pub const PAYLOAD_BYTES: usize = 268_435_456;
 
-/// What begins a blob with buffers, and no MessagePack value.
+/// First byte of a blob with buffers. No MessagePack value begins with it.
 pub const MARK: u8 = 0xc1;
 pub const VERSION: u8 = 1;
 /// The fixed part of the header of a blob with buffers.
@@ -18,7 +17,7 @@ pub const HEADER_BYTES: usize = 16;
 /// Buffers begin at multiples of this.
 pub const ALIGNMENT: usize = 8;
 
-/// What moves a length up to where the next buffer may begin.
+/// Padding after a length, up to the place where the next buffer may begin.
 pub const fn gap(length: usize) -> usize {
     length.wrapping_neg() % ALIGNMENT
 }

@@ -1,5 +1,5 @@
-//! Keys of one hash, as strangers choose them: a set or a map of many of them takes a time that
-//! grows with their square.
+//! Limit of keys with equal hashes. A set or map of many such keys, which an attacker may choose,
+//! takes quadratic time.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl Hashes {
         Ok(*count <= MOST)
     }
 
-    /// Whether so few can't be too many.
+    /// True if a container with so few keys can't exceed the limit.
     pub fn are_few(keys: usize) -> bool {
         keys <= MOST as usize
     }

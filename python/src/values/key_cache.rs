@@ -1,5 +1,4 @@
-//! Keys of maps, which are the same again and again: short ones are kept as Python strings, with
-//! their hashes.
+//! Cache of map keys, which repeat: short keys are stored as Python strings, with their hashes.
 
 use std::cell::RefCell;
 
@@ -8,7 +7,7 @@ use pyo3::types::PyString;
 
 use crate::py_ref::PyRef;
 
-/// Longest key that is kept.
+/// Longest key that is stored.
 const LONGEST: usize = 32;
 /// Keys that a thread keeps. A key replaces another one in its slot.
 const SLOTS: usize = 512;

@@ -1,9 +1,9 @@
-//! Objects that are made of memory which is used up by it: page after page is let go as soon as it
-//! has been copied, so that a long payload and what is made of it are not there twice.
+//! Objects made of memory that they consume. Each page is released as soon as it has been copied,
+//! so that a long payload and the object made of it are not both in memory as a whole.
 //!
-//! Invariant: what is written to here, or let go, is a slice that the caller alone has, or an
-//! object that nobody has seen yet. Miri can't call Python; `tests/test_link_memory.py` reads each
-//! of them back.
+//! Invariant: memory that is written to here, or released, is a slice that the caller alone has, or
+//! an object that nobody has seen yet. Miri can't call Python; `tests/test_link_memory.py` reads
+//! each of them back.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
@@ -13,16 +13,16 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
-/// What is copied before its memory is let go.
+/// Bytes that are copied before their memory is released.
 pub const STEP_BYTES: usize = 1 << 20;
-/// Shorter ones are not let go: to get the same memory again costs more than to keep it for a
-/// moment.
+/// Shorter payloads are not released: getting the same memory again costs more than holding it for
+/// a moment.
 pub const LONG_BYTES: usize = 4 << 20;
 /// A text grows by this part of its length: more often would copy it more often, where it can't
 /// grow in its place.
 const TEXT_STEPS: usize = 32;
 
-/// Gives whole pages back to the system. What they held is lost: they read as zeros.
+/// Returns whole pages to the system. Their content is lost: they read as zeros.
 #[cfg(target_os = "linux")]
 pub fn let_go(bytes: &mut [u8]) {
     let page = rustix::param::page_size();
@@ -64,7 +64,7 @@ pub fn bytes<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyByt
     // SAFETY: without content it makes an object whose bytes are still to be written, or fails with
     // an exception.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(ptr::null(), length))? };
-    // SAFETY: it has room for as many bytes, and nobody has seen it yet.
+    // SAFETY: it has capacity for as many bytes, and nobody has seen it yet.
     unsafe { fill(ffi::PyBytes_AsString(made.as_ptr()), from) };
     Ok(made.cast_into()?)
 }
@@ -105,7 +105,7 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
     Ok(whole.cast_into()?)
 }
 
-/// What is known of a text before it is made.
+/// Length and width of a text before it is made.
 struct TextShape {
     characters: usize,
     /// Its widest character: Python takes as many bytes for each as this one needs.
@@ -142,8 +142,8 @@ impl TextShape {
             PyString::from_bytes(py, &[first, self.widest.encode_utf8(&mut widest).as_bytes()].concat())?.into_ptr()
         };
         for wanted in [self.characters, length] {
-            // SAFETY: it is the only reference to a text that nobody has seen; with a failure it
-            // stays as it is. What it is longer for a moment is never read.
+            // SAFETY: it is the only reference to a text that nobody has seen. After a failure it
+            // stays as it is. Its excess characters are never read.
             if unsafe { ffi::PyUnicode_Resize(&mut piece, wanted as ffi::Py_ssize_t) } < 0 {
                 // SAFETY: as above.
                 drop(unsafe { Bound::from_owned_ptr(py, piece) });
@@ -159,7 +159,7 @@ fn characters(text: &[u8]) -> usize {
     text.iter().filter(|&&byte| !goes_on(byte)).count()
 }
 
-/// Whether a byte goes on with a character: those begin with the bits 10.
+/// True for a continuation byte of UTF-8: its first bits are 10.
 fn goes_on(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }
@@ -174,7 +174,7 @@ fn boundary(text: &[u8], step: usize) -> usize {
 }
 
 /// # Safety
-/// There is room for as many bytes at `to`, and nobody else looks at it.
+/// There is capacity for as many bytes at `to`, and nobody else looks at it.
 unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
     let is_long = from.len() >= LONG_BYTES;
     let mut to = to.cast::<u8>();
@@ -182,7 +182,7 @@ unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
         if is_long {
             get(to, step.len());
         }
-        // SAFETY: the caller says that there is room; an object that was just made does not overlap
+        // SAFETY: the caller promises the capacity. An object that was just made does not overlap
         // with a slice.
         unsafe {
             ptr::copy_nonoverlapping(step.as_ptr(), to, step.len());

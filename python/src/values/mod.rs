@@ -69,14 +69,14 @@ pub fn decode<'py>(py: Python<'py>, blob: &[u8], hook: Option<&Bound<'py, PyAny>
     blob::with_parts_of(py, blob, |head, parts| Decoder::new(py, head, parts, hook).whole())
 }
 
-/// Whether a blob of this length is worth being [used up](use_up). A shorter one is copied: that
+/// True if a blob of this length is worth being [used up](use_up). A shorter one is copied, which
 /// costs nothing.
 pub fn is_long(bytes: usize) -> bool {
     bytes > blob::KEPT_BYTES
 }
 
-/// Does the same with memory of its own, which is used up: long parts of it are let go as soon as
-/// they have been read, and an array that is nearly all of it is made over it.
+/// Reads the value of a blob in memory of its own, which is used up. Long parts are released as
+/// soon as they have been read, and an array that is nearly all of the blob uses its memory.
 pub fn use_up<'py>(
     py: Python<'py>,
     (bytes, begin): (Vec<u8>, usize),

@@ -1,5 +1,5 @@
-//! Arguments of the calls: what does not fit is an `InvalidArgument` that names the field, its
-//! value and the mend.
+//! Arguments of the calls. An invalid one raises `InvalidArgument` with the field, its value and
+//! the fix.
 
 use pyo3::Borrowed;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ impl FromPyObject<'_, '_> for BytesMax {
     }
 }
 
-/// What stands in for objects, or makes objects of what stands in for them.
+/// The hook of a call: replaces objects by references, or makes objects of references.
 pub struct Hook<'a, 'py>(pub Borrowed<'a, 'py, PyAny>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Hook<'a, 'py> {

@@ -1,5 +1,6 @@
-//! How objects of a type are written, for types that are not among the plain ones.
-//! `tidewire.values.plans` decides once for each type.
+//! Encoding plans by type, for types that have no plain form.
+//!
+//! `tidewire.values.plans` chooses the plan once for each type.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -87,7 +88,7 @@ fn remember(address: usize, kind: Py<PyType>, plan: &Arc<Plan>) {
     drop((before, replaced));
 }
 
-/// What Python says of a type: the kind of plan, its type name, and what else the plan needs.
+/// The plan that Python chooses for a type: its kind, its type name, and further details.
 type Answer<'py> = (String, String, Bound<'py, PyAny>);
 
 fn ask(kind: &Bound<'_, PyType>) -> PyResult<Plan> {

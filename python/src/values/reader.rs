@@ -1,4 +1,4 @@
-//! Reading the head, byte by byte. Nothing is believed before it is there.
+//! Reader of the head, byte by byte. It trusts no length before the bytes are there.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use crate::values::memory::LONG_BYTES;
 
 /// A head, and whose it is.
 pub enum Head<'a> {
-    /// It stays as it is.
+    /// Memory that does not change.
     Kept(&'a [u8]),
-    /// It is used up.
+    /// Memory that is consumed.
     Passing(ConsumableBuffer<'a>),
 }
 
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.head().len() - self.at
     }
 
-    /// Where the next bytes are, if there are so many.
+    /// Range of the next bytes, if there are so many.
     #[inline]
     pub fn take(&mut self, length: usize) -> Option<Range<usize>> {
         let from = self.at;

@@ -1,4 +1,4 @@
-//! Times, dates and durations, both ways.
+//! Encoding and decoding of times, dates and durations.
 
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -122,7 +122,7 @@ fn civil(days: i64) -> Option<(i32, u8, u8)> {
     (1..=9_999).contains(&year).then_some((year, month as u8, day as u8))
 }
 
-/// What an extension holds, or none if no time can be that.
+/// The time in an extension, or None for content that is no valid time.
 pub type Read<'py> = PyResult<Option<Bound<'py, PyAny>>>;
 
 pub fn read_timestamp<'py>(py: Python<'py>, content: &[u8]) -> Read<'py> {

@@ -1,5 +1,4 @@
-//! Objects that are written by a plan: records, enums, errors, arrays, and what a hook stands in
-//! for.
+//! Encoder of values with a plan: records, enums, errors, arrays, and references by a hook.
 
 use std::sync::Arc;
 

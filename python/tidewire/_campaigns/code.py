@@ -217,14 +217,18 @@ def _pickled(function: Any) -> bytes:
 
 
 def _run_script(path: str) -> types.ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
+    from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec, spec_from_loader
 
-    spec = spec_from_file_location(_SCRIPT, path)
-    if spec is None or spec.loader is None or not os.path.isfile(path):
+    if not os.path.isfile(path):
         raise InvalidArgument(f"function: the script {path} is not on this machine: put the function into a module")
+    # The name of a script needs no suffix.
+    loader = SourceFileLoader(_SCRIPT, path)
+    spec = spec_from_loader(_SCRIPT, loader)
+    assert spec is not None
     module = module_from_spec(spec)
     sys.modules[_SCRIPT] = module
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module
 
 
@@ -248,7 +252,7 @@ def _identity(module: types.ModuleType | None, pickled: bytes | None, script: st
     identity: dict[str, Any] = {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "tidewire": tidewire.__version__,
-        "modules": {} if module is None else dict(_hashes(module, name)),
+        "modules": {} if module is None else dict(_hashes(module, name, script)),
     }
     if pickled is not None:
         identity["modules"] = {"(pickled)": _hash(pickled)}
@@ -257,12 +261,12 @@ def _identity(module: types.ModuleType | None, pickled: bytes | None, script: st
     return json.dumps(identity)
 
 
-def _hashes(module: types.ModuleType, name: str) -> Iterator[tuple[str, str]]:
+def _hashes(module: types.ModuleType, name: str, script: str | None) -> Iterator[tuple[str, str]]:
     """Hash the sources of a module, and of those that it imports and that were not installed."""
-    waiting, seen = [(name, getattr(module, "__file__", None))], {name}
+    waiting, seen = [(name, script or getattr(module, "__file__", None))], {name}
     while waiting and len(seen) < _MODULES_MAX:
         at, path = waiting.pop()
-        if path is None or not path.endswith(".py") or not _is_project(path):
+        if path is None or not (path.endswith(".py") or path == script) or not _is_project(path):
             continue
         try:
             with open(path, "rb") as file:

@@ -16,7 +16,7 @@ from typing import Any
 import tidewire
 from tidewire._campaigns.spare_process import SpareProcess
 from tidewire._campaigns.status_page import StatusPage
-from tidewire._campaigns.worker import NO_BOARD
+from tidewire._campaigns.worker import NO_BOARD, OF_GROUP
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 _READ_BYTES = 65_536
@@ -93,11 +93,14 @@ class WorkerProcess:
 
     def stop(self, within: float) -> None:
         """Ask it to end after the run that it is in. It is killed if that takes longer than so many
-        seconds.
+        seconds, and at once if it has not joined the campaign.
         """
         if self.stop_at is None:
             self.stop_at = time.monotonic() + within
-            self._signal(signal.SIGTERM)
+            if self.board.worker:
+                self._signal(signal.SIGTERM)
+            else:
+                self._process.kill()
 
     def kill_late(self, now: float) -> None:
         """Kill it if it was asked to end, and has not in time."""
@@ -157,11 +160,16 @@ def start_spare(orders: dict[str, Any]) -> SpareProcess | None:
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
     start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return subprocess.Popen(
-        [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],
-        pass_fds=[fd for fd in (socket_fd, board_fd) if fd != NO_BOARD],
-        stdin=subprocess.DEVNULL,
-    )
+    # The worker inherits this, so that signals of the group can't end it before it has its handlers.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_GROUP)
+    try:
+        return subprocess.Popen(
+            [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],
+            pass_fds=[fd for fd in (socket_fd, board_fd) if fd != NO_BOARD],
+            stdin=subprocess.DEVNULL,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pidfd(pid: int) -> int | None:

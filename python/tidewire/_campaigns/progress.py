@@ -4,6 +4,7 @@ bar in a notebook.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import sys
 from typing import Any, Protocol
@@ -29,8 +30,9 @@ def progress_of(wanted: bool | None) -> Progress:
         return Silent()
     if _in_notebook():
         return Notebook()
-    if sys.stderr is not None and sys.stderr.isatty():
-        return Terminal()
+    with contextlib.suppress(ValueError, AttributeError):
+        if sys.stderr is not None and sys.stderr.isatty():
+            return Terminal()
     return ProgressLine()
 
 
@@ -52,13 +54,13 @@ class ProgressLine(Silent):
     def __call__(self, status: Status, wrong: str | None) -> None:
         """Tell that the store is away, once."""
         if wrong is not None and not self._told:
-            print(f"campaign {status.name}: waiting for the store: {wrong}", file=sys.stderr, flush=True)
+            _show(f"campaign {status.name}: waiting for the store: {wrong}\n")
         self._told = wrong is not None
 
     def end(self, status: Status | None) -> None:
         """Write how it has ended."""
         if status is not None:
-            print(line(status), file=sys.stderr, flush=True)
+            _show(f"{line(status)}\n")
 
 
 class Terminal(Silent):
@@ -73,13 +75,13 @@ class Terminal(Silent):
         """Leave the last line as it is."""
         if status is not None:
             self._write(line(status))
-        print(file=sys.stderr, flush=True)
+        _show("\n")
 
     def _write(self, text: str) -> None:
         import shutil
 
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r{text[:width]:<{width}}", end="", file=sys.stderr, flush=True)
+        _show(f"\r{text[:width]:<{width}}")
 
 
 class Notebook(Silent):
@@ -106,6 +108,15 @@ class Notebook(Silent):
         """Show the last status."""
         if status is not None:
             self(status, None)
+
+
+def _show(text: str) -> None:
+    """Write to the standard error, if it takes something: a display must not fail a run."""
+    stream = sys.stderr
+    # A full disk, a closed pipe or file, or none at all.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        stream.write(text)
+        stream.flush()
 
 
 def share(status: Status) -> float:

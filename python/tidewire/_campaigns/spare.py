@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +40,6 @@ def replace_workers(channel_fd: int, open_before: set[str]) -> tuple[dict[str, A
     from _socket import socket
 
     forks = _may_fork(open_before)
-    # A stop request just after the fork must not be lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     # The collector of a forked worker would touch, and so copy, all that was loaded.
     gc.freeze()
     channel = socket(fileno=channel_fd)
@@ -85,7 +82,6 @@ def _become_worker(forked_by: int | None) -> None:
         # Python seeds its own generator after a fork.
         if (numpy_random := sys.modules.get("numpy.random")) is not None:
             numpy_random.seed()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _receive(channel: socket) -> tuple[dict[str, Any], list[int]]:

@@ -25,6 +25,8 @@ REFUSED = 3
 _ORDERS_BYTES_MAX = 1 << 20
 
 
+OF_GROUP = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a terminal or a service manager also sends to the supervisor."""
 NO_BOARD = -1
 """Of a spare: its workers get their boards with their orders."""
 
@@ -33,7 +35,9 @@ def main(connection: int, board_fd: int, parent: int) -> None:
     """Work at one campaign, as the orders say that come from the socket."""
     from tidewire._binding import end_with_parent
 
-    signal.signal(signal.SIGINT, _ignore)
+    for number in OF_GROUP:
+        signal.signal(number, _ignore)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_GROUP)
     if not end_with_parent(parent):
         return
     for fd in (connection, board_fd):

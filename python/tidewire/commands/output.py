@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import sys
 from collections.abc import Mapping
 from typing import Any
+
+_ESCAPES = "tidewire.escape"
+_DEFAULTS = ("strict", "surrogateescape")
+
+
+def escape_in(stream: Any) -> None:
+    """Have a stream escape the characters that it lacks, unless the user chose something else."""
+    if getattr(stream, "errors", None) in _DEFAULTS and hasattr(stream, "reconfigure"):
+        codecs.register_error(_ESCAPES, _escape)
+        stream.reconfigure(errors=_ESCAPES)
 
 
 def as_json(value: Any) -> str:
@@ -24,6 +35,13 @@ def complain(text: str, *, code: str, retryable: bool = False, kind: str | None 
     else:
         text = f"{kind or code}: {text}"
     print(text, file=sys.stderr)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Escape as JSON does, so that JSON stays JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _plain(value: Any) -> Any:

@@ -33,7 +33,7 @@ def source(main: Any) -> Source | None:
     """
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
-        return None if name == "__main__" or name.endswith(".__main__") else ("name", name)
+        return None if name == "__main__" else ("name", name)
     path = getattr(main, "__file__", None)
     if path is None or not os.path.isfile(path):
         return None

@@ -118,8 +118,8 @@ class PoolSupervisor:
     # The thread
 
     def _run(self) -> None:
-        # Workers inherit this, so that Ctrl-C can't end one before it can see to that by itself.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Workers inherit this, so that signals of the group can't end one before it has its handlers.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         stuck: tuple[Stuck, ...] = ()
         try:
             stuck = self._keep()

@@ -1,7 +1,8 @@
 """The program of a worker process: reads tasks, calls the function, writes results.
 
 It ends when its parent closes the connection, whether the parent meant to or died. It does not end
-at Ctrl-C: the terminal sends that to the parent too, which then drains its pool.
+at SIGINT and SIGTERM: a terminal or a service manager sends these to the parent too, which then
+stops its pool.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import Any
 
@@ -28,12 +30,14 @@ from tidewire.pools.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED,
 _READ_BYTES = 65_536
 _HOLD_NS = 1_000_000
 _HOLD_STUCK_S = 0.003
+_OF_GROUP = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(socket_fd: int, board_fd: int) -> None:
     """Work until the parent closes the connection."""
-    signal.signal(signal.SIGINT, _ignore)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for number in _OF_GROUP:
+        signal.signal(number, _ignore)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_GROUP)
     for fd in (socket_fd, board_fd):
         os.set_inheritable(fd, False)
     with contextlib.suppress(ConnectionError):
@@ -63,7 +67,9 @@ class Worker:
 
     def run(self) -> None:
         """Set up, then handle what comes."""
-        os.register_at_fork(after_in_child=self._leave_parent)
+        mask = _TermMask()
+        os.register_at_fork(before=mask.block, after_in_parent=mask.restore, after_in_child=self._leave_parent)
+        os.register_at_fork(after_in_child=mask.reset)
         received = self._receive()
         caller = self._set_up(next(received))
         if caller is None:
@@ -216,6 +222,26 @@ class Worker:
         self._forked = True
         with contextlib.suppress(OSError):
             self._connection.close()
+
+
+class _TermMask(threading.local):
+    """SIGTERM around a fork of the function: a forked process ends at it, however early it comes."""
+
+    _before: set[int] | None = None
+
+    def block(self) -> None:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def restore(self) -> None:
+        if self._before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def reset(self) -> None:
+        # The function may have a handler of its own. Only the main thread of Python may set one.
+        with contextlib.suppress(ValueError):
+            if signal.getsignal(signal.SIGTERM) is _ignore:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.restore()
 
 
 def _flush_prints() -> None:

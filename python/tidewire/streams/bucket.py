@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tidewire.streams.home import span_us
+from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
 from tidewire.values import decode, encode
 
@@ -113,23 +114,28 @@ class Bucket:
         """Return the stored entries of a key, oldest first, deletions included."""
         return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
 
-    def watch(self, filter: str = ">", *, after: int = 0) -> Pages[Entry]:
+    def watch(self, filter: str = ">", *, after: int = 0, raise_on_outage: bool = False) -> Pages[Entry]:
         """Return the present entries and then every change, of each key at least the newest one.
 
-        A read of it that is cancelled takes nothing: the next one continues.
+        A read of it that is cancelled takes nothing: the next one continues. A watch waits while
+        the hub or the servers are away, and goes on at its position.
 
         Args:
             filter: A pattern of keys.
             after: Changes after this revision only.
+            raise_on_outage: True to raise the error of an outage instead, such as LinkLost or
+                HomeUnavailable.
         """
         position = after
+        outage = None if raise_on_outage else Outage(self._home, f"watch of bucket {self.name!r}")
 
         async def page() -> Iterable[Entry]:
             nonlocal position
-            raw, position, _ = await self._home.call("watch", self.name, filter, position, 1_000, self._home.wait_us)
+            wait_us = self._home.wait_us if outage is None else outage.wait_us
+            raw, position, _ = await self._home.call("watch", self.name, filter, position, 1_000, wait_us)
             return map(Entry, raw)
 
-        return Pages(page)
+        return Pages(page, outage)
 
     async def info(self) -> dict[str, Any]:
         """Return its settings, and how many keys and bytes it has."""

@@ -34,6 +34,7 @@ from tidewire.streams.command_store import LEASE_S, PRIORITIES, QUEUE, CommandSt
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import WAIT_US
 from tidewire.streams.lease import Lease
+from tidewire.streams.outage import RetryPause
 from tidewire.streams.progress import Progress
 from tidewire.values import decode, encode
 
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from tidewire.streams.consumer import Settled
 
 _BYTES_MAX = 4 << 20
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 2.0
 _TRIES_MAX = 300
 _CROWDED_US = 1_000_000
 _TIDY_EVERY = 256
@@ -123,7 +122,7 @@ class CommandWorker:
         self._fetching: dict[int, asyncio.Task[Any]] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._wait_s = 0.0
+        self._pause = RetryPause(host.node)
         self._is_cut = False
         # Tokens that were fetched; of them those whose commands are over, and those that went back.
         self.fetched = self.handled = self.returned = 0
@@ -200,7 +199,7 @@ class CommandWorker:
         except TidewireError as error:
             await self._failed(error)
             return ()
-        self._wait_s = 0.0
+        self._pause.end()
         return raw
 
     def _fetched(self, queue: int, task: asyncio.Task[Any]) -> None:
@@ -537,7 +536,7 @@ class CommandWorker:
         for _ in range(_TRIES_MAX):
             try:
                 found = await call()
-                self._wait_s = 0.0
+                self._pause.end()
                 return found
             except _FINAL:
                 raise
@@ -565,14 +564,9 @@ class CommandWorker:
             if not self._is_cut:
                 logger.error("%s: it does no more commands: %s", self.title, error)
             return
-        if not self._wait_s:
+        if not self._pause.has_begun:
             logger.warning("%s: its home can't be reached, and it tries again: %s", self.title, error)
-        self._wait_s = min(max(_FIRST_WAIT_S, 2 * self._wait_s), _LONGEST_WAIT_S)
-        from tidewire.services.registry import registry_of
-
-        # A restored link counts as a change.
-        registry = registry_of(self._host.node)
-        await registry.pause(self._wait_s, registry.news.count)
+        await self._pause.wait()
 
 
 class _Refused(Exception):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidewire._log import logger
+from tidewire.errors import TidewireError
 from tidewire.streams.event import DeadEvent, Event
 from tidewire.streams.home import refused
+from tidewire.streams.outage import Outage
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
@@ -32,9 +35,20 @@ class Consumer:
     Several may take events from one consumer, in one process or many: each event goes to one of
     them. Events are fetched in batches that grow while they are handled quickly, and are of one
     event while they are not.
+
+    While the hub or the servers are away, it waits for them. Acks of that time are stored
+    afterwards, and events that were fetched and not begun go back.
     """
 
-    def __init__(self, home: Home, stream: str, name: str, max_in_flight: int, shape: ValueType | None = None) -> None:
+    def __init__(
+        self,
+        home: Home,
+        stream: str,
+        name: str,
+        max_in_flight: int,
+        shape: ValueType | None = None,
+        raise_on_outage: bool = False,
+    ) -> None:
         self._home = home
         self._stream = stream
         self.name = name
@@ -47,15 +61,19 @@ class Consumer:
         self._settling: asyncio.Task[None] | None = None
         self._room: asyncio.Event | None = None
         self._broken: BaseException | None = None
+        self._outage = None if raise_on_outage else Outage(home, f"consumer {name!r} of stream {stream!r}")
+        # Why acks could not be stored: they are kept for the end of the outage.
+        self._away: TidewireError | None = None
 
     async def next(self, timeout: float | None = None) -> Event | None:
         """Wait for the next event.
 
         Args:
-            timeout: Seconds after which None is returned; None for no limit.
+            timeout: Seconds after which None is returned, during an outage a second later at most;
+                None for no limit.
 
         Cancelled, it takes nothing: events on their way go back to the stream, and no delivery is
-        counted. NATS counts an event that is not fetched again within a second.
+        used up, but on NATS, where the last one never is.
         """
         self._tell_broken()
         if self._ready:
@@ -63,18 +81,28 @@ class Consumer:
         until = None if timeout is None else monotonic() + timeout
         while True:
             self._pace()
-            most_us = self._home.wait_us
-            left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
-            raw = await self._home.take(
-                "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back
-            )
-            self._fetched_at = monotonic()
-            if raw:
-                self._ready.extend(Event(fields, self, self._shape) for fields in raw)
+            if self._outage is None:
+                await self._fetch(until)
+            else:
+                await self._outage.outlast(functools.partial(self._fetch, until), until)
+            if self._ready:
                 return self._ready.popleft()
             self._ahead = 1
             if until is not None and monotonic() >= until:
                 return None
+
+    async def _fetch(self, until: float | None) -> None:
+        most_us = self._home.wait_us
+        if self._outage is not None:
+            most_us = self._outage.wait_us
+            if self._away is not None:
+                await self._store_settled()
+        left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
+        raw = await self._home.take(
+            "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back
+        )
+        self._fetched_at = monotonic()
+        self._ready.extend(Event(fields, self, self._shape) for fields in raw)
 
     async def _give_back(self, raw: list[Any]) -> None:
         """Give back deliveries of a fetch whose caller was cancelled."""
@@ -108,13 +136,18 @@ class Consumer:
     async def _settle_soon(self, settled: Settled) -> None:
         self._tell_broken()
         self._settled.append(settled)
-        if self._settling is None:
-            self._settling = asyncio.get_running_loop().create_task(self._settle())
+        self._begin_settling()
         while len(self._settled) >= _SETTLED_MAX:
+            if self._away is not None:
+                raise self._away
             if self._room is None:
                 self._room = asyncio.Event()
             self._room.clear()
             await self._room.wait()
+
+    def _begin_settling(self) -> None:
+        if self._settling is None and self._settled:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
 
     async def _settle(self) -> None:
         try:
@@ -122,8 +155,19 @@ class Consumer:
                 batch, self._settled = self._settled, []
                 if self._room is not None:
                     self._room.set()
-                results = await self._home.call("settle", self._stream, self.name, batch)
-                stale = [item for item, result in zip(batch, results, strict=True) if result is not None]
+                try:
+                    results = await self._home.call("settle", self._stream, self.name, batch)
+                except TidewireError as error:
+                    if self._outage is None or not self._outage.covers(error):
+                        raise
+                    self._keep_settled(batch, error)
+                    return
+                self._away = None
+                stale = [
+                    item
+                    for item, result in zip(batch, results, strict=True)
+                    if result is not None and item[2] != "release"
+                ]
                 if stale:
                     what = f"{len(stale)} came too late, that of event {stale[0][0]} first: their events were delivered again"
                     logger.warning("consumer %s of stream %s: of %d acks %s", self.name, self._stream, len(batch), what)
@@ -133,6 +177,27 @@ class Consumer:
                 self._room.set()
         finally:
             self._settling = None
+
+    def _keep_settled(self, batch: list[Settled], error: TidewireError) -> None:
+        """Keep acks for the end of an outage. What waits here goes back to a hub: one that was
+        started again delivers it anew.
+        """
+        self._away = error
+        self._settled = [*batch, *self._settled]
+        if self._home.is_remote:
+            self._settled += [(event.sequence, event._ticket, "release", None, "", None) for event in self._ready]
+            self._ready.clear()
+        if self._room is not None:
+            self._room.set()
+
+    async def _store_settled(self) -> None:
+        """Store what was settled during an outage. Raises its error if it goes on."""
+        self._away = None
+        self._begin_settling()
+        while self._settling is not None:
+            await asyncio.shield(self._settling)
+        if self._away is not None:
+            raise self._away
 
     def _tell_broken(self) -> None:
         """Raise, once, that acks were not stored: their events come again, and the storage backend
@@ -148,16 +213,14 @@ class Consumer:
         Raises:
             HomeError: if the storage backend can't be reached, or was closed.
         """
-        while self._settling is not None:
-            await asyncio.shield(self._settling)
+        await self._store_settled()
         self._tell_broken()
 
     async def close(self) -> None:
         """Store the settled deliveries, and give back the fetched and unhandled ones: another
         consumer gets them at once.
 
-        The return is not a delivery. NATS counts each send, but makes no returned event a dead
-        letter.
+        The return is not a delivery, except on NATS, which counts each send.
         """
         while self._ready:
             await self._ready.popleft()._release()

@@ -28,6 +28,7 @@ from tidewire.services.thread_workers import ThreadWorkers
 from tidewire.streams.consumer import Settled
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import Home, refused, span_us
+from tidewire.streams.outage import RetryPause
 from tidewire.streams.stream import Stream
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 _BATCH_MAX = 1_000
 _BYTES_MAX = 4 << 20
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 2.0
 _FINAL = (InvalidArgument, NodeStopped, NotFound, SettingsDiffer, Unauthorized, Unsupported)
 
 
@@ -93,7 +92,7 @@ class DurableSubscription:
         self._settled: list[Settled] = []
         self._settling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wait_s = 0.0
+        self._pause = RetryPause(host.node)
         self._is_cut = False
         # Deliveries that were fetched; of them those that were handled, and those that went back to
         # the stream.
@@ -214,7 +213,7 @@ class DurableSubscription:
         except TidewireError as error:
             await self._failed(error)
             return ()
-        self._wait_s = 0.0
+        self._pause.end()
         return raw
 
     # The ends of tasks are heard of by callbacks: one that is cancelled before its first step runs
@@ -348,7 +347,7 @@ class DurableSubscription:
                 batch = self._settled[:_BATCH_MAX]
                 try:
                     results = await self._home.call("settle", consumer._stream, consumer.name, batch)
-                    self._wait_s = 0.0
+                    self._pause.end()
                 except TidewireError as error:
                     if await self._failed(error):
                         continue
@@ -386,12 +385,7 @@ class DurableSubscription:
             if not self._is_cut:
                 logger.error("%s: it handles no more events: %s", self.title, error)
             return False
-        if not self._wait_s:
+        if not self._pause.has_begun:
             logger.warning("%s: its events can't be fetched or settled, and it tries again: %s", self.title, error)
-        self._wait_s = min(max(_FIRST_WAIT_S, 2 * self._wait_s), _LONGEST_WAIT_S)
-        from tidewire.services.registry import registry_of
-
-        # A restored link counts as a change.
-        registry = registry_of(self._host.node)
-        await registry.pause(self._wait_s, registry.news.count)
+        await self._pause.wait()
         return True

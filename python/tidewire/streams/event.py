@@ -40,7 +40,11 @@ def decoded(payload: bytes, headers: list[tuple[str, str]]) -> Any:
     """Return the value that was written as ``content_of`` says; bytes if no header says what they
     are.
     """
-    content = next((value for name, value in headers if name == CONTENT), None)
+    given = next((value for name, value in headers if name == CONTENT or name.lower() == CONTENT), "")
+    if given == "tidewire":
+        return decode(payload)
+    # Other programs add parameters, such as a charset.
+    content = given.partition(";")[0].strip().lower()
     if content == "tidewire":
         return decode(payload)
     if content == "application/json":

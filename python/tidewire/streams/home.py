@@ -127,6 +127,11 @@ class Home:
         return answer
 
     @property
+    def node(self) -> Node | None:
+        """The node whose hub has the home; None for a folder and for NATS."""
+        return self._node
+
+    @property
     def wait_us(self) -> int:
         """How long one call waits for something at most."""
         return LONG_WAIT_US if self._is_here or self.is_remote else WAIT_US

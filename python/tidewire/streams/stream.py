@@ -14,6 +14,7 @@ from tidewire.streams.batch import Batch
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event
 from tidewire.streams.home import span_us, time_of
+from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
@@ -250,6 +251,7 @@ class Stream:
         max_in_flight: int = CONSUMER_IN_FLIGHT.default,
         order: Literal["none", "key"] = "none",
         type: Any = None,
+        raise_on_outage: bool = False,
     ) -> Consumer:
         """Make a consumer, or find the one of this name.
 
@@ -268,6 +270,8 @@ class Stream:
                 key that fails holds back itself only.
             type: Type of ``event.value``, converted as a parameter of a service would be: a
                 dataclass, ``list[int]``, ...; None for the decoded value.
+            raise_on_outage: True to raise the error of an outage where events are awaited, such as
+                LinkLost or HomeUnavailable. By default the consumer waits for its end.
 
         Raises:
             SettingsDiffer: if it exists with other settings.
@@ -301,7 +305,7 @@ class Stream:
             order == "key",
             inactive_us,
         )
-        return Consumer(self._home, self.name, raw["name"], max_in_flight, shape)
+        return Consumer(self._home, self.name, raw["name"], max_in_flight, shape, raise_on_outage)
 
     def read(
         self,
@@ -310,10 +314,12 @@ class Stream:
         filter: str | Sequence[str] = (),
         follow: bool = False,
         type: Any = None,
+        raise_on_outage: bool = False,
     ) -> Pages[Event]:
         """Return a replay: events in order, without any stored state.
 
-        A read of it that is cancelled takes nothing: the next one continues.
+        A read of it that is cancelled takes nothing: the next one continues. A replay that follows
+        waits while the hub or the servers are away, and goes on at its position.
 
         Args:
             start: Where to begin: ``"all"``, ``"new"``, a sequence or a datetime.
@@ -321,19 +327,27 @@ class Stream:
             filter: Which subjects: a pattern or several.
             follow: True to wait at the end for further events.
             type: Type of ``event.value``, as of ``consumer``.
+            raise_on_outage: True to raise the error of an outage also with ``follow``; a replay
+                that ends always does.
 
         Raises:
             NotFound: if the stream was deleted.
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        position, wait_us, shape = start_of(start), self._home.wait_us if follow else 0, shape_of(self.name, type)
+        position, shape = start_of(start), shape_of(self.name, type)
+        outage = Outage(self._home, f"replay of stream {self.name!r}") if follow and not raise_on_outage else None
         is_over = False
 
         async def page() -> Iterable[Event] | None:
             nonlocal position, is_over
             if is_over:
                 return None
+            wait_us = self._home.wait_us if outage is None else outage.wait_us
+            if not follow or position[0] == "new":
+                # The first page of new events only tells the position, which has to survive an
+                # outage.
+                wait_us = 0
             events, following, last = await self._home.call(
                 "read", self.name, position, stop, patterns, 1_000, 4 << 20, wait_us
             )
@@ -341,7 +355,7 @@ class Stream:
             is_over = (stop is not None and following > stop) or (not follow and following > last)
             return (Event(fields, None, shape) for fields in events)
 
-        return Pages(page)
+        return Pages(page, outage)
 
     async def info(self) -> StreamInfo:
         """Return what there is of it.

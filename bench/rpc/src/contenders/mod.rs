@@ -1,4 +1,4 @@
-//! How each peer does the roles.
+//! Roles of each peer: dispatch of a role to its contender.
 
 mod nats;
 mod socket;

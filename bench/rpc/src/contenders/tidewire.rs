@@ -117,7 +117,7 @@ fn sending(data: &Bytes) -> OutgoingPayload<'_> {
     }
 }
 
-/// Who waits for one reply.
+/// Waiter for one reply.
 struct Reply(Mutex<Option<oneshot::Sender<Result<Bytes, Fault>>>>);
 
 impl Reply {
@@ -128,7 +128,7 @@ impl Reply {
 
     fn say(&self, what: Result<Bytes, Fault>) {
         if let Some(send) = self.0.lock().take() {
-            // Whoever waited may have gone.
+            // The waiter may have gone.
             let _ = send.send(what);
         }
     }

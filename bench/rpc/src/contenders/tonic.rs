@@ -43,7 +43,7 @@ async fn serve() -> Result<(), Fault> {
     announce(&url).await
 }
 
-/// Both methods, told apart by their path.
+/// Both methods, distinguished by their path.
 #[derive(Clone)]
 struct Echo(Arc<Service>);
 

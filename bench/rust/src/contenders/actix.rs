@@ -1,8 +1,8 @@
 //! actix: one thread runs everything (its fastest form), or the actors live on an arbiter of their
 //! own and the sender outside.
 //!
-//! `do_send` passes over the bound of the mailbox and `send` waits for the answer, so a sender of
-//! many messages uses `do_send` and gives way every so often.
+//! `do_send` ignores the bound of the mailbox and `send` waits for the answer, so a sender of many
+//! messages uses `do_send` and yields every so often.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

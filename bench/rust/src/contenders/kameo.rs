@@ -262,7 +262,7 @@ impl Message<u64> for Echo {
     }
 }
 
-/// What the derive macro of kameo writes, without its dependencies.
+/// Expansion of kameo's derive macro, without the dependencies of the macro.
 macro_rules! plain_actor {
     ($($generics:ident: $bound:ident)? => $actor:ty) => {
         impl<$($generics: $bound)?> Actor for $actor {

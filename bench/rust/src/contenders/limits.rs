@@ -1,4 +1,4 @@
-//! What the machine itself can do: no contender is quicker than this.
+//! Limits of the hardware and the system: no contender is quicker than these operations.
 
 use std::hint::black_box;
 use std::sync::Arc;

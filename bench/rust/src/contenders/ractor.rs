@@ -1,5 +1,5 @@
-//! ractor: its mailboxes are unbounded, so a sender gives way every so often instead of waiting for
-//! room.
+//! ractor: its mailboxes are unbounded, so a sender yields every so often instead of waiting for
+//! capacity.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ pub fn run_kanal(job: &Job) -> Option<Outcome> {
     run::<Kanal>(job)
 }
 
-/// What the three have in common.
+/// Common interface of the three channels.
 trait Pipe {
     type Sender: Clone + Send + 'static;
     type Receiver: Send + 'static;
@@ -53,7 +53,7 @@ fn storm<P: Pipe>(job: &Job) -> Outcome {
     Outcome::rate(job.count, finish.since(start))
 }
 
-/// A thread for each actor: there is no other way to wait for many of these channels.
+/// One thread for each actor: many of these channels can't be awaited together.
 fn exchange<P: Pipe>(job: &Job) -> Outcome {
     let finish = Finish::after(job.actors);
     let count = job.count;

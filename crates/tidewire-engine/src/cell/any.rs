@@ -1,4 +1,4 @@
-//! An actor whatever its messages are: what parents, watchers and the engine need of it.
+//! Actor cell without its message type, for parents, watchers and the engine.
 
 use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;
@@ -38,7 +38,7 @@ pub(crate) trait AnyCell: Send + Sync {
     fn wakes_at_rest(&self, waker: &Waker) -> bool;
     fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
     fn run_inline(self: Arc<Self>);
-    /// Whether this thread may run it inline: no event loop of another thread does.
+    /// True if this thread may run the actor inline: no event loop of another thread runs it.
     fn takes_over(&self) -> bool;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }

@@ -120,7 +120,7 @@ fn kept<M: Send + 'static>(message: M) -> StoredMessage {
     Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>)))
 }
 
-/// What the alternate form of a fault says beyond its text.
+/// Detail of a fault: the text that its alternate form adds.
 fn detail_of(fault: &Fault, text: &str) -> Option<Arc<str>> {
     let detail = format!("{fault:#}");
     (detail != text).then(|| Arc::from(detail))

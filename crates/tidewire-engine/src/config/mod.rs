@@ -19,7 +19,7 @@ pub struct EngineConfig {
     pub mailbox_capacity: usize,
     /// Dispatchers by name. `default` always exists.
     pub dispatchers: BTreeMap<String, DispatcherConfig>,
-    /// Dead letters that are kept; one more lets the oldest go.
+    /// Capacity of the dead letter store; one more letter evicts the oldest.
     pub dead_letters: usize,
     /// How long an idle thread looks again before it sleeps.
     pub spin_us: u64,
@@ -115,7 +115,7 @@ impl EngineConfig {
         at
     }
 
-    /// What is allowed, but rarely meant: more than ten threads per core.
+    /// Warnings about allowed, but rarely intended settings: more than ten threads per core.
     pub fn warnings(&self, cores: usize) -> Vec<String> {
         let own = self.dispatchers.values().filter(|dispatcher| dispatcher.share.is_none());
         let threads: usize =

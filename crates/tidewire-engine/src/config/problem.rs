@@ -1,4 +1,4 @@
-//! Errors of a configuration: the field, the value and the mend.
+//! Errors of a configuration: the field, the value and the fix.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Problem {
     pub key: String,
     /// The value as it would be written. Empty for unknown keys: what was meant may be a secret.
     pub value: String,
-    /// What is wrong, what is allowed, and where it came from.
+    /// The fault, the allowed values, and the source of the setting.
     pub message: String,
 }
 
@@ -68,7 +68,7 @@ impl Problem {
 /// The one of `known` that is most like `given`, if it is like it at all.
 pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = start_of(&given.to_lowercase(), 64);
-    // A unit that was left out is a long way in letters, and still the likeliest mistake.
+    // A missing unit is many letters away from the input, and still the likeliest mistake.
     let without_unit =
         known.iter().copied().find(|known| known.strip_prefix(&given).is_some_and(|rest| rest.starts_with('_')));
     if without_unit.is_some() {

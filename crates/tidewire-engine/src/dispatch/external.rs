@@ -1,5 +1,5 @@
-//! A dispatcher without threads of its own: an event loop elsewhere is woken, and runs what is
-//! ready.
+//! Dispatcher without threads of its own: it wakes an external event loop, which runs the ready
+//! actors.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,9 +57,9 @@ impl External {
         turns
     }
 
-    /// Whether this thread may run the actors itself: no other thread serves them. One that has not
-    /// begun to will not. Two that run them would wait for each other, one with the lock of an
-    /// actor and one with the interpreter of a binding.
+    /// True if this thread may run the actors itself, as no other thread serves them. A thread that
+    /// has not begun to serve them will not begin later. Two serving threads would wait for each
+    /// other: one with the lock of an actor, the other with the interpreter lock of a binding.
     pub(crate) fn take_over(&self) -> bool {
         let mut line = self.line.lock();
         let left = match line.served_by {

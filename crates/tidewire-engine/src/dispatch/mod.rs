@@ -1,4 +1,4 @@
-//! Dispatchers: who runs the actors that are ready.
+//! Dispatchers: thread pools and event loops that run ready actors.
 
 mod external;
 mod parker;
@@ -28,11 +28,11 @@ pub(crate) trait Run: Send + Sync {
     fn discard(self: Arc<Self>);
 }
 
-/// A ready actor, on its way through run queues.
+/// A ready actor in a run queue.
 pub(crate) type Task = Arc<dyn Run>;
 
-/// Puts a ready actor in line, by a reference that whoever runs it takes over: none is counted on
-/// the way if that is this thread.
+/// Queues a ready actor. The thread that runs the actor takes over the reference: no count changes
+/// if that thread is this one.
 #[inline]
 pub(crate) fn schedule(task: Task) {
     if let Some(task) = worker::push_where_it_runs(task) {
@@ -68,8 +68,8 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a thread that ends an engine which was never started may run the actors of this
-    /// dispatcher itself.
+    /// True if a thread that ends a never started engine may run the actors of this dispatcher
+    /// itself.
     pub fn take_over(&self) -> bool {
         match &self.place {
             DispatcherKind::Threads(_) => true,
@@ -77,7 +77,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a thread may look at an empty mailbox a little longer before its actor goes idle.
+    /// True if a thread may look at an empty mailbox a little longer before its actor goes idle.
     #[inline]
     pub fn lingers(&self) -> bool {
         matches!(&self.place, DispatcherKind::Threads(pool) if pool.options.eager && !pool.options.spin.is_zero())

@@ -1,4 +1,4 @@
-//! Threads that sleep because there is nothing to do, and how one of them is woken.
+//! Sleep and wakeup of idle worker threads.
 //!
 //! A thread that wants to sleep first announces itself, then looks for work once more. A producer
 //! first makes its work visible, then looks for sleepers. With a full fence between the two steps

@@ -1,4 +1,4 @@
-//! A pool of threads with work stealing, started one by one as they are needed.
+//! Thread pool with work stealing; its threads start one by one on demand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
@@ -139,12 +139,12 @@ impl Pool {
         }
     }
 
-    /// Takes a task for a thread that has none: from the common line first, then from the lines of
-    /// others.
+    /// Takes a task for an idle thread: from the common queue first, then from the queues of other
+    /// threads.
     ///
-    /// What a thread in the middle of a turn will get to within microseconds stays with it, because
-    /// it will be there first and with warm caches; a pool that is not eager leaves everything to
-    /// the thread that is awake. Neither holds for a thread that is stuck.
+    /// A task stays with a thread in the middle of a turn that will get to it within microseconds:
+    /// that thread will be there first and with warm caches. A pool that is not eager leaves all
+    /// tasks to the thread that is awake. Neither rule holds for a thread that is stuck.
     pub fn find(&self, me: &WorkerState, line: &crossbeam_deque::Worker<Task>) -> Option<Task> {
         let posts = self.posts.read();
         if self.may_take_injected(me, &posts)
@@ -177,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Whether `find` would find something.
+    /// True if `find` would return a task.
     pub fn available(&self, me: &WorkerState) -> bool {
         let posts = self.posts.read();
         (!self.injector.is_empty() && self.may_take_injected(me, &posts))
@@ -188,9 +188,9 @@ impl Pool {
         !self.injector.is_empty()
     }
 
-    /// Marks the threads whose turn has not ended since `seen` was taken, and moves what waits
-    /// behind them to the common line. Answers whether anything waits that no moving thread will
-    /// take. Updates `seen`.
+    /// Marks the threads whose turn has not ended since `seen` was taken, and moves their queued
+    /// tasks to the common queue. Returns true if a task waits that no moving thread will take.
+    /// Updates `seen`.
     pub fn unblock_stalled(&self, seen: &mut Vec<(usize, u64)>) -> bool {
         let posts = self.posts.read();
         let mut stalled = false;
@@ -206,12 +206,12 @@ impl Pool {
         stalled && !self.injector.is_empty()
     }
 
-    /// Whether any actor waits for a thread.
+    /// True if any actor waits for a thread.
     pub fn anything_waits(&self) -> bool {
         !self.injector.is_empty() || self.posts.read().iter().any(|post| !post.stealer.is_empty())
     }
 
-    /// Whether all threads rest, or do not move.
+    /// True if all threads are idle or stuck.
     pub fn quiet(&self) -> bool {
         self.posts.read().iter().all(|post| !post.is_busy())
     }
@@ -267,8 +267,8 @@ impl Pool {
         }
     }
 
-    /// A thread is about to block in a handler: somebody else must look after what waits, at once
-    /// and not only when the thread is found to be stuck.
+    /// Announces that a thread is about to block in a handler. Another thread takes over the
+    /// waiting tasks at once, not only when the thread is found to be stuck.
     pub fn block(self: &Arc<Self>, post: &WorkerState) {
         self.crew.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);
@@ -286,7 +286,7 @@ impl Pool {
         self.crew.lock().blocked -= 1;
     }
 
-    /// Whether more threads are awake than there should be, so that the one who asks may go.
+    /// True if more threads are awake than needed, so that the calling thread may end.
     pub fn leave_if_surplus(&self, post: &Arc<WorkerState>) -> bool {
         let mut crew = self.crew.lock();
         let surplus = crew.alive > self.options.threads + crew.blocked;
@@ -333,9 +333,9 @@ impl Pool {
         stuck
     }
 
-    /// What still waits in line at the end has no thread to run it. An actor that was abandoned
-    /// there is let go of: its future may hold the actor itself, and with it whatever else it
-    /// holds, for ever. It runs code of the user's, and takes as long as that.
+    /// Releases the actors that are still queued when the pool ends, as no thread will run them.
+    /// The future of an abandoned actor may hold the actor itself, and all that the actor holds,
+    /// for ever. The release runs code of the user, and takes as long as that code.
     pub fn discard(&self) {
         loop {
             match self.injector.steal() {
@@ -389,8 +389,8 @@ impl Pool {
     }
 
     fn may_rouse_again(&self) -> bool {
-        // Two threads may count at once: it is a hint, and whoever watches looks at the pace of the
-        // others as well.
+        // Two threads may count at once. The count is a hint: the watching thread checks the pace
+        // of the others as well.
         let left = self.pause_left.load(Ordering::Relaxed);
         self.pause_left.store(if left == 0 { self.pause.load(Ordering::Relaxed) } else { left - 1 }, Ordering::Relaxed);
         left == 0
@@ -408,7 +408,7 @@ impl Pool {
         }
     }
 
-    /// Whether there is one thread, and never another one.
+    /// True if the pool has one thread, and never another one.
     fn is_alone(&self) -> bool {
         self.options.threads == 1 && self.options.spare_threads == 0
     }
@@ -469,7 +469,7 @@ const LONG_LINE: Duration = Duration::from_micros(500);
 /// Most calls for help that are passed over.
 const PAUSE_MAX: u32 = 255;
 
-/// Whether a thread that did so many turns in this time is too slow for its line.
+/// True if a thread with so many turns in this time is too slow for its queue.
 fn lags(turns: u32, time: Duration, line: usize) -> bool {
     let Some(turn) = time.checked_div(turns) else { return line > 0 };
     let backlog = turn.saturating_mul(u32::try_from(line).unwrap_or(u32::MAX));

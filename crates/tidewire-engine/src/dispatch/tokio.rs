@@ -1,4 +1,4 @@
-//! A dispatcher on a tokio runtime: handlers may use whatever needs one.
+//! Dispatcher on a tokio runtime, for handlers that need one.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! A worker thread of a dispatcher: finds an actor, runs its turn, looks again, spins a little,
+//! Worker thread of a dispatcher: it finds an actor, runs its turn, looks again, spins a little and
 //! sleeps.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use super::pool::{Pool, TaskStealer};
 use super::{DispatcherKind, Task};
 use crate::guard::guarded;
 
-/// What the others see of one thread.
+/// State of one worker thread that other threads see.
 pub(crate) struct WorkerState {
     pub number: usize,
     pub stealer: TaskStealer,
@@ -56,7 +56,7 @@ impl WorkerState {
         self.turns() % 2 == 1
     }
 
-    /// In a turn or on the way to the next one.
+    /// True during a turn and between two turns.
     pub fn is_at_work(&self) -> bool {
         !self.resting.load(Ordering::Relaxed)
     }
@@ -137,7 +137,7 @@ pub(crate) fn push_where_it_runs(task: Task) -> Option<Task> {
     })
 }
 
-/// Whether another actor waits for this thread.
+/// True if another actor waits for this thread.
 pub(crate) fn others_wait() -> bool {
     SEAT.with_borrow(|seat| seat.as_ref().is_none_or(|seat| !seat.line.is_empty() || seat.pool.injected()))
 }

@@ -24,7 +24,7 @@ pub struct EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// Uses a configuration that was loaded elsewhere.
+    /// Uses a configuration that the caller has loaded.
     pub fn config(mut self, config: EngineConfig) -> Self {
         self.config = config;
         self

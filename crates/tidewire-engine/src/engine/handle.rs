@@ -337,8 +337,8 @@ impl EngineHandle {
         actor.cell.record(Some(message), reason, error, None);
     }
 
-    /// Adds a dead letter for a message that was on its way to something outside of this engine,
-    /// which is called `name`. Its actor is a number that none has; to requeue it fails.
+    /// Adds a dead letter for a message to a receiver outside of this engine, which is called
+    /// `name`. Its actor is a number that no actor has; to requeue the letter fails.
     pub fn lost<M: Send + 'static>(&self, name: &str, message: M, reason: DeadReason, error: Option<&str>) {
         self.core.dead.add(DeadLetter {
             number: 0,
@@ -384,7 +384,7 @@ impl EngineHandle {
         }
     }
 
-    /// The live actor with this id, whatever it is told: its statistics.
+    /// Statistics of the live actor with this id, for any message type.
     pub fn statistics_of(&self, id: ActorId) -> Option<crate::statistics::ActorStatistics> {
         self.core.find(id).map(|cell| cell.statistics())
     }

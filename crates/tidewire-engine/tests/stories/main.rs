@@ -1,4 +1,4 @@
-//! What spec/semantics.md promises, told as short stories.
+//! Stories that test the promises of spec/semantics.md.
 
 // A test may let a channel grow: what goes through it is counted.
 #![allow(clippy::disallowed_methods, missing_docs)]

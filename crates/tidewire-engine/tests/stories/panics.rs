@@ -1,4 +1,4 @@
-//! Panics outside of handlers: of what is dropped, woken or called back.
+//! Panics outside of handlers: in drops, wakers and callbacks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

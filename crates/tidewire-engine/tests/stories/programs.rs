@@ -67,7 +67,8 @@ struct Message {
     reply: Option<Reply<u64>>,
 }
 
-/// What the handlers saw, kept outside of the actor so that a restart does not lose it.
+/// Messages that the handlers saw, stored outside of the actor so that a restart does not lose
+/// them.
 #[derive(Default)]
 struct Seen {
     handled: AtomicU64,

@@ -1,4 +1,4 @@
-//! What `src/sync.rs` is in a model: loom's atomics, locks and threads.
+//! Stand-in for `src/sync.rs` in a model: atomics, locks and threads of loom.
 
 pub use loom::sync::Arc;
 pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};

@@ -1,4 +1,4 @@
-//! What the tests share: a clock that ends hanging tests, and engines of a given shape.
+//! Shared helpers of the tests: a clock that ends hanging tests, and engines of a given shape.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;

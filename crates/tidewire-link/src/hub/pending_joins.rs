@@ -33,7 +33,7 @@ struct JoinRequest {
 pub(super) struct PendingJoin {
     of: Arc<PendingJoins>,
     place: u128,
-    /// Told when it has to make room.
+    /// Notified when the connection has to close for a newer one.
     pub end: Arc<Notify>,
 }
 
@@ -42,8 +42,8 @@ impl PendingJoins {
         Arc::new(Self { waiting: Mutex::default(), most })
     }
 
-    /// One more connects. If there are too many, the one that came first from where most come from
-    /// makes room.
+    /// Registers a new connection. If there are too many, the oldest connection of the origin with
+    /// the most connections is closed.
     pub fn begin(self: &Arc<Self>, place: u128) -> PendingJoin {
         let end = Arc::new(Notify::new());
         let waiting = &mut *self.waiting.lock();

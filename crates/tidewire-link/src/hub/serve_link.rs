@@ -16,9 +16,9 @@ use crate::frame_reader::{FrameReader, ReadProgress, StopReading};
 use crate::read_owner::OffLoopWaiter;
 use crate::socket::Socket;
 
-/// How long one link goes on at one go.
+/// Longest turn of one link.
 const TURN_US: u64 = 250;
-/// Work of the hub between two looks at the clock: eight calls, or one frame that goes to many.
+/// Work of the hub between two reads of the clock: eight calls, or one frame with many receivers.
 const LOOK_WORK: u64 = 16;
 /// Bytes that a layer, such as WebSocket, reads at one go.
 const LAYER_BYTES: usize = 64 * 1024;
@@ -52,8 +52,8 @@ impl Shared {
         self.end(leaving, MAKES_ROOM);
     }
 
-    /// Hands frames on that were read, for as long as a link may go on at one go. Answers whether
-    /// none is left, or until when the link rests.
+    /// Dispatches frames that were read, for at most one turn of a link. Returns whether none is
+    /// left, or until when the link pauses.
     pub(super) fn read(&self, at: LinkId, reading: &mut FrameReader) -> ServeOutcome {
         let now = now_us();
         let handed = {
@@ -82,9 +82,9 @@ impl Shared {
         handed
     }
 
-    /// Waits until it is the turn of a link, which rests before that, if it has to. One that has
-    /// brought more than is taken at one go lets all others go first, and only one of those goes
-    /// then: so many of them hold the others up no longer than one does.
+    /// Waits for the turn of a link, after its pause if it has one. A link that has brought more
+    /// than one turn takes lets all other links go first. Only one such link runs at a time, so
+    /// that many of them delay the others no longer than one does.
     pub(super) async fn turn(
         &self,
         waits: bool,

@@ -131,8 +131,8 @@ impl Shared {
         })
     }
 
-    /// Reads what has come, although it may be the turn of a loop: it may be busy, and the guest is
-    /// not silent then.
+    /// Reads the waiting bytes, although a loop may own the reading: the loop may be busy, and the
+    /// guest must not count as silent then.
     fn catch_up(&self, at: LinkId, plain: &RawStream, turn: &ReadOwner) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
             if self.read_guest(at, plain, turn, true)? != ReadProgress::Some {

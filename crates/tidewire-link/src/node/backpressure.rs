@@ -1,5 +1,5 @@
-//! Backpressure of streams: who writes items faster than the link takes their bytes waits until
-//! more of them were written.
+//! Backpressure of streams: a sender of items that is faster than its link waits until more bytes
+//! are written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,8 +12,8 @@ use super::{Exchange, Shared};
 pub(super) type HeldBack = Vec<(u64, usize, Arc<dyn Exchange>)>;
 
 impl Call {
-    /// Whether an item of so many bytes may be sent now. If not, `exchange` [is
-    /// told](Exchange::writable) once it may be.
+    /// True if an item of so many bytes may be sent now. If not, `exchange` [is
+    /// notified](Exchange::writable) once there is capacity.
     pub fn may_send_item(&self, bytes: usize, exchange: &Arc<dyn Exchange>) -> bool {
         let id = self.key.id;
         let mut state = self.link.state.lock();
@@ -29,7 +29,7 @@ impl Call {
 }
 
 impl Shared {
-    /// Lets those write on for whose items there is room now.
+    /// Notifies the exchanges whose next items have capacity now.
     pub(super) fn let_write(&self) {
         if !self.holds_back.load(Ordering::Acquire) {
             return;
@@ -43,7 +43,7 @@ impl Shared {
         let held_back = std::mem::take(&mut state.held_back);
         let (mut writable, mut promised) = (Vec::new(), 0);
         for (id, bytes, exchange) in held_back {
-            // What is promised to the ones before is not there for the next.
+            // Capacity that is promised to earlier exchanges is not available to later ones.
             if state.session.may_answer_item(id, promised + bytes) {
                 promised += bytes;
                 writable.push(exchange);

@@ -1,4 +1,4 @@
-//! A call that came in, and how it is answered.
+//! Inbound call of a node, and the methods that answer it.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub struct Call {
     pub(super) key: CallKey,
     /// Its head and payload.
     pub message: Message,
-    /// Who called.
+    /// The calling node.
     pub from: Arc<Named>,
     /// Until when the caller waits.
     pub deadline: Option<Instant>,
@@ -25,7 +25,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What is called, and with which fields.
+    /// Head of the call: its target and its fields.
     pub fn head(&self) -> CallHead<'_> {
         // It was checked when it came in.
         CallHead::parse(self.message.head()).unwrap_or_default()
@@ -36,20 +36,21 @@ impl Call {
         self.key
     }
 
-    /// Whether somebody still waits for the answer.
+    /// True while the caller waits for the answer.
     pub fn is_open(&self) -> bool {
         self.link.with(self.key, |session| session.is_open(self.key.id)).unwrap_or(false)
     }
 
-    /// Whether other exchanges are open on the link, so that a frame may wait for company.
+    /// True while other exchanges are open on the link: then a frame may wait for others to share
+    /// its write.
     pub fn has_company(&self) -> bool {
         self.link.state.lock().session.open_exchanges().1 > 1
     }
 
-    /// Answers. The frame waits for [`Flusher::flush`].
+    /// Sends the answer. The frame waits for [`Flusher::flush`].
     ///
     /// # Errors
-    /// [`Refused`] if it can't be sent; the caller is told so, unless it is gone.
+    /// [`Refused`] if the answer can't be sent; the caller is notified, unless it is gone.
     pub fn reply(mut self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;
@@ -121,7 +122,7 @@ impl Call {
         Flusher { link: Arc::downgrade(&self.link), batch: self.link.greeting.batch }
     }
 
-    /// Whether an answer of this length may be compressed when it is sent, which takes its time.
+    /// True if an answer of this length may be compressed when it is sent, which takes time.
     pub fn compresses(&self, payload: usize) -> bool {
         self.link.compresses(payload)
     }
@@ -159,7 +160,7 @@ impl Drop for Call {
     }
 }
 
-/// Writes what waits for a link.
+/// Handle that flushes the outbox of a link.
 #[derive(Clone)]
 pub struct Flusher {
     pub(super) link: Weak<Shared>,
@@ -167,7 +168,7 @@ pub struct Flusher {
 }
 
 impl Flusher {
-    /// Names the link in this process, for as long as there is a flusher of it.
+    /// Address of the link in this process, unique while a flusher of the link exists.
     pub fn address(&self) -> usize {
         self.link.as_ptr() as usize
     }
@@ -177,28 +178,28 @@ impl Flusher {
         self.batch
     }
 
-    /// Takes nothing in until [`listen_again`](Self::listen_again): those who handle it are behind.
+    /// Stops receiving until [`listen_again`](Self::listen_again), as the handlers are behind.
     pub fn pause(&self) {
         if let Some(link) = self.link.upgrade() {
             link.pause();
         }
     }
 
-    /// Takes in what comes.
+    /// Resumes receiving.
     pub fn listen_again(&self) {
         if let Some(link) = self.link.upgrade() {
             link.listen_again();
         }
     }
 
-    /// Writes what waits, as much as the socket takes; the rest follows by itself.
+    /// Flushes the outbox, as far as the socket takes bytes; the rest follows by itself.
     pub fn flush(&self) {
         if let Some(link) = self.link.upgrade() {
             link.flush();
         }
     }
 
-    /// Has the thread of the links write what waits: for a thread that has no time for it, and
+    /// Has the thread of the links flush the outbox: for a thread that has no time for it, and
     /// mostly more to send soon.
     pub fn flush_soon(&self) {
         if let Some(link) = self.link.upgrade() {

@@ -7,8 +7,8 @@ use tidewire_core::link::session::Named;
 
 use super::Call;
 
-/// Who waits for what becomes of a call. Called on the thread that reads the socket: it must be
-/// quick, and must not wait.
+/// Receiver of the outcome of a call. Its methods run on the thread that reads the socket: they
+/// must be quick and must not block.
 pub trait ReplyWaiter: Send + Sync {
     /// The call was answered.
     fn replied(&self, reply: Message);
@@ -25,21 +25,21 @@ pub trait ReplyWaiter: Send + Sync {
     fn alive(&self, _blocked_ms: u32) {}
 }
 
-/// Who is behind a subscription. Called on the thread that reads the socket: it must be quick, and
-/// must not wait.
+/// Handler of a subscription. Its methods run on the thread that reads the socket: they must be
+/// quick and must not block.
 pub trait Handler: Send + Sync {
-    /// A call, to be answered with its methods. What happens to it later is told to what this
-    /// returns.
+    /// A call has arrived; answer with the methods of `call`. The returned exchange is notified of
+    /// later events of the call.
     fn called(&self, call: Call) -> Option<Arc<dyn Exchange>>;
     /// Something was published.
     fn published(&self, message: Published);
-    /// Whether it listens only: no calls come then.
+    /// True if the handler only listens: then it receives no calls.
     fn listens(&self) -> bool {
         false
     }
 }
 
-/// What happens to a call after it has come in.
+/// Events of a call after its arrival.
 pub trait Exchange: Send + Sync {
     /// Nobody waits for the answer any more.
     fn cancelled(&self);
@@ -68,6 +68,6 @@ pub struct Failure {
 pub struct Published {
     /// Its head and payload.
     pub message: Message,
-    /// Who published it.
+    /// The publishing node.
     pub from: Arc<Named>,
 }

@@ -24,14 +24,14 @@ impl Shared {
         self.give_up_subscribing();
     }
 
-    /// Every exchange has ended; those who wait are told.
+    /// Ends every exchange and notifies its waiter.
     pub(super) fn lost(&self) {
         let mut events = Vec::new();
         let (was_joined, _held_back) = {
             let mut state = self.state.lock();
             state.session.lost(&mut events);
             state.welcome = None;
-            // Each of them is told that its call has ended.
+            // Each held-back exchange is notified that its call has ended.
             (state.joined.take().is_some(), std::mem::take(&mut state.held_back))
         };
         self.deliver(events, 0);

@@ -1,4 +1,4 @@
-//! The way of a link to its hub, while it lasts.
+//! Current connection of a node's link to its hub.
 
 use std::io;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::read_owner::ReadOwner;
 use crate::socket::Socket;
 use crate::writer::SharedWriter;
 
-/// What lies between a node and its hub.
+/// Connection between a node and its hub.
 pub struct Connection {
     pub writing: SharedWriter,
     pub kind: Transport,
     pub turn: Arc<ReadOwner>,
     pub end: Notify,
-    /// Which connection of the link it is. What the next one has to say is not for it.
+    /// Number of this connection on its link. Frames of a later connection do not belong to this
+    /// one.
     pub epoch: u32,
 }
 
@@ -43,7 +44,7 @@ impl Connection {
     }
 
     /// # Errors
-    /// Whatever the system says if the thread of the links can't let go of the socket.
+    /// The error of the system if the thread of the links can't release the socket.
     pub fn over(socket: Socket, frame_max: usize, epoch: u32) -> io::Result<Self> {
         Ok(Self::new(
             match socket.into_plain()? {
@@ -55,7 +56,7 @@ impl Connection {
         ))
     }
 
-    /// Whether it does not leave this host, so that nothing is won by sending less.
+    /// True if the connection stays on this host, where compression saves nothing.
     pub fn is_near(&self) -> bool {
         match &self.kind {
             Transport::Plain(plain) => plain.is_near(),
@@ -64,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Nothing more goes this way.
+    /// Closes the connection to further frames.
     pub fn close(&self) {
         self.turn.end();
         if let Transport::Plain(plain) = &self.kind {
@@ -74,8 +75,8 @@ impl Connection {
 }
 
 impl Transport {
-    /// Whether it writes parts of payloads from where they are. The others want whole frames in one
-    /// piece.
+    /// True if the transport writes parts of payloads from where they lie. Other transports need
+    /// each frame in one piece.
     pub fn writes_parts(&self) -> bool {
         matches!(self, Self::Plain(_))
     }

@@ -1,4 +1,4 @@
-//! Reading a socket that nothing lies on: long payloads go straight to where they are put together.
+//! Direct read of a socket without layers: long payloads go straight to their receive buffers.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::receive::ReceiveBatch;
 use crate::frame_reader::{FrameReader, READ_BYTES, ReadProgress};
 use crate::raw_stream::RawStream;
 
-/// What is made at one go of what is compressed, before others have their turn: a chunk may still
-/// make more than that.
+/// Bytes that are inflated in one step, before other work has its turn. One chunk may still inflate
+/// to more.
 const INFLATED_BYTES: usize = 1 << 20;
 
-/// What is read at one go.
+/// One read step of the socket by a waiting thread or loop.
 struct DirectRead<'a> {
     hearing: ReceiveBatch<'a>,
     bytes: usize,
 }
 
 impl Shared {
-    /// Reads until there is nothing more, or so much has come that others have their turn; and
-    /// hands on what came.
+    /// Reads until the socket is empty or the limit for one turn is reached, and dispatches the
+    /// received frames.
     pub(super) fn read_plain(
         self: &Arc<Self>,
         plain: &RawStream,

@@ -17,7 +17,7 @@ use crate::frame_reader::FrameReader;
 use crate::hub::LocalFrameSink;
 use crate::read_owner::Reader;
 
-/// Who hears what is published under one head, and whose it is.
+/// Handlers and origin of the last publish head, cached for the next message with the same head.
 pub(super) struct SubscriberCache {
     head: Vec<u8>,
     handlers: Vec<Arc<dyn Handler>>,
@@ -33,10 +33,10 @@ impl Shared {
         self.take_in(hearing.end())
     }
 
-    /// Hands on what came.
+    /// Dispatches received events.
     ///
     /// # Errors
-    /// The [`Fault`] that it ended with; the hub is told.
+    /// The [`Fault`] that ended the link; the hub is notified.
     pub(super) fn take_in(self: &Arc<Self>, heard: ReceivedEvents) -> Result<(), Fault> {
         if heard.due_us < self.sleeps_until_us.load(Ordering::Acquire) {
             // A loop may have read it, and the thread of the links has to know.
@@ -173,8 +173,8 @@ impl Shared {
         }
     }
 
-    /// Gives a message to those subscribed. Many of one head come one after the other: they go
-    /// where the last one went.
+    /// Delivers a message to its subscribers. Messages with the same head often follow each other:
+    /// they reuse the subscribers of the last one.
     pub(super) fn published(&self, message: Message, last: &mut Option<SubscriberCache>) {
         if last.as_ref().is_none_or(|last| last.head != message.head()) {
             *last = self.heard(message.head());
@@ -217,7 +217,7 @@ impl Shared {
         let before = self.way.lock().take();
         let Some(Transport::Local(end)) = before.as_deref().map(|way| &way.kind) else { return };
         let mut begun = false;
-        // What the hub said over the link before must not be taken for what it says over the next
+        // Messages of the hub over the previous connection must not count as messages over the next
         // one.
         end.leave(|| begun = self.begin_again());
         if !begun {
@@ -229,7 +229,7 @@ impl Shared {
         self.go_by(Arc::new(Connection::new(Transport::Local(end), 0, epoch)));
         self.flush();
         if self.state.lock().ended {
-            // It was ended meanwhile, when there was no way yet.
+            // The link was ended meanwhile, before it had a connection.
             let way = self.way.lock().take();
             drop(way);
         }

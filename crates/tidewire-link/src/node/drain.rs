@@ -1,4 +1,4 @@
-//! Waits until all that a node has said has arrived at its hub.
+//! Drain of a node's link: the wait until the hub has received all frames of the node.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Shared {
         let (has_arrived, asks) = {
             let mut state = self.state.lock();
             if state.joined.is_none() {
-                // What waits for a link that is lost waits for nobody: all exchanges have ended.
+                // Queued frames of a lost link have no waiter: all exchanges have ended.
                 return true;
             }
             let waited = state.session.out.bytes();

@@ -1,22 +1,22 @@
-//! Why a node could not join.
+//! Errors of a join.
 
 use std::{fmt, io};
 
 use crate::address::Address;
 use crate::tls::{TlsError, Untrusted};
 
-/// Why a node could not join.
+/// Reason of a failed join.
 #[derive(Debug)]
 pub enum JoinError {
-    /// There is no way to the hub.
+    /// The hub can't be reached.
     Io(Address, io::Error),
-    /// The own certificates can't be used.
+    /// The certificates of this node can't be used.
     Tls(TlsError),
     /// The certificate of the hub is not trusted, or the hub wants one of this node.
     Untrusted(Address, String),
-    /// The hub said no.
+    /// The hub refused the join.
     Told(Address, u16, String),
-    /// The other side is no hub.
+    /// The other side is not a hub.
     Fault(Address, String),
 }
 

@@ -1,6 +1,6 @@
-//! The thread of a gateway's own: it fans published messages out, so that a hub's own thread does
-//! nothing for their subscribers, and it writes what its requests send, in one go for all that are
-//! ready at a time.
+//! Fan-out thread of a gateway: it delivers published messages, so that the thread of the hub does
+//! no work for their subscribers. It also writes the frames of its requests, in one write for all
+//! that are ready at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +17,21 @@ use super::dispatch::SubscriberCache;
 use super::{Link, Shared};
 use crate::clock::now_us;
 
-/// What subjects begin with that nodes can't publish on.
+/// Prefix of subjects on which nodes can't publish.
 const OF_PROTOCOL: &str = "$hub.";
-/// How long messages are handed on at one go: then others have their turn on the thread.
+/// Longest delivery turn: then other tasks have their turn on the thread.
 const TURN_US: u64 = 500;
-/// So much that is to be sent waits for the thread at most; more is written by whoever sends it.
+/// Most bytes that wait for the thread; a sender writes further bytes itself.
 const GATHERED_BYTES: usize = 64 * 1024;
 
-/// Messages that wait to be handed on, and frames that wait to be written.
+/// Queue of messages to deliver and frames to write.
 pub(super) struct FanoutQueue {
     /// The lock is held for one addition or removal.
     queue: Mutex<FairQueue<Message>>,
     more: Notify,
-    /// Whether the thread is there.
+    /// True while the thread runs.
     runs: AtomicBool,
-    /// Whether frames wait for it.
+    /// True while frames wait for the thread.
     to_write: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl FanoutQueue {
     fn add(&self, origin: u32, message: Message) -> bool {
         let bytes = message.head().len() + message.payload().len();
         let added = self.queue.lock().add(origin, bytes, message);
-        // What was refused is dropped after the lock.
+        // Refused messages are dropped after the lock is released.
         let is_added = added.is_ok();
         if is_added {
             self.more.notify_one();
@@ -93,8 +93,8 @@ impl Link {
 }
 
 impl Shared {
-    /// A message for another thread to hand on. What the hub says goes at once: a call that comes
-    /// after it must find what it tells of.
+    /// Queues a message for delivery by another thread. Messages of the hub are delivered at once:
+    /// a later call must find the changes that they announce.
     pub(super) fn spread_later(&self, spreading: &FanoutQueue, message: Message, last: &mut Option<SubscriberCache>) {
         let of = |head: PublishHead<'_>| (!head.subject.starts_with(OF_PROTOCOL)).then_some(head.origin);
         let origin = PublishHead::parse(message.head()).ok().and_then(of);

@@ -1,4 +1,4 @@
-//! Joins a hub for the first time.
+//! First join of a node to its hub.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -173,8 +173,8 @@ impl Shared {
     }
 }
 
-/// Memory that this node shares with its hub, of which the greeting tells. None: they are not on
-/// one machine, or the system has none.
+/// Memory that this node shares with its hub, as its greeting announces. None: the two are not on
+/// one host, or the system has no such memory.
 fn memory_for(greeting: &mut Greeting, address: Option<&Address>) -> Option<Arc<SharedArena>> {
     if greeting.shared_bytes == 0 || !address.is_none_or(Address::is_local) {
         return None;

@@ -1,4 +1,4 @@
-//! Takes nothing in while those who handle it are behind.
+//! Read pause: a node receives nothing while its handlers are behind.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Gives the session of a link what came. What is compressed is inflated without the lock of the
-//! link, so that nobody waits for that.
+//! Received batch of a link: passes its frames to the session. Compressed payloads are inflated
+//! without the lock of the link, so that nobody waits for it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidewire_sync::MutexGuard;
 use super::{ReplyWaiter, Shared, State};
 use crate::clock::now_us;
 
-/// What comes at one go, for one who reads. Nobody else may read this link meanwhile.
+/// Batch of one read. Only one thread may read this link at a time.
 pub(super) struct ReceiveBatch<'a> {
     shared: &'a Shared,
     /// None while something is inflated.
@@ -24,7 +24,7 @@ pub(super) struct ReceiveBatch<'a> {
     inflated_bytes: usize,
 }
 
-/// What it all means.
+/// Session events of a received batch.
 pub(super) struct ReceivedEvents {
     pub events: Vec<Event<Arc<dyn ReplyWaiter>>>,
     /// Of which connection of the link.
@@ -54,7 +54,7 @@ impl<'a> ReceiveBatch<'a> {
         self.now_us = now_us();
     }
 
-    /// Whether nothing more is heard.
+    /// True if the link receives nothing more.
     pub fn is_over(&self) -> bool {
         self.over || self.fault.is_err()
     }
@@ -79,7 +79,7 @@ impl<'a> ReceiveBatch<'a> {
         self.hear(|session, now_us, events| session.filled(chunk, count, now_us, events));
     }
 
-    /// What was read is no frame.
+    /// Records a read that is not a frame.
     pub fn garbled(&mut self, read: Result<(), WireError>) {
         if let (Err(error), Ok(())) = (read, &self.fault) {
             self.fault = Err(error.into());

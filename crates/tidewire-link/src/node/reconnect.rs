@@ -1,4 +1,4 @@
-//! Looks after a link over a socket: reads it, watches the time, and joins again when it is lost.
+//! Main loop of a link over a socket: it reads, watches deadlines, and joins again after a loss.
 
 use std::io;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
             let was_joined = shared.state.lock().joined.is_some();
             shared.lost();
             if let Some(first) = first {
-                // It never joined: whoever wanted to is told, and decides.
+                // The link never joined: the caller of the join gets the reason, and decides.
                 let _ = first.send(Err(reason));
                 return;
             }
@@ -95,7 +95,7 @@ async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) ->
         // Until it sleeps, whatever is due sooner has it look once more.
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
-        // Whoever waited elsewhere may have gone: the loop is asked again now and then.
+        // A waiter off the loop may have gone: the loop is asked again now and then.
         let next = if shared.home.is_known() && way.turn.is_to_offer() { due.min(look) } else { due };
         let reads = way.turn.is_of_links() && !shared.is_paused();
         shared.sleeps_until_us.store(next, Ordering::Release);
@@ -263,7 +263,7 @@ impl Shared {
         *self.way.lock() = Some(way);
     }
 
-    /// Goes a way until it ends, and says why it did.
+    /// Runs one connection until it ends, and returns the reason.
     async fn go(self: &Arc<Self>, way: Arc<Connection>) -> Fault {
         self.go_by(Arc::clone(&way));
         self.flush();
@@ -281,7 +281,7 @@ impl Shared {
         let Ok(session) = Session::join(&greeting, now_us()) else { return false };
         state.session = session;
         state.epoch = state.epoch.wrapping_add(1);
-        // What there was to lay and to read went with the connection.
+        // Payloads to place in shared memory, and to read there, were lost with the connection.
         self.lays.store(false, Ordering::Release);
         self.placed.lock().clear();
         state.comes_back()

@@ -1,4 +1,4 @@
-//! A link whose socket is read by the async runtime that waits for its answers.
+//! Link whose socket is read by the async runtime that waits for its answers.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ impl LoopThread {
         self.thread.load(Ordering::Acquire) != 0
     }
 
-    /// Whether this thread is that of the loop, or one of the runtime.
+    /// True if this thread is the thread of the loop, or one of the runtime.
     pub fn is_here(&self) -> bool {
         match self.thread.load(Ordering::Acquire) {
             OF_RUNTIME => Handle::try_current().is_ok_and(|here| *self.runtime.lock() == Some(here.id())),
@@ -48,15 +48,15 @@ impl LoopThread {
 }
 
 impl Link {
-    /// Has the tokio runtime of this task read the socket, now and after the link was lost: an
-    /// answer then comes on the runtime that waits for it, which saves a change of threads. TLS and
-    /// WebSocket are read as before.
+    /// Has the tokio runtime of this task read the socket, now and after a reconnect. An answer
+    /// then arrives on the runtime that waits for it, which saves a switch of threads. Connections
+    /// over TLS and WebSocket are read as before.
     ///
-    /// The runtime must have its I/O enabled, and should go round while something is waited for:
-    /// what a busy or idle one leaves is read with the next heartbeat. Whoever waits for this link
-    /// on a thread that blocks, or outside of the runtime, holds an
-    /// [`OffLoopWaiter`](crate::OffLoopWaiter), and the thread of the links reads. It does so
-    /// again, too, when the runtime ends.
+    /// The runtime must have its I/O enabled, and should run while a task waits. Bytes that a busy
+    /// or idle runtime leaves unread are read with the next heartbeat. A caller that waits on a
+    /// blocking thread, or outside of the runtime, holds an
+    /// [`OffLoopWaiter`](crate::OffLoopWaiter): then the thread of the links reads. The thread of
+    /// the links also takes over when the runtime ends.
     ///
     /// # Errors
     /// [`TryCurrentError`] if this is no task of a tokio runtime.
@@ -69,8 +69,7 @@ impl Link {
     }
 }
 
-/// Reads until somebody waits elsewhere, those who handle what comes are behind, or the connection
-/// ends.
+/// Reads until a waiter is off the loop, the handlers are behind, or the connection ends.
 ///
 /// # Cancel safety
 /// Nothing is lost: the thread of the links goes on with what is in the socket.

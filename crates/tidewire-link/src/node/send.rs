@@ -27,8 +27,8 @@ impl Shared {
         if packs { payload.packed() } else { payload }
     }
 
-    /// As [`packed`](Self::packed), but a long one is to be laid in shared memory where the hub can
-    /// pass that on.
+    /// As [`packed`](Self::packed), but a long payload is to be placed in shared memory if the hub
+    /// can pass its location on.
     pub(super) fn readied<'a>(
         &self,
         payload: OutgoingPayload<'a>,
@@ -47,8 +47,8 @@ impl Shared {
             && self.state.lock().session.may_place()
     }
 
-    /// Writes what waits, as much as the socket takes; or leaves it to the thread of a gateway,
-    /// which is about to.
+    /// Flushes the outbox, as far as the socket takes bytes, or leaves it to the thread of a
+    /// gateway that is about to flush.
     pub(super) fn flush(&self) {
         let waiting = || self.state.lock().session.out.bytes();
         if !self.spreading.as_ref().is_some_and(|spreading| spreading.writes(waiting)) {
@@ -56,13 +56,13 @@ impl Shared {
         }
     }
 
-    /// Writes what waits, as much as the socket takes.
+    /// Flushes the outbox, as far as the socket takes bytes.
     pub(super) fn write_now(&self) {
         self.write_out();
         self.let_write();
     }
 
-    /// Has the thread of the links write what waits, once for all who ask meanwhile.
+    /// Has the thread of the links flush the outbox, once for all requests meanwhile.
     pub(super) fn flush_soon(&self) {
         let way = self.way.lock().clone();
         match way {

@@ -1,7 +1,7 @@
-//! Long payloads that lie in the memory which the processes of a machine share.
+//! Long payloads of a node in the memory that the processes of a host share.
 //!
-//! The thread of the links lays them there and reads them, so that an event loop goes on with what
-//! else there is; between two of them that thread looks at the socket.
+//! The thread of the links places and reads these payloads, so that an event loop goes on with
+//! other work. Between two of them, that thread looks at the socket.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -26,15 +26,14 @@ impl Shared {
         self.work_on_placed();
     }
 
-    /// A payload is to be laid in shared memory.
+    /// Marks that a payload is to be placed in shared memory.
     pub(super) fn lays(&self) {
         if !self.lays.swap(true, Ordering::AcqRel) {
             self.work_on_placed();
         }
     }
 
-    /// Has the thread of the links look whether it is to lay something in shared memory, or to read
-    /// something there.
+    /// Has the thread of the links check for payloads to place in shared memory, or to read there.
     pub(super) fn work_on_placed(&self) {
         match &self.place {
             // Nobody looks after a link inside of one process.
@@ -44,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Whether there is something to lay in shared memory, or to read there.
+    /// True if payloads wait to be placed in shared memory, or to be read there.
     pub(super) fn has_placed(&self) -> bool {
         self.lays.load(Ordering::Acquire) || !self.is_paused() && !self.placed.lock().is_empty()
     }
@@ -62,14 +61,14 @@ impl Shared {
         let (epoch, next) = {
             let mut state = self.state.lock();
             let next = state.session.out.next_to_lay();
-            // Under the lock: whoever adds one after this says so.
+            // Under the lock: a sender that adds a payload after this sets the flag again.
             self.lays.store(state.session.out.has_to_lay(), Ordering::Release);
             (state.epoch, next)
         };
         let (Some(PendingSharedPayload { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
         let shared = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
         self.laid.fetch_add(u64::from(shared.is_some()), Ordering::Relaxed);
-        // What it was made of is let go now, if it lies there.
+        // The original payload is released now, if it lies in shared memory.
         drop(payload);
         self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, shared));
     }

@@ -1,4 +1,4 @@
-//! The turns of a link of a node.
+//! Socket reader of a node's link: it moves between the thread of the links and an event loop.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use super::{Link, Shared};
 use crate::frame_reader::ReadProgress;
 use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
 
-/// The socket of a link, for whoever has its reading.
+/// Socket of a link, for the current reader.
 struct Socket {
     link: Weak<Shared>,
     way: Arc<Connection>,
@@ -34,14 +34,14 @@ impl SharedSocket for Socket {
 }
 
 impl Connection {
-    /// Reads what there is, or a part of it, and hands on what came. `Closed`: it has ended on this
-    /// side.
+    /// Reads what is there, or a part of it, and dispatches it. `Closed`: the connection has ended
+    /// on this side.
     pub fn read(&self, shared: &Arc<Shared>) -> Result<ReadProgress, Fault> {
         let Transport::Plain(plain) = &self.kind else { return Ok(ReadProgress::All) };
         self.turn.read(|reading| shared.read_plain(plain, reading))
     }
 
-    /// Whose turn it is to read, if it is not always that of the thread of the links.
+    /// Read ownership of the socket; none if the thread of the links always reads.
     fn turn(&self) -> Option<Arc<ReadOwner>> {
         match &self.kind {
             Transport::Plain(_) => Some(Arc::clone(&self.turn)),
@@ -60,7 +60,8 @@ impl Link {
         self.offer_to(call);
     }
 
-    /// Whoever has read until now is not home any more, and may stand still.
+    /// Offers the reading to `call`. The previous reader may be blocked by now, so it gives the
+    /// reading back first.
     pub(super) fn offer_to(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
         *self.shared.readers.lock() = Some(Box::new(call));
         let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn());
@@ -83,7 +84,7 @@ impl Link {
 }
 
 impl Shared {
-    /// Offers the reading to an event loop, unless it has it, or somebody has waited elsewhere
+    /// Offers the reading to an event loop, unless the loop has it, or a waiter was off the loop
     /// since the last time.
     pub(super) fn offer(&self) {
         let Some(way) = self.way.lock().clone() else { return };

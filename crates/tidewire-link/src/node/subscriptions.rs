@@ -1,4 +1,4 @@
-//! Subscriptions, which outlast a lost link.
+//! Subscriptions of a node, which outlast a lost link.
 
 use std::sync::{Arc, Weak};
 
@@ -11,7 +11,7 @@ use tidewire_proto::wire::SubscribeHead;
 
 use super::{Failure, Handler, Link, ReplyWaiter, Shared, State};
 
-/// What patterns begin with that belong to the number of a node.
+/// Prefix of patterns that belong to the number of a node.
 const OF_NODE: &str = "$node.";
 
 /// A subscription. Dropping it ends it.
@@ -27,7 +27,7 @@ pub(super) struct Subscribed {
     pub(super) handler: Arc<dyn Handler>,
     id: Option<u64>,
     key: Option<SubscriptionId>,
-    /// Who waits for it to be in force, if the link was lost when it was made.
+    /// Waiter for the subscription to be in force, if the link was lost at the time of subscribing.
     later: Option<Arc<dyn ReplyWaiter>>,
 }
 

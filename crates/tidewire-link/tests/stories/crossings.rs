@@ -1,4 +1,4 @@
-//! What happens between two looks of the thread of the links, or of a loop.
+//! Events that happen between two looks of the thread of the links, or of a loop.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -68,8 +68,7 @@ async fn is_read_here(link: &Link) {
     panic!("the runtime does not read");
 }
 
-/// Whether it is a worker of a runtime, or the thread of the test, on which a runtime of one thread
-/// is.
+/// True for a worker of a runtime, and for the test thread, which drives the runtime of one thread.
 fn is_of_runtime(thread: &Thread) -> bool {
     thread.name() == Some(WORKER) || thread.id() == thread::current().id()
 }
@@ -88,7 +87,7 @@ fn threads() -> Runtime {
         .expect("a runtime")
 }
 
-/// What became of a call, and on which thread that was heard.
+/// Collects the outcome of a call, and the thread that received it.
 struct Heard(Sender<(Answer, Thread)>);
 
 impl Heard {

@@ -1,4 +1,4 @@
-//! Links over real sockets, told as short stories.
+//! Stories of links over real sockets.
 
 mod support;
 

@@ -75,7 +75,8 @@ fn a_gateway_hands_messages_on_by_itself_and_a_flood_delays_nobody() {
     let calm_at = came.iter().position(|(name, _)| name == "calm").expect("its turn has come");
     assert!(calm_at <= 2 * kept.len(), "{calm_at} others come before it");
 
-    // What waits stays when nobody hands it on, and goes on with the next one who does.
+    // Queued messages stay while no task delivers them, and the next delivering task goes on with
+    // them.
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let spreading = runtime.spawn(gateway.spread());
     let mut left = kept.len() * 10_001 - came.len();

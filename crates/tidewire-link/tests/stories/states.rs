@@ -1,5 +1,5 @@
-//! What tells that a node has come or gone, that a link is lost or back, and that a hub has nothing
-//! to pass on any more.
+//! Notifications of a node that comes or goes, of a link that is lost or back, and of a hub that
+//! has delivered everything.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,4 +1,4 @@
-//! The same stories over each transport.
+//! Stories that run over each transport.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;

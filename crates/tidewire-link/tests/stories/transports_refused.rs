@@ -114,7 +114,7 @@ fn trusting(address: &Address, authority: &Authority) -> Address {
     secured.unwrap_or_else(|_| address.clone())
 }
 
-/// What is no handshake is answered and closed, and logged in one line.
+/// Bytes that are no handshake are answered, the connection is closed, and one log line says so.
 #[test]
 fn garbage_instead_of_a_handshake_ends_that_connection_only() {
     let authority = Authority::new();

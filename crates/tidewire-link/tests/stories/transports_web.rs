@@ -183,7 +183,7 @@ fn a_frame_without_a_mask_is_refused() {
     place.logs("the link of \"browser\" is closed");
 }
 
-/// What is wrong within whole messages is told by the protocol, as over TCP.
+/// Errors within whole messages are reported by the protocol, as over TCP.
 #[test]
 fn a_wrong_frame_is_answered_with_an_error_and_the_end() {
     let place = open();

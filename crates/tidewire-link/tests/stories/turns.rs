@@ -1,5 +1,4 @@
-//! Who reads the socket of a link: the thread of the links, or an event loop that has taken it
-//! over.
+//! Readers of the socket of a link: the thread of the links, or an event loop that has taken over.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +31,7 @@ fn scene(url: &str, heartbeat_ms: u64) -> Scene {
     Scene { place, server, _kept: kept, node, readers }
 }
 
-/// What a loop on this thread is offered.
+/// Readers that a loop on this thread is offered.
 fn offers(link: &Link) -> Receiver<Reader> {
     let (send, readers) = sync_channel(100);
     link.on_way(move |reader| drop(send.try_send(reader)));
@@ -235,8 +234,8 @@ fn a_node_that_is_behind_takes_nothing_in(link: &Link, from: &Node, heard: &Rece
     assert_eq!(next(heard), 0_u32.to_le_bytes());
     link.flusher().pause();
     (1..1_000).for_each(publish);
-    // Whatever the hub has passed on by now, nothing of it was taken in; and it answers, so it has
-    // passed it on.
+    // The node took in no message that the hub has passed on by now. The hub answers, so it has
+    // passed all of them on.
     assert!(matches!(from.ask("svc.nobody", b""), Answer::Failed(_)));
     assert!(heard.try_recv().is_err(), "it takes messages in although it is behind");
     link.flusher().listen_again();

@@ -76,10 +76,12 @@ impl Event {
     /// type, or `wire_error` if the payload is broken.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let title = || format!("event {} of {:?}", self.0.sequence, self.subject());
-        let content = self.0.headers.iter().find(|(name, _)| name == CONTENT).map(|(_, content)| content.as_str());
+        let given = self.0.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT));
+        // Other programs add parameters, such as a charset.
+        let content = given.and_then(|(_, content)| content.split(';').next()).unwrap_or_default().trim();
         match content {
-            Some(VALUE) => values::read(&title(), &*self.0.payload),
-            Some(JSON) => {
+            _ if content.eq_ignore_ascii_case(VALUE) => values::read(&title(), &*self.0.payload),
+            _ if content.eq_ignore_ascii_case(JSON) => {
                 serde_json::from_slice(&self.0.payload).map_err(|wrong| Error::invalid(format!("{}: {wrong}", title())))
             }
             _ => T::deserialize(BytesDeserializer::<serde::de::value::Error>::new(&self.0.payload))

@@ -57,7 +57,7 @@ impl Authority {
         self.folder.0.display().to_string()
     }
 
-    /// Whom a node trusts that trusts this CA.
+    /// Settings of a node that trusts this CA.
     pub fn trusted(&self) -> Tls {
         Tls { ca: Some(self.folder.0.join("ca.pem")), ..Tls::default() }
     }

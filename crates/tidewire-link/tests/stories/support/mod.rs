@@ -117,7 +117,7 @@ impl Node {
     }
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     Reply(Vec<u8>),
@@ -149,7 +149,7 @@ impl ReplyWaiter for Answers {
     }
 
     fn failed(&self, failure: Failure) {
-        // Whoever has heard enough is not told that the test ends.
+        // A test that has received enough has dropped its receiver: the failure to send is ignored.
         let _ = self.0.try_send(Answer::Failed(failure.number));
     }
 
