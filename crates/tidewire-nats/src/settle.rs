@@ -135,8 +135,10 @@ pub(crate) async fn settle(
     }
     let confirmed = say(shared, &steps).await;
     for (step, confirmed) in steps.into_iter().zip(confirmed) {
-        let Step { at, sequence, handed, last, .. } = step;
-        if let (true, true, Some(copy)) = (confirmed, last, handed.again) {
+        let Step { at, sequence, handed, last, said } = step;
+        // A copy that failed or was given back is delivered again.
+        let is_done = confirmed && last && !said.starts_with(b"-NAK");
+        if let (true, Some(copy)) = (is_done, handed.again) {
             forget_copy(shared, stream, copy).await;
         }
         if !confirmed {
