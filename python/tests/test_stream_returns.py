@@ -11,7 +11,7 @@ PATIENCE_S = 20.0
 LONG_S = 600.0
 
 
-@pytest.mark.promise("P17.110")
+@pytest.mark.promise("P17.100")
 @every_home
 @story
 async def test_an_event_whose_last_delivery_is_returned_is_not_dead(kind: str, tmp_path: Path) -> None:
