@@ -37,9 +37,9 @@ def all_end(threads: list[threading.Thread]) -> bool:
 @pytest.mark.promise("P12.24")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
-    # Leftovers of earlier tests for the collector count as closed.
+    # Threads of earlier tests may still close files: only new ones count.
     gc.collect()
-    files = len(os.listdir("/dev/fd"))
+    files = set(os.listdir("/dev/fd"))
     pool = Pool(functions.increment, 2, kind, name="lost")
     assert list(pool.sync.map(range(10))) == list(range(1, 11))
     pids = [worker.get("pid") for worker in pool.statistics()["workers"]]
@@ -56,7 +56,7 @@ def test_the_workers_of_a_collected_pool_end(kind: Any) -> None:
         if pid is not None:
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
-    assert len(os.listdir("/dev/fd")) == files
+    assert set(os.listdir("/dev/fd")) <= files
 
 
 @pytest.mark.promise("P12.24")
