@@ -87,8 +87,8 @@ def test_stop_kills_a_worker_that_would_never_end_by_itself() -> None:
 
 
 def test_nothing_is_left_after_stop() -> None:
-    def usage() -> tuple[list[str], int]:
-        return sorted(os.listdir("/proc/self/fd")), threading.active_count()
+    def usage() -> tuple[set[str], int]:
+        return set(os.listdir("/proc/self/fd")), threading.active_count()
 
     def cycle(function: Any) -> None:
         with process_pool(function, 3, max_deliveries=1) as pool:
@@ -101,11 +101,13 @@ def test_nothing_is_left_after_stop() -> None:
     cycle(functions.die_if)
     # Leftovers of other stories are collected before the count.
     gc.collect()
-    before = usage()
+    files, threads = usage()
     for _ in range(3):
         cycle(functions.die_if)
     gc.collect()
-    assert usage() == before
+    # Threads of other stories may end meanwhile.
+    assert usage()[0] <= files
+    assert usage()[1] <= threads
 
 
 def test_an_idle_pool_does_not_wake_up() -> None:
