@@ -111,7 +111,7 @@ def check(path: str, rules: dict[str, Any]) -> Iterator[tuple[int, str, str]]:
     suffix = PurePosixPath(path).suffix
     if not is_test(path):
         yield from retired_names(path, text, rules["retired"])
-    lines = list(prose(text, suffix))
+    lines = sorted(prose(text, suffix), key=lambda line: line.number)
     if suffix != ".md" and not is_test(path):
         yield from first_sentence(lines, text, suffix, set(rules["openings"]))
     yield from openings(lines, set(rules["openings"]))

@@ -1,8 +1,4 @@
-"""How a Python workload says what it found: one line of JSON, as the Rust and Java programs print
-it.
-
-This file uses nothing but the standard library, so that peers can use it without loading Tidewire.
-"""
+"""Reports of a Python workload: one line of JSON, in the form of the Rust and Java programs."""
 
 from __future__ import annotations
 
