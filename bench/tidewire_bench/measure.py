@@ -1,4 +1,7 @@
-"""Reports of a Python workload: one line of JSON, in the form of the Rust and Java programs."""
+"""Reports of a Python workload: one line of JSON, in the form of the Rust and Java programs.
+
+This file uses nothing but the standard library, so that peers can use it without loading Tidewire.
+"""
 
 from __future__ import annotations
 
