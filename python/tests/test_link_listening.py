@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import os
 import signal
+import socket
 import stat
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
-from link_processes import Programs
+from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
@@ -243,3 +256,47 @@ def test_a_node_that_joined_can_not_be_a_hub(started: Programs) -> None:
     _, url = started.hub()
     with tw.Node(url, name="caller") as node, pytest.raises(tw.InvalidArgument, match="has joined the hub"):
         node.listen("tide://127.0.0.1:0")
+
+
+MANY_SERVICES = """
+import sys
+import tidewire as tw
+
+place, data = sys.argv[1:]
+with tw.Node(name="hub", data=data) as hub:
+    for number in range(200):
+        hub.serve({"number": lambda number=number: number}, name=f"service-{number}", visibility="public")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    hub.listen(place)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.promise("P13.92")
+def test_a_hub_serves_before_a_node_or_a_client_can_reach_it(started: Programs, tmp_path: Path) -> None:
+    url, path = started.url("unix"), f"http://127.0.0.1:{free_port()}"
+    for number, place in enumerate((url, path)):
+        hub = started.run("-c", MANY_SERVICES, place, str(tmp_path / f"data-{number}"))
+        hub.expect("ready")
+        hub.tell("listen")
+        if place == url:
+            until_listened(socket.AF_UNIX, url.removeprefix("tide+unix://"))
+            with tw.Node(url, name="caller") as node:
+                assert node.client("service-199").sync.number() == 199
+                assert node.sync.stream("orders", subjects=["orders.>"]) is not None
+        else:
+            client = http.client.HTTPConnection(*until_listened(socket.AF_INET, ("127.0.0.1", urlsplit(path).port)))
+            client.request("POST", "/services/service-199/number")
+            assert client.getresponse().read() == b"199"
+            client.close()
+
+
+def until_listened(family: socket.AddressFamily, address: Any) -> Any:
+    """Return an address as soon as a process listens there: no node is so quick."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        with socket.socket(family) as probe, contextlib.suppress(OSError):
+            probe.connect(address)
+            return address
+    raise AssertionError(f"no process listens at {address}")
