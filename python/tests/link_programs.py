@@ -17,7 +17,6 @@ from typing import Any
 
 import tidewire as tw
 from tidewire import _limits
-from tidewire.services.context import context
 
 PATIENCE_S = 30.0
 CREDIT = _limits.STREAM_CREDIT.default
@@ -115,7 +114,7 @@ class Workshop(tw.Service):
 
     @tw.method
     async def caller(self) -> list[Any]:
-        call = context()
+        call = tw.context()
         return [call.node, call.user, call.remaining]
 
     @tw.method
