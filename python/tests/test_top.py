@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from command_support import run_all
 from rich.console import Console
 from tidewire.top.answer import ANSWER_BYTES_MAX, OTHERS_MAX, bounded
 from tidewire.top.rates import with_rates
@@ -173,21 +174,25 @@ def drawn(seen: dict[str, Any], width: int, height: int | None) -> str:
 
 def test_several_nodes_are_listed_and_one_is_chosen(place: Path) -> None:
     with program(ORDERS) as orders, tw.Node(name="here", inspect=True), tw.Node(name="here", inspect=True):
-        ran = top("--once")
-        assert ran.returncode == 1
-        assert "3 nodes run: choose one with --node" in ran.stderr
         keys = [f"{os.getpid()}-here", f"{os.getpid()}-here~2", f"{orders.pid}-orders"]
-        assert sorted(line.split()[0] for line in ran.stderr.splitlines()[1:]) == sorted(keys)
-        for wanted, pid in (("orders", orders.pid), (str(orders.pid), orders.pid), (keys[0], os.getpid())):
-            chosen = top("--json", "--interval", "0.1", "--node", wanted)
-            assert json.loads(chosen.stdout)["pid"] == pid
-        assert "2 nodes are called 'here'" in top("--node", "here").stderr
-        assert "node: 'elsewhere' is not among" in top("--node", "elsewhere").stderr
+        wanted = {"orders": orders.pid, str(orders.pid): orders.pid, keys[0]: os.getpid()}
+        several, *chosen, twice, nowhere = run_all(
+            ("top", "--once"),
+            *(("top", "--json", "--interval", "0.1", "--node", name) for name in wanted),
+            ("top", "--node", "here"),
+            ("top", "--node", "elsewhere"),
+        )
+        assert several.returncode == 1
+        assert "3 nodes run: choose one with --node" in several.stderr
+        assert sorted(line.split()[0] for line in several.stderr.splitlines()[1:]) == sorted(keys)
+        assert [json.loads(one.stdout)["pid"] for one in chosen] == [*wanted.values()]
+        assert "2 nodes are called 'here'" in twice.stderr
+        assert "node: 'elsewhere' is not among" in nowhere.stderr
 
 
-@pytest.mark.parametrize("interval", ["0", "-1", "nan", "inf", "86400"])
-def test_an_interval_has_bounds(place: Path, interval: str) -> None:
-    ran = top("--interval", interval)
-    assert ran.returncode == 2
-    assert "interval: " in ran.stderr
-    assert "from 0.1 to 3,600" in ran.stderr
+def test_an_interval_has_bounds(place: Path) -> None:
+    intervals = ("0", "-1", "nan", "inf", "86400")
+    for ran in run_all(*(("top", "--interval", interval) for interval in intervals)):
+        assert ran.returncode == 2
+        assert "interval: " in ran.stderr
+        assert "from 0.1 to 3,600" in ran.stderr
