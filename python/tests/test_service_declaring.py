@@ -13,7 +13,7 @@ import pytest
 import tidewire as tw
 
 if TYPE_CHECKING:
-    from tidewire.services.context import CallContext
+    from tidewire import CallContext
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 
