@@ -108,7 +108,8 @@ def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Pro
 
 
 def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576")
+    # The hub would wait for the hearer that stands still.
+    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576", "--timeout", "0.2")
     hearer = started.hearer(url)
     hearer.halt()
     with tw.Node(url, name="sender") as sender:

@@ -66,9 +66,9 @@ def served(*arguments: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def workshop(url: str, name: str = "far", instance: str = "one") -> Iterator[Program]:
+def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> Iterator[Program]:
     """A process that serves the workshop."""
-    program = Program(PROGRAMS, "serve", url, name, "workshop", instance)
+    program = Program(PROGRAMS, "serve", url, name, "workshop", instance, env=env)
     try:
         program.expect("ready")
         yield program
@@ -179,7 +179,7 @@ async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> Non
                 await other.serve(Workshop())
                 await until_served(node, "workshop")
             await until_served(node, "workshop", 0)
-            with workshop(server.url) as program:
+            with workshop(server.url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as program:
                 await until_served(node, "workshop")
                 call = asyncio.ensure_future(node.client(Workshop).hold())
                 await said(program, "holding")
