@@ -93,6 +93,16 @@ def test_a_run_may_print_fork_and_try_to_end_the_process(store: str, capfd: pyte
     assert (sorted(values(report)), report.losses) == ([0, 1, 2, 5], 0)
 
 
+@pytest.mark.promise("P15.61")
+def test_a_run_that_closes_the_files_of_its_worker_ends_the_campaign_run(
+    store: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lost = pytest.raises(tw.CampaignError, match="run 7 closed file descriptors that it had not opened")
+    with running(tw.campaign(functions.closing_files, runs=30, seed=1, store=store)) as end, lost:
+        end()
+    assert "run 7 closed file descriptors of its worker" in capfd.readouterr().err
+
+
 @pytest.mark.promise("P15.5", "P15.12")
 def test_a_run_that_kills_its_worker_twice_is_quarantined(store: str) -> None:
     report = ran(store, functions.killing, 30, workers=2)
