@@ -102,20 +102,6 @@ def test_a_token_allows_what_it_says_and_nothing_else() -> None:
     asyncio.run(story())
 
 
-def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> None:
-    maker = tw.Token("only serving", subscribe=(), call=("svc.workshop.>",), serve=("workshop",))
-
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), maker]).url
-            async with tw.Node(url, name="maker", token=maker.token) as server:
-                await server.serve(Workshop("made"), name="workshop")
-                await until_served(hub, "workshop")
-                assert await hub.client("workshop").label() == "made"
-
-    asyncio.run(story())
-
-
 @pytest.mark.promise("P13.10")
 def test_what_a_token_may_not_publish_is_refused_before_anybody_has_it() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
@@ -153,29 +139,6 @@ def test_listening_where_others_reach_it_needs_a_word(host: str) -> None:
         listener = hub.listen("tide://0.0.0.0:0", insecure=True)
         with tw.Node(listener.url.replace("0.0.0.0", "127.0.0.1"), name="caller"):
             pass
-
-
-def test_the_command_refuses_it_too(started: Programs) -> None:
-    program = started.run("-m", "tidewire", "up", "--listen", "tide://0.0.0.0:0")
-    assert program.ended() == 1
-    assert "--insecure" in program.expect_log("up:")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--listen", "nonsense"], "url: "),
-        (["--listen", "tide://127.0.0.1:99999"], "number from 0 to 65,535"),
-        (["--token", "ann:short"], "8 characters or more"),
-        (["--timeout", "-1"], "timeout: -1.0 is not allowed"),
-        (["--timeout", "nan"], "timeout: nan is not allowed"),
-        (["--config", "/missing.toml"], "/missing.toml"),
-    ],
-)
-def test_the_command_names_what_is_wrong_with_its_options(started: Programs, options: list[str], problem: str) -> None:
-    program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
-    assert problem in program.expect_log("up:")
-    assert program.ended() == 1
 
 
 def test_a_second_signal_does_not_wait_for_the_calls_in_progress(started: Programs) -> None:
