@@ -103,6 +103,10 @@ def swept(run: tw.Run) -> dict[str, Any]:
     return {"set": f"{run.params['strategy']}-{len(run.params['teams'])}"}
 
 
+def oddly_named(run: tw.Run) -> dict[str, Any]:
+    return {"hits": 7, "two words": "x", "index": 9}
+
+
 # Runs that do what they should not
 
 
