@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, story
+from home_support import PATIENCE, every_home, nodes, release, story
 
 
 @dataclass
@@ -160,7 +160,7 @@ async def test_one_process_at_a_time_has_an_agent(kind: str, tmp_path: Path) -> 
             await second.ref.ask("anna")
         # Somebody else takes the lease: as if this process had been stopped for longer than its
         # time.
-        await one._home().call("release", "agent.ledger", fence)
+        assert await release(one, "agent.ledger", fence)
         assert await second.active(PATIENCE) > fence
         desk = two.agent(lambda payload: None, id="desk")
         await desk.send(Deposit("anna", 5), to="ledger", durable=True)
