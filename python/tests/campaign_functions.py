@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 import msgspec
@@ -197,17 +196,6 @@ def endless(run: tw.Run) -> int:
     return run.index
 
 
-def waiting(run: tw.Run) -> int:
-    """Waits in its third run until a file is there; a new file says that it does."""
-    folder = Path(run.params["folder"])
-    if run.index == 3:
-        (folder / "here").touch()
-        os.mkfifo(folder / f"fifo-{run.attempt}-{os.getpid()}")
-        with open(folder / f"fifo-{run.attempt}-{os.getpid()}") as fifo:
-            fifo.read()
-    return run.index
-
-
 def drawn(run: tw.Run) -> dict[str, Any]:
     """Every kind of number that a run can draw, twice: what one run left behind shows in the
     next.
@@ -226,16 +214,6 @@ def drawn(run: tw.Run) -> dict[str, Any]:
 
 
 kept: list[tw.Run] = []
-
-
-def set_of(run: tw.Run) -> int:
-    return int(run.params["number"])
-
-
-def importing_late(run: tw.Run) -> int:
-    import campaign_helper  # type: ignore[import-not-found]
-
-    return int(campaign_helper.VALUE)
 
 
 @dataclass

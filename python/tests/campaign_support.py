@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tidewire as tw
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.report import Status, WorkerStatus
 
+sqlite_alone = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+"""For stories whose part in a store is a case of the conformance suite, which each store passes."""
 TESTS = Path(__file__).parent
 PATIENCE_S = 30.0
 

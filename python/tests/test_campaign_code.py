@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import plan_of, program, running, until
+from campaign_support import plan_of, program, running, sqlite_alone, until
 
 
 def run_program(code: str, folder: Path, name: str = "program.py", **environment: str) -> tuple[int, str, str]:
@@ -111,6 +111,7 @@ def test_changed_code_is_refused_and_named_unless_it_is_accepted(tmp_path: Path)
     assert [event.reason for event in campaign.events() if "other code was accepted" in event.reason]
 
 
+@sqlite_alone
 def test_a_function_that_no_worker_can_import_travels_by_value(store: str) -> None:
     pytest.importorskip("cloudpickle")
     factor = 3
@@ -120,6 +121,7 @@ def test_a_function_that_no_worker_can_import_travels_by_value(store: str) -> No
     assert [row.value for row in campaign.results()] == [0, 3, 6, 9]
 
 
+@sqlite_alone
 def test_a_function_that_can_not_travel_says_how_it_could(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(
@@ -150,6 +152,7 @@ def test_a_function_that_fails_to_load_in_a_worker_is_no_endless_loop(tmp_path: 
     assert 'File "' in err
 
 
+@sqlite_alone
 def test_in_asyncio_the_loop_goes_on_and_a_cancelled_run_ends_its_workers(store: str) -> None:
     async def main() -> tuple[str, int, int]:
         first = await tw.campaign(functions.number, runs=100, store=store).run_async(workers=1, progress=False)

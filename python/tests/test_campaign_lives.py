@@ -15,7 +15,7 @@ from pathlib import Path
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import gated, gone, plan_of, program, running, until, working
+from campaign_support import gated, gone, plan_of, program, running, sqlite_alone, until, working
 from test_servers import Keeper
 
 RUNS = 1_000
@@ -134,6 +134,7 @@ def others_can_write(store: str) -> bool:
     return subprocess.run(look, timeout=60, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
+@sqlite_alone
 def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str) -> None:
     """A continued worker may be given its old range again: results of the old lease count neither
     for that nor against it.
@@ -152,6 +153,7 @@ def test_workers_that_stand_still_beyond_their_leases_again_and_again(store: str
     assert (report.state, report.done + report.quarantined, report.digest) == ("done", 2_000, campaign.verify())
 
 
+@sqlite_alone
 @pytest.mark.promise("P15.16")
 def test_a_lease_is_renewed_while_a_run_holds_the_interpreter(store: str) -> None:
     campaign = tw.campaign(functions.stubborn, runs=8, store=store, lease=5.0)
@@ -296,6 +298,7 @@ else:
 """
 
 
+@sqlite_alone
 @pytest.mark.promise("P15.59")
 def test_a_worker_that_loads_its_function_leaves_signals_of_the_group_to_its_starter(
     store: str, tmp_path: Path

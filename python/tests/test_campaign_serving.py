@@ -9,7 +9,7 @@ from pathlib import Path
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import gone, program, server, until, working
+from campaign_support import gone, program, server, sqlite_alone, until, working
 
 
 def started(campaign: tw.Campaign) -> tw.Campaign:
@@ -80,6 +80,7 @@ def test_servers_that_join_leave_and_are_killed_change_nothing_but_the_speed(sto
     assert joined > 2
 
 
+@sqlite_alone
 @pytest.mark.promise("P15.27")
 def test_a_campaign_that_can_not_be_served_does_not_hold_up_the_others(store: str, tmp_path: Path) -> None:
     module = tmp_path / "gone_tomorrow.py"
@@ -97,6 +98,7 @@ def test_a_campaign_that_can_not_be_served_does_not_hold_up_the_others(store: st
     assert tw.open_campaign(store, "gone").status().done == 0
 
 
+@sqlite_alone
 def test_two_servers_see_a_quarantine_and_a_time_limit(store: str, tmp_path: Path) -> None:
     killing = started(tw.campaign(functions.killing, runs=30, store=store))
     endless = started(tw.campaign(functions.endless, runs=8, timeout=0.2, attempts=1, store=store))

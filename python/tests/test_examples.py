@@ -27,7 +27,7 @@ def ran(name: str, *arguments: str, timeout: int) -> subprocess.CompletedProcess
 
 
 def played(name: str, *arguments: str, timeout: int) -> str:
-    """What a demonstration that needs a server printed."""
+    """Run a demonstration that needs a server, and return its output."""
     done = ran(name, *arguments, timeout=timeout)
     if done.stderr.splitlines()[-1:] and done.stderr.splitlines()[-1].startswith("nats-server:"):
         pytest.skip(done.stderr.splitlines()[-1])
