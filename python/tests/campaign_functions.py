@@ -106,6 +106,17 @@ def oddly_named(run: tw.Run) -> dict[str, Any]:
     return {"hits": 7, "two words": "x", "index": 9}
 
 
+def pictured(run: tw.Run) -> dict[str, float | int]:
+    """Values that are hard to draw."""
+    return {
+        "same": 1.0,
+        "endless": float("inf"),
+        "wide": 1e150 if run.index == 1 else -5.0,
+        "tenths": 0.1 * run.index,
+        "whole": run.index,
+    }
+
+
 # Runs that do what they should not
 
 
