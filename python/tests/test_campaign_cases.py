@@ -11,7 +11,7 @@ from typing import Any
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import sqlite_alone
+from campaign_support import running, sqlite_alone
 
 
 def ran(store: str, function: Callable[..., Any], runs: int, workers: int = 1, **options: Any) -> tw.Report:
@@ -94,6 +94,16 @@ def test_a_run_may_print_fork_and_try_to_end_the_process(store: str, capfd: pyte
     report = ran(store, functions.leaving, 6)
     assert failures(report) == {3: "error SystemExit enough", 4: "error KeyboardInterrupt "}
     assert (sorted(values(report)), report.losses) == ([0, 1, 2, 5], 0)
+
+
+@pytest.mark.promise("P15.61")
+def test_a_run_that_closes_the_files_of_its_worker_ends_the_campaign_run(
+    store: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lost = pytest.raises(tw.CampaignError, match="run 7 closed file descriptors that it had not opened")
+    with running(tw.campaign(functions.closing_files, runs=30, seed=1, store=store)) as end, lost:
+        end()
+    assert "run 7 closed file descriptors of its worker" in capfd.readouterr().err
 
 
 @sqlite_alone
