@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 import msgspec
@@ -101,6 +100,21 @@ def stepped(run: tw.Run[Steps]) -> int:
 def swept(run: tw.Run) -> dict[str, Any]:
     run.params["teams"].append(1)
     return {"set": f"{run.params['strategy']}-{len(run.params['teams'])}"}
+
+
+def oddly_named(run: tw.Run) -> dict[str, Any]:
+    return {"hits": 7, "two words": "x", "index": 9}
+
+
+def pictured(run: tw.Run) -> dict[str, float | int]:
+    """Values that are hard to draw."""
+    return {
+        "same": 1.0,
+        "endless": float("inf"),
+        "wide": 1e150 if run.index == 1 else -5.0,
+        "tenths": 0.1 * run.index,
+        "whole": run.index,
+    }
 
 
 # Runs that do what they should not
@@ -200,17 +214,6 @@ def endless(run: tw.Run) -> int:
     return run.index
 
 
-def waiting(run: tw.Run) -> int:
-    """Waits in its third run until a file is there; a new file says that it does."""
-    folder = Path(run.params["folder"])
-    if run.index == 3:
-        (folder / "here").touch()
-        os.mkfifo(folder / f"fifo-{run.attempt}-{os.getpid()}")
-        with open(folder / f"fifo-{run.attempt}-{os.getpid()}") as fifo:
-            fifo.read()
-    return run.index
-
-
 def drawn(run: tw.Run) -> dict[str, Any]:
     """Every kind of number that a run can draw, twice: what one run left behind shows in the
     next.
@@ -229,16 +232,6 @@ def drawn(run: tw.Run) -> dict[str, Any]:
 
 
 kept: list[tw.Run] = []
-
-
-def set_of(run: tw.Run) -> int:
-    return int(run.params["number"])
-
-
-def importing_late(run: tw.Run) -> int:
-    import campaign_helper  # type: ignore[import-not-found]
-
-    return int(campaign_helper.VALUE)
 
 
 @dataclass
