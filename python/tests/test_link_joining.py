@@ -237,6 +237,34 @@ def test_where_something_else_listens_the_error_says_so() -> None:
         asyncio.run(story())
 
 
+@pytest.mark.promise("P13.93")
+def test_a_hub_that_stands_still_is_waited_for(started: Programs) -> None:
+    hub, url = started.hub()
+    brief: Any = {"links": {"link_heartbeat_ms": 300}}
+    hub.halt()
+    with pytest.raises(tw.LinkLost, match="does not answer") as told, tw.Node(url, name="caller", config=brief):
+        pass
+    assert told.value.retryable
+
+    async def story() -> None:
+        waiting = tw.Node(url, name="caller", config=brief, join_timeout=PATIENCE_S)
+        joining = asyncio.create_task(waiting.__aenter__())
+        # The hub goes on after the first attempt, and before the last.
+        with pytest.raises(tw.LinkLost):
+            await asyncio.to_thread(_joined, tw.Node(url, name="other", config=brief))
+        hub.signal(signal.SIGCONT)
+        node = await joining
+        assert "caller" in {other.name for other in await node.nodes()}
+        await node.stop()
+
+    asyncio.run(story())
+
+
+def _joined(node: tw.Node) -> None:
+    with node:
+        pass
+
+
 OLDER = "the hub speaks version 2, the node 1 to 1: the node that joins is older, update it"
 
 

@@ -554,6 +554,7 @@ class Link:
         token: str | None,
         settings: dict[str, int],
         log: Callable[[str, bool], object],
+        secret: str,
         tls: tuple[str | None, str | None, str | None, bool] | None = None,
     ) -> Link: ...
     def open(

@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::{CallKey, Failure, Flusher, JoinError, Message, ReplyWaiter};
+use tidewire_link::{CallKey, Failure, Flusher, Greeting, JoinError, Message, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
@@ -191,9 +191,11 @@ fn deadline(engine: &Engine, timeout: Option<f64>, now: Instant) -> Option<(Inst
 #[pymethods]
 impl Link {
     /// Joins a hub, and blocks until it has taken this node in. `settings` is the table `links`.
-    /// `log` is called with one line at a time, and true for a problem.
+    /// `log` is called with one line at a time, and true for a problem. An attempt takes the place
+    /// of one before it that had the same `secret`.
     #[staticmethod]
-    #[pyo3(signature = (url, name, token, settings, log, tls = None))]
+    #[pyo3(signature = (url, name, token, settings, log, secret, tls = None))]
+    #[expect(clippy::too_many_arguments, reason = "Python calls it")]
     fn join(
         py: Python<'_>,
         url: &str,
@@ -201,10 +203,11 @@ impl Link {
         token: Option<String>,
         settings: Settings,
         log: Py<PyAny>,
+        secret: String,
         tls: Option<Certificates>,
     ) -> PyResult<Self> {
         let (address, runtime) = (address(py, url, tls)?, runtime()?);
-        let greeting = greeting(name, token, &settings);
+        let greeting = Greeting { resume: Some(secret), ..greeting(name, token, &settings) };
         let log = Logger::new(log);
         let say = move |line: &str| log.warn(line);
         let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, say));

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import math
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -62,6 +63,7 @@ class Connection:
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
         self.ends = ConnectionEnds()
+        self._secret = os.urandom(16).hex()
         self._numbers = itertools.count(1)
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
@@ -159,7 +161,8 @@ class Connection:
             VersionMismatch: if the hub speaks another version.
         """
         node = self.node
-        self.ends.link = Link.join(url, node.name, token, node.links.to_dict(), _log(node.name), certificates(tls))
+        links, log = node.links.to_dict(), _log(node.name)
+        self.ends.link = Link.join(url, node.name, token, links, log, self._secret, certificates(tls))
         logger.info("%s: has joined the hub %r at %s", node.name, self.hub_name, url)
 
     def bridge(self, url: str) -> None:

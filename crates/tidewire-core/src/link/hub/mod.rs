@@ -60,6 +60,8 @@ struct Link {
     number: u32,
     name: String,
     resume: String,
+    /// The `resume` of its HELLO.
+    resumed: String,
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
@@ -231,6 +233,7 @@ impl Hub {
             number: self.next_number,
             name: String::new(),
             resume: secret,
+            resumed: String::new(),
             joined_us: now_us,
             grant: None,
             bounds: Bounds::new(&self.options, TokenLimits::default()),

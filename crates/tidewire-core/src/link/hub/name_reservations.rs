@@ -70,7 +70,8 @@ impl Hub {
         // The old node only has to close its link, and may have done so. The end of the old link
         // and the first frame of the new one come over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
-        let resumes = !holder.resume.is_empty() && knows(&holder.resume);
+        // A node whose join was cut off before it had its WELCOME repeats its HELLO.
+        let resumes = [&holder.resume, &holder.resumed].into_iter().any(|secret| !secret.is_empty() && knows(secret));
         if has_left && !returns {
             self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
         } else if !resumes && !returns {

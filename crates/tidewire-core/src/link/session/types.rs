@@ -18,7 +18,7 @@ pub struct Greeting {
     pub name: String,
     /// The token that identifies the user, where the hub requires one.
     pub token: Option<String>,
-    /// The secret of its link before, whose place it takes.
+    /// The secret of its link before, or of its attempts to join, whose place it takes.
     pub resume: Option<String>,
     /// Exchanges that the hub may open at once.
     pub in_flight: usize,
