@@ -293,7 +293,7 @@ impl Streams for Nats {
 }
 
 impl KeyValue for Nats {
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
         self.run(|shared| async move { keyvalue::create(&shared, settings).await })
     }
 
