@@ -1,5 +1,5 @@
-"""The end of a node: events that it has fetched are there for others at once, and those that wait for
-events learn of it.
+"""The end of a node: events that it has fetched are there for others at once, and those that wait
+for events learn of it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ async def test_an_event_that_comes_while_a_node_ends_is_there_for_the_next(kind:
             assert isinstance(taking.exception(), tw.TidewireError)
         async with node_of() as node:
             missing = set(stored) - set(handled)
-            assert missing <= set(await rest(node, len(missing))), "no event waits for its ack wait but one that was begun"
+            assert missing <= set(await rest(node, len(missing))), (
+                "no event waits for its ack wait but one that was begun"
+            )
 
 
 @pytest.mark.promise("P17.104")

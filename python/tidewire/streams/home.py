@@ -167,9 +167,7 @@ class Home:
         """True if the storage backend is that of a hub."""
         return self._folder is None and self._connect is None
 
-    async def take(
-        self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]], wait: Wait | None = None
-    ) -> Any:
+    async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]], wait: Wait | None = None) -> Any:
         """Make a call that waits for events or a lease. Cancelled, it ends the wait, and ``back``
         gives back a result that was on its way. ``end_wait`` ends it for another task.
         """
