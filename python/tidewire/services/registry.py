@@ -33,7 +33,7 @@ class Group:
         over_links: True if all its instances are in other processes.
     """
 
-    def __init__(self, name: str, cut: Callable[[str], LinkLost | None]) -> None:
+    def __init__(self, name: str, cut: Callable[[str], LinkLost | None] = lambda _: None) -> None:
         self.name = name
         # Returns the error in place of NoResponders while other nodes can't be reached.
         self._cut = cut
