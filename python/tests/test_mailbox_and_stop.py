@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -130,6 +131,39 @@ def test_asks_of_an_actor_that_is_abandoned_end_with_it(run: Any) -> None:
         held.gate.set()
 
     run(story)
+
+
+@pytest.mark.promise("P8.7", "P8.8", "P16.26")
+@pytest.mark.parametrize("end", ["stop", "error"])
+def test_asks_of_actors_that_the_end_of_a_node_abandons_end_at_once(end: str) -> None:
+    gate = threading.Event()
+
+    async def story() -> tuple[list[BaseException], tw.Node]:
+        entered, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def stuck(_: object) -> None:
+            loop.call_soon_threadsafe(entered.set)
+            gate.wait(60)
+
+        with contextlib.suppress(ZeroDivisionError):
+            async with tw.Node(config={"abort_timeout_ms": 100}) as node:
+                ref = node.spawn(stuck, name="stuck")
+                asks = [asyncio.ensure_future(ref.ask(number, timeout=None)) for number in range(3)]
+                ref.tell("nobody waits")
+                await entered.wait()
+                if end == "error":
+                    raise ZeroDivisionError
+                await node.stop(timeout=0.1)
+        return await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 30), node
+
+    try:
+        told, node = asyncio.run(story())
+        assert [type(one) for one in told] == [tw.ActorStopped] * 3, told
+        letters = node.dead_letters.list(name="stuck")
+        assert node.ledger is not None and node.ledger.dead_lettered == len(letters) == 4
+        assert [letter.reason for letter in letters] == ["abandoned"] * 4
+    finally:
+        gate.set()
 
 
 @pytest.mark.promise("P8.11")

@@ -10,7 +10,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +204,42 @@ async def test_calls_fail_with_the_server_and_go_on_with_the_next_one() -> None:
             await server.tell("start")
             await until_served(node, "workshop")
             assert await node.client(Workshop).with_(timeout=PATIENCE_S).echo(2) == 2
+
+
+@pytest.mark.promise("P17.106")
+@story
+async def test_calls_say_that_the_connection_is_lost_until_all_nodes_are_met_again() -> None:
+    with served() as server:
+        async with tw.Node(server.url, name="near") as near, tw.Node(server.url, name="far") as far:
+            await far.serve(Workshop())
+            await until_served(near, "workshop")
+            calls: list[Callable[[], Awaitable[Any]]] = [
+                lambda: near.client(Workshop).echo(1),
+                lambda: near.client("workshop").echo(1),
+            ]
+            errors: list[list[tw.TidewireError]] = [[] for _ in calls]
+            is_lost = [asyncio.Event() for _ in calls]
+
+            async def keep_calling(at: int) -> Any:
+                """Call until a call succeeds after the loss, and note the errors."""
+                while True:
+                    try:
+                        answer = await calls[at]()
+                    except tw.TidewireError as error:
+                        errors[at].append(error)
+                        is_lost[at].set()
+                    else:
+                        if errors[at]:
+                            return answer
+                    await asyncio.sleep(0.001)
+
+            calling = [asyncio.ensure_future(keep_calling(at)) for at in range(len(calls))]
+            await server.tell("kill")
+            await asyncio.wait_for(asyncio.gather(*(one.wait() for one in is_lost)), PATIENCE_S)
+            await server.tell("start")
+            assert await asyncio.wait_for(asyncio.gather(*calling), PATIENCE_S) == [1] * len(calls)
+            kinds = [{(type(error), error.retryable) for error in found} for found in errors]
+            assert kinds == [{(tw.LinkLost, True)}] * len(calls), errors
 
 
 @story

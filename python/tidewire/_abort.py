@@ -34,7 +34,9 @@ async def abort(node: Node) -> None:
 
 
 async def _abort(node: Node) -> None:
-    until = monotonic() + limit_s(node)
+    limit = limit_s(node)
+    until = monotonic() + limit
+    consumers = node._end_consumers()
     pending = _begin(node, until)
     if pending is None:
         return
@@ -42,6 +44,8 @@ async def _abort(node: Node) -> None:
     stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
     with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
+        for work in [*consumers, *node._end_handlers()] if limit else []:
+            await work.within(_left(until))
         if node._connection is not None:
             await _steps.awaited(node._connection.draining(until))
     node._end_stop(ledgers)
@@ -49,13 +53,17 @@ async def _abort(node: Node) -> None:
 
 def abort_blocking(node: Node) -> None:
     """As ``abort``, and block this thread."""
-    until = monotonic() + limit_s(node)
+    limit = limit_s(node)
+    until = monotonic() + limit
+    consumers = node._end_consumers()
     pending = _begin(node, until)
     if pending is None:
         return
     with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
+        for work in [*consumers, *node._end_handlers()] if limit else []:
+            work.within(_left(until)).wait()
         if node._connection is not None:
             _steps.blocking(node._connection.draining(until))
     node._end_stop(ledgers)

@@ -110,6 +110,7 @@ class Node(Subjects, Streams, Agents):
         self._serves_folder = False
         self._commands = None
         self._inboxes = None
+        self._open_consumers = None
         if is_nats(url):
             if data is not None:
                 raise InvalidArgument(
@@ -404,7 +405,11 @@ class Node(Subjects, Streams, Agents):
             if self._ledger.stuck:
                 _ended_stuck.append(self.name)
             if self._connection is not None:
+                from tidewire.services.registry import registry_of
+
                 self._connection.close()
+                # Those that wait for the link learn that they wait in vain.
+                registry_of(self).news.ring()
             if self._inspector is not None:
                 self._inspector.end()
             self._close_folder()
@@ -438,6 +443,7 @@ class Node(Subjects, Streams, Agents):
                     # A caller that stops waiting has stopped the node all the same.
                     self._begin_stop(_left(until))
                     raise
+            consumers = self._end_consumers()
             pending = self._begin_stop(_left(until))
             if isinstance(pending, Ledger):
                 return pending
@@ -445,6 +451,8 @@ class Node(Subjects, Streams, Agents):
             # Actors may wait for tasks of pools, so that the pools stop after them.
             for pool in self._live_pools():
                 ledgers.append((yield pool.stopping(True, _left(until))))
+            for work in [*consumers, *self._end_handlers()]:
+                yield work.within(_left(until))
             if self._connection is not None:
                 yield from self._connection.draining(until)
         return self._end_stop(ledgers)

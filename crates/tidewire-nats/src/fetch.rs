@@ -150,19 +150,30 @@ async fn handed(shared: &Shared, stream: &str, consumer: &str, taken: Vec<Messag
 }
 
 /// Holds deliveries whose caller is gone for the next fetch of this process, and releases them if
-/// there is none soon.
-pub(crate) async fn hold(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
+/// there is none soon, or once `ends` is over.
+pub(crate) async fn hold(
+    shared: &Shared,
+    stream: &str,
+    consumer: &str,
+    deliveries: Vec<Delivery>,
+    ends: impl Future<Output = ()>,
+) {
     if deliveries.is_empty() {
         return;
     }
     let tickets: HashSet<u64> = deliveries.iter().map(|delivery| delivery.ticket).collect();
     shared.pullers.hold(stream, consumer, deliveries);
-    tokio::time::sleep(HOLD).await;
+    drop(tokio::time::timeout(HOLD, ends).await);
     let expired = shared.pullers.take_expired(stream, consumer, &tickets);
+    release(shared, stream, consumer, expired).await;
+}
+
+/// Releases deliveries: the server delivers their events anew at once.
+pub(crate) async fn release(shared: &Shared, stream: &str, consumer: &str, deliveries: Vec<Delivery>) {
     let released =
         |Delivery { event, ticket, .. }| Settle { sequence: event.sequence, ticket, how: Settlement::Release };
-    if !expired.is_empty() {
+    if !deliveries.is_empty() {
         // An event whose release fails comes again after its ack wait.
-        drop(settle(shared, stream, consumer, expired.into_iter().map(released).collect()).await);
+        drop(settle(shared, stream, consumer, deliveries.into_iter().map(released).collect()).await);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidewire_backend::home::{
@@ -13,7 +15,8 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::subject::{Pattern, Subject};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, RwLock, watch};
+use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::publishing::Publisher;
@@ -22,6 +25,9 @@ use crate::shared::Shared;
 use crate::version::Version;
 use crate::{consumers, dead_letters, fetch, keyvalue, leases, names, schedules, settle, stream_reader, streams};
 
+/// How long the end waits for the release of deliveries that nobody has received.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Streams, buckets and leases on NATS.
 pub struct Nats {
     shared: Arc<Shared>,
@@ -29,6 +35,8 @@ pub struct Nats {
     capabilities: Capabilities,
     place: String,
     closed: watch::Sender<bool>,
+    /// Read by each fetch until its deliveries have a receiver. Its writer is the end.
+    fetches: Arc<RwLock<()>>,
     /// Taken when the storage backend is dropped, possibly within another runtime.
     runtime: Option<Runtime>,
 }
@@ -73,7 +81,8 @@ impl Nats {
                 Ok((shared, publisher)) => {
                     let capabilities = capabilities(&shared.connection);
                     let closed = watch::Sender::new(false);
-                    Ok(Self { shared, publisher, capabilities, place, closed, runtime: Some(runtime) })
+                    let fetches = Arc::default();
+                    Ok(Self { shared, publisher, capabilities, place, closed, fetches, runtime: Some(runtime) })
                 }
                 Err(error) => {
                     // This is one of its threads, on which it can't be waited for.
@@ -136,9 +145,11 @@ impl Home for Nats {
         let Some(runtime) = &self.runtime else { return Answer::ready(Ok(())) };
         let (teller, answer) = answer();
         let (shared, idle) = (Arc::clone(&self.shared), self.publisher.idle());
+        let fetches = Arc::clone(&self.fetches);
         self.closed.send_replace(true);
         runtime.spawn(async move {
             idle.await;
+            drop(timeout(RELEASE_TIMEOUT, fetches.write()).await);
             // A connection that is lost has nothing to be drained.
             drop(shared.connection.client.drain().await);
             drop(teller.tell(Ok(())));
@@ -238,6 +249,9 @@ impl Streams for Nats {
         let Some(runtime) = self.runtime.as_ref().filter(|_| !*self.closed.borrow()) else {
             return Answer::ready(Err(self.ended()));
         };
+        let Ok(running) = Arc::clone(&self.fetches).try_read_owned() else {
+            return Answer::ready(Err(self.ended()));
+        };
         let (teller, answer) = answer();
         let (shared, stream, consumer) = (Arc::clone(&self.shared), stream.to_owned(), consumer.to_owned());
         let (mut closed, ended) = (self.closed.subscribe(), self.ended());
@@ -245,13 +259,25 @@ impl Streams for Nats {
         let notify = Arc::clone(&dropped);
         teller.when_dropped(move || notify.notify_one());
         runtime.spawn(async move {
+            let mut fetching = pin!(fetch::fetch(&shared, &stream, &consumer, fetch, &dropped));
+            let mut ends = pin!(async move { drop(closed.wait_for(|closed| *closed).await) });
             let fetched = tokio::select! {
-                fetched = fetch::fetch(&shared, &stream, &consumer, fetch, &dropped) => fetched,
-                _ = closed.wait_for(|closed| *closed) => Err(ended),
+                fetched = &mut fetching => Some(fetched),
+                () = &mut ends => None,
+            };
+            let Some(fetched) = fetched else {
+                // Events on their way have no receiver: the server delivers them anew at once.
+                dropped.notify_one();
+                if let Ok(unwanted) = fetching.await {
+                    fetch::release(&shared, &stream, &consumer, unwanted).await;
+                }
+                drop(teller.tell(Err(ended)));
+                return;
             };
             if let Err(Ok(unwanted)) = teller.tell(fetched) {
-                fetch::hold(&shared, &stream, &consumer, unwanted).await;
+                fetch::hold(&shared, &stream, &consumer, unwanted, ends).await;
             }
+            drop(running);
         });
         answer
     }
@@ -293,7 +319,7 @@ impl Streams for Nats {
 }
 
 impl KeyValue for Nats {
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
         self.run(|shared| async move { keyvalue::create(&shared, settings).await })
     }
 

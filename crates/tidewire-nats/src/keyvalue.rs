@@ -35,7 +35,7 @@ const MARKED_FOR_US: u64 = 60_000_000;
 const SHORTEST_TTL_US: u64 = 100_000;
 
 /// Makes a bucket, or finds it with the same settings.
-pub(crate) async fn create(shared: &Shared, settings: BucketSettings) -> HomeResult<BucketInfo> {
+pub(crate) async fn create(shared: &Shared, settings: BucketSettings) -> HomeResult<()> {
     let connection = &shared.connection;
     check(connection, &settings)?;
     let info = make(shared, &settings).await?;
@@ -46,8 +46,7 @@ pub(crate) async fn create(shared: &Shared, settings: BucketSettings) -> HomeRes
         ("max_bytes", shown(&has.max_bytes), shown(&settings.max_bytes)),
         ("replicas", shown(&has.replicas), shown(&settings.replicas)),
     ];
-    first_difference(connection, &format!("bucket {:?}", has.name), fields)?;
-    described(shared, &info).await
+    first_difference(connection, &format!("bucket {:?}", has.name), fields)
 }
 
 /// Makes the stream of a bucket, or finds it.

@@ -153,7 +153,8 @@ pub(crate) const fn kind(code: u64) -> HomeErrorKind {
         10_014 | 10_037 | 10_059 => HomeErrorKind::NotFound,
         10_008 | 10_009 => HomeErrorKind::Unreachable,
         10_002 | 10_023 | 10_028 | 10_047 | 10_077 | 10_122 => HomeErrorKind::Full,
-        10_167 => HomeErrorKind::Busy,
+        // The number of consumers is at its limit, and those of reads end by themselves.
+        10_026 | 10_167 => HomeErrorKind::Busy,
         10_071 | 10_164 => HomeErrorKind::Revision,
         10_035 | 10_039 | 10_076 => HomeErrorKind::Unsupported,
         _ => HomeErrorKind::Invalid,

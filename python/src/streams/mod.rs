@@ -289,7 +289,7 @@ impl StreamHome {
         replicas: u32,
     ) -> Pending {
         let settings = BucketSettings { name, history, ttl_us, max_bytes, replicas };
-        pending("kv", self.home.create_bucket(settings), bucket_info)
+        pending("kv", self.home.create_bucket(settings), nothing)
     }
 
     fn bucket_info(&self, bucket: &str) -> Pending {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
     from tidewire.agents.retry import Retry
+    from tidewire.errors import LinkLost
+    from tidewire.node import Node
     from tidewire.pools.options import Batch, Kind, Scale
     from tidewire.pools.pool import Pool
 
@@ -43,7 +46,7 @@ class Agents(Base):
             from tidewire.agents.directory import Directory
 
             with self._lock:
-                self._agents = self._agents or Directory(self._engine.news.ring)
+                self._agents = self._agents or Directory(self._engine.news.ring, functools.partial(_lost, self._self))
         return self._agents
 
     def agent(
@@ -206,3 +209,10 @@ class Agents(Base):
 
     def _live_pools(self) -> list[Pool]:
         return [pool for pool in self._pools if pool.ledger is None]
+
+
+def _lost(node_of: Callable[[], Node | None], what: str) -> LinkLost | None:
+    """Return the error of an agent that is not found while the connection to NATS is lost."""
+    node = node_of()
+    connection = None if node is None else node._connection
+    return None if connection is None or not connection.is_cut else connection.cut(what)

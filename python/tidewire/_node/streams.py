@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidewire.streams.command_store import CommandInfo, CommandStore
     from tidewire.streams.home import Home
     from tidewire.streams.lease import Lease
+    from tidewire.streams.open_consumers import LoopWork, OpenConsumers
     from tidewire.streams.stream import Stream, StreamInfo
 
 
@@ -35,6 +36,7 @@ class Streams(Services):
     _serves_folder: bool
     _commands: CommandStore | None
     _inboxes: InboxStore | None
+    _open_consumers: OpenConsumers | None
     _joins: bool
 
     async def stream(
@@ -295,13 +297,17 @@ class Streams(Services):
         from tidewire.streams.home import Home
 
         self._check()
+        if self._open_consumers is None:
+            from tidewire.streams.open_consumers import OpenConsumers
+
+            self._open_consumers = OpenConsumers()
         if self._data is not None:
-            return Home(None, self._folder, self._connected, is_here=not is_nats(self._data))
+            return Home(self._whole, self._folder, self._connected, is_here=not is_nats(self._data))
         if not self._joins:
             raise InvalidArgument(
                 'data: this node has no place for streams: give tw.Node(data="folder"), or the URL of a hub with one'
             )
-        return Home(self._whole, None)
+        return Home(self._whole)
 
     def _open_folder(self) -> StreamHome:
         """Open the data folder, once, and block this thread meanwhile: a long log takes its
@@ -381,6 +387,26 @@ class Streams(Services):
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(call)
+
+    def _end_consumers(self) -> list[LoopWork]:
+        """Begin to end the consumers, and return what to wait for before the storage backend is
+        closed.
+        """
+        # In the child of a fork they are the parent's.
+        if self._open_consumers is None or self._engine.is_past:
+            return []
+        return self._open_consumers.end()
+
+    def _end_handlers(self) -> list[LoopWork]:
+        """Return what to wait for until interrupted handlers have given their events back."""
+        loop = self._loop
+        if loop is None or not self._waits_for or self._engine.is_past:
+            return []
+        from tidewire.services.durable_handlers import DurableHandlers
+        from tidewire.streams.open_consumers import LoopWork
+
+        handlers = [one for one in self._waits_for if isinstance(one, DurableHandlers) and not one.at_rest()]
+        return [LoopWork(loop, one.ended()) for one in handlers]
 
     def _close_folder(self) -> None:
         with self._folder_lock:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tidewire.agents.message import HAS_RECEIPT, Message
-from tidewire.errors import InvalidArgument, NameTaken, NoSuchTarget
+from tidewire.errors import InvalidArgument, NameTaken, NoSuchTarget, TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Engine
@@ -31,9 +31,11 @@ class Directory:
     they were registered.
     """
 
-    def __init__(self, tell: Callable[[], object]) -> None:
+    def __init__(self, tell: Callable[[], object], lost: Callable[[str], TidewireError | None]) -> None:
         # Called when an agent has come or gone.
         self._tell = tell
+        # Returns the error in place of NoSuchTarget while other nodes can't be reached.
+        self._lost = lost
         self.by_id: _Agents = {}
         self.desks: dict[str | Iterable[str] | None, AgentState] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
@@ -84,7 +86,8 @@ class Directory:
             wanted = " and ".join(
                 f"{k}={v!r}" for k, v in (("type", type), ("capability", capability)) if v is not None
             )
-            raise NoSuchTarget(f"no live agent has {wanted}: {self._known()}")
+            what = f"no live agent has {wanted}"
+            raise self._lost(what) or NoSuchTarget(f"{what}: {self._known()}")
         return best
 
     def find(self, id: str) -> Agent:
@@ -95,7 +98,8 @@ class Directory:
         """
         agent = self.get(id)
         if agent is None:
-            raise NoSuchTarget(f"to: no live agent has the id {id!r}: {self._known()}")
+            what = f"to: no live agent has the id {id!r}"
+            raise self._lost(what) or NoSuchTarget(f"{what}: {self._known()}")
         return agent
 
     def add(self, agent: Agent) -> None:

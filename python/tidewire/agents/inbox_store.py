@@ -4,6 +4,7 @@ bucket, and a stream, of each agent.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import time
@@ -16,6 +17,7 @@ from tidewire._limits import AGENT_INBOX
 from tidewire.agents import form
 from tidewire.errors import InvalidArgument, NotFound
 from tidewire.streams.home import time_of
+from tidewire.streams.opening import Opening
 
 if TYPE_CHECKING:
     from tidewire.agents.message import Message
@@ -111,27 +113,26 @@ class InboxStore:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self._streams: dict[str, Stream] = {}
-        self._bucket: Bucket | None = None
+        self._streams: dict[str, Opening[Stream]] = {}
+        self._bucket: Opening[Bucket] = Opening(functools.partial(node.kv, BUCKET))
 
     async def bucket(self) -> Bucket:
-        """Make the bucket of records, or find it."""
-        if self._bucket is None:
-            self._bucket = await self.node.kv(BUCKET)
-        return self._bucket
+        """Make the bucket of records, or find it. Callers share one opening."""
+        return await self._bucket.get()
 
     async def inbox(self, id: str) -> Stream:
         """Make the stream of an agent's inbox, or find it."""
-        stream = self._streams.get(id)
-        if stream is None:
+        opening = self._streams.get(id)
+        if opening is None:
             if len(self._streams) >= _STREAMS_MAX:
                 self._streams.clear()
-            stream = self._streams[id] = await self.node.stream(
-                f"tidewire-agent-{token(id)}",
-                subjects=[f"tidewire.agent.{token(id)}"],
-                max_messages=AGENT_INBOX.default,
-            )
-        return stream
+            opening = self._streams[id] = Opening(functools.partial(self._open_inbox, token(id)))
+        return await opening.get()
+
+    async def _open_inbox(self, name: str) -> Stream:
+        return await self.node.stream(
+            f"tidewire-agent-{name}", subjects=[f"tidewire.agent.{name}"], max_messages=AGENT_INBOX.default
+        )
 
     async def post(self, to: str, data: bytes, id: str, headers: dict[str, str] | None = None) -> int:
         """Store a message in an inbox, once within two minutes for one ``id``; return its sequence.

@@ -131,10 +131,23 @@ class Connection:
     @property
     def is_lost(self) -> bool:
         """True if there was a link, and the node is to join again."""
+        return self.is_cut or (self.joined is not None and self.joined.joined is None)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the connection to NATS was lost, and the other nodes are not known again."""
         bridge = self.ends.bridge
-        if bridge is not None and not bridge.is_connected:
-            return True
-        return self.joined is not None and self.joined.joined is None
+        return bridge is not None and not bridge.is_connected
+
+    def cut(self, what: str) -> LinkLost:
+        """Return the error of something that is not found while the connection to NATS is lost."""
+        error = LinkLost(
+            f"{what}, and the connection of {self.node.name!r} to {without_secrets(self.node.url)} is lost: "
+            "call again once a server runs; the node connects again by itself"
+        )
+        # No instance has got the call, so that it is made again as its retries allow.
+        vars(error).update(of_link=True, unsent=True)
+        return error
 
     @property
     def places(self) -> list[str]:
@@ -481,7 +494,13 @@ class Connection:
                 self._end(number)
 
     def request(self, subject: str, message: Any, timeout: float | None, headers: Mapping[str, str] | None) -> Pending:
-        """Send a request to a subscriber at another node."""
+        """Send a request to a subscriber at another node.
+
+        Raises:
+            LinkLost: if the connection to NATS is lost, and no node has joined here.
+        """
+        if self.is_cut and self.nodes <= 1:
+            raise self.cut(f"subject: {subject!r} has no subscriber here")
         return self.link.call(
             self.node._engine, subject, message, timeout, None, None if headers is None else plain_headers(headers)
         )

@@ -160,6 +160,10 @@ class DurableHandlers:
         node._waits_for = [one for one in node._waits_for if one is not self]
         node._at_goodbye = [hook for hook in node._at_goodbye if hook != self.leave]
 
+    async def ended(self) -> None:
+        """Wait until they have ended, and what they gave back is stored."""
+        await self._over(None)
+
     async def _over(self, until: float | None) -> None:
         while True:
             seen = self.rests.count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from tidewire import _fork_handlers
@@ -33,8 +33,10 @@ class Group:
         over_links: True if all its instances are in other processes.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, cut: Callable[[str], LinkLost | None] = lambda _: None) -> None:
         self.name = name
+        # Returns the error in place of NoResponders while other nodes can't be reached.
+        self._cut = cut
         self.ports: dict[str, InstanceTransport] = {}
         self.methods: dict[str, MethodInfo] = {}
         self.over_links = False
@@ -91,7 +93,8 @@ class Group:
                     f"{self.name}: instance: {short(wanted)} is not among its instances: {nearest(wanted, self.ports)}"
                 )
         if chosen is None:
-            raise why or NoResponders(
+            lost = why or self._cut(f"{self.name}: it has no instance now")
+            raise lost or NoResponders(
                 f"{self.name}: its instances are stopping or have lost their link: call again, or serve it"
             )
         return chosen
@@ -169,13 +172,21 @@ class Registry:
 
         Raises:
             NoResponders: if there are none.
+            LinkLost: in its place, if the connection to NATS is lost.
             NodeStopped: if the node has been stopped.
         """
         found = self.groups.get(name)
         if found is None:
             self.node._check()
-            raise NoResponders(f"{name}: nobody serves it: {self._instead(name)}")
+            raise self._cut(f"{name}: nobody is known to serve it") or NoResponders(
+                f"{name}: nobody serves it: {self._instead(name)}"
+            )
         return found
+
+    def _cut(self, what: str) -> LinkLost | None:
+        """Return the error in place of NoResponders while the connection to NATS is lost."""
+        connection = self.node._connection
+        return None if connection is None or not connection.is_cut else connection.cut(what)
 
     def _instead(self, name: str) -> str:
         connection = self.node._connection
@@ -247,7 +258,7 @@ class Registry:
         """Add an instance; see ``Group.add``."""
         with self._lock:
             name = port.info.name
-            group = self.groups.get(name) or Group(name)
+            group = self.groups.get(name) or Group(name, self._cut)
             group.add(port)
             self.groups[name] = group
             self.changes += 1

@@ -5,6 +5,7 @@ compare-and-set, listed.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import re
 import secrets
@@ -20,11 +21,13 @@ from tidewire.errors import HomeBusy, InvalidArgument, NotFound, PayloadTooLarge
 from tidewire.services.names import token_problem
 from tidewire.streams.command_watch import CommandWatch
 from tidewire.streams.home import time_of
+from tidewire.streams.opening import Opening
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.streams.bucket import Bucket
+    from tidewire.streams.consumer import Consumer
     from tidewire.streams.home import Home
     from tidewire.streams.stream import Stream
 
@@ -103,54 +106,65 @@ class CommandStore:
         self.node = node
         self.home: Home = node._home()
         self.watch = CommandWatch(self.home, QUEUE)
-        self._queue: Stream | None = None
-        self._ends: Stream | None = None
-        self._bucket: Bucket | None = None
-        self._consumers: set[str] = set()
+        self._stores: Opening[tuple[Stream, Stream, Bucket]] = Opening(self._open)
+        self._consumers: dict[str, Opening[Consumer]] = {}
 
     async def open(self) -> None:
-        """Make the streams and the bucket, if they are not there."""
-        if self._bucket is None:
-            node = self.node
-            self._queue, self._ends, self._bucket = await asyncio.gather(
-                node.stream(QUEUE, subjects=["tidewire.command.>"], max_messages=COMMANDS_QUEUED.default),
-                node.stream(
-                    ENDS,
-                    subjects=["tidewire.command-ended.>"],
-                    max_age=_ENDS_AGE_S,
-                    max_messages=_ENDS_MAX,
-                    full="drop_old",
-                ),
-                node.kv(QUEUE),
-            )
+        """Make the streams and the bucket, if they are not there. Callers share one opening."""
+        await self._stores.get()
+
+    async def _open(self) -> tuple[Stream, Stream, Bucket]:
+        node = self.node
+        return await asyncio.gather(
+            node.stream(QUEUE, subjects=["tidewire.command.>"], max_messages=COMMANDS_QUEUED.default),
+            node.stream(
+                ENDS,
+                subjects=["tidewire.command-ended.>"],
+                max_age=_ENDS_AGE_S,
+                max_messages=_ENDS_MAX,
+                full="drop_old",
+            ),
+            node.kv(QUEUE),
+        )
+
+    @property
+    def _queue(self) -> Stream:
+        return self._stores.value[0]
+
+    @property
+    def _ends(self) -> Stream:
+        return self._stores.value[1]
 
     @property
     def bucket(self) -> Bucket:
         """The records; once it was opened."""
-        assert self._bucket is not None
-        return self._bucket
+        return self._stores.value[2]
 
     async def consumer(self, service: str, command: str, priority: str) -> str:
         """Return the name of what gives out the tokens of a command; it is made if it is not
         there.
         """
         await self.open()
-        assert self._queue is not None
         name = f"{service}-{command}-{priority}"
         if not _CONSUMER.fullmatch(name):
             name = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
-        if name not in self._consumers:
-            await self._queue.consumer(
-                name,
-                filter=f"tidewire.command.{service}.{command}.{priority}",
-                start="all",
-                ack_wait=LEASE_S,
-                max_deliver=0,
-                backoff=(0.0,),
-                max_in_flight=10_000,
-            )
-            self._consumers.add(name)
+        opening = self._consumers.get(name)
+        if opening is None:
+            subject = f"tidewire.command.{service}.{command}.{priority}"
+            opening = self._consumers[name] = Opening(functools.partial(self._make_consumer, name, subject))
+        await opening.get()
         return name
+
+    async def _make_consumer(self, name: str, subject: str) -> Consumer:
+        return await self._queue.consumer(
+            name,
+            filter=subject,
+            start="all",
+            ack_wait=LEASE_S,
+            max_deliver=0,
+            backoff=(0.0,),
+            max_in_flight=10_000,
+        )
 
     async def start(
         self,
@@ -213,7 +227,6 @@ class CommandStore:
     async def _enqueue(self, record: Record) -> None:
         service, command, priority = record["service"], record["command"], record["priority"]
         await self.consumer(service, command, priority)
-        assert self._queue is not None
         subject = f"tidewire.command.{service}.{command}.{priority}"
         await self._queue.publish(subject, record["id"], id=f"{record['id']}.{record['round']}")
 
@@ -322,7 +335,6 @@ class CommandStore:
 
     async def tell_end(self, record: Record) -> None:
         """Publish that a command has ended, once."""
-        assert self._ends is not None
         told = {
             name: record.get(name) for name in ("id", "service", "command", "stage", "attempt", "key", "error_text")
         }
@@ -332,7 +344,6 @@ class CommandStore:
 
     async def tidy(self) -> None:
         """Remove tokens that nobody needs any more."""
-        assert self._queue is not None
         done = [consumer.acked_to for consumer in await self._queue.consumers()]
         least: int = min(done, default=0)
         if least:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections import deque
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidewire._log import logger
-from tidewire.errors import TidewireError
+from tidewire.errors import NodeStopped, TidewireError
 from tidewire.streams.event import DeadEvent, Event
-from tidewire.streams.home import refused
+from tidewire.streams.home import Wait, refused
 from tidewire.streams.outage import Outage
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ class Consumer:
         self._outage = None if raise_on_outage else Outage(home, f"consumer {name!r} of stream {stream!r}")
         # Why acks could not be stored: they are kept for the end of the outage.
         self._away: TidewireError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._waits: set[Wait] = set()
+        # The node ends.
+        self._has_ended = False
+        self._waits_over: asyncio.Event | None = None
+        open_consumers = home.owner._open_consumers
+        assert open_consumers is not None
+        self._open_consumers = open_consumers
+        self._open_consumers.add(self)
 
     async def next(self, timeout: float | None = None) -> Event | None:
         """Wait for the next event.
@@ -76,6 +86,8 @@ class Consumer:
         used up, but on NATS, where the last one never is.
         """
         self._tell_broken()
+        if self._has_ended:
+            self._raise_ended()
         if self._ready:
             return self._ready.popleft()
         until = None if timeout is None else monotonic() + timeout
@@ -98,11 +110,27 @@ class Consumer:
             if self._away is not None:
                 await self._store_settled()
         left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
-        raw = await self._home.take(
-            "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back
-        )
-        self._fetched_at = monotonic()
-        self._ready.extend(Event(fields, self, self._shape) for fields in raw)
+        if not self._ready:
+            self._open_consumers.holding.discard(self)
+        wait = Wait()
+        self._waits.add(wait)
+        try:
+            raw = await self._home.take(
+                "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back, wait=wait
+            )
+            self._fetched_at = monotonic()
+            if raw:
+                self._ready.extend(Event(fields, self, self._shape) for fields in raw)
+                self._open_consumers.holding.add(self)
+        except asyncio.CancelledError:
+            if not wait.is_ended or _is_cancelled():
+                raise
+        finally:
+            self._waits.discard(wait)
+            if self._waits_over is not None and not self._waits:
+                self._waits_over.set()
+        if self._has_ended:
+            self._raise_ended()
 
     async def _give_back(self, raw: list[Any]) -> None:
         """Give back deliveries of a fetch whose caller was cancelled."""
@@ -226,6 +254,25 @@ class Consumer:
             await self._ready.popleft()._release()
         await self.flush()
 
+    @property
+    def _is_open(self) -> bool:
+        """True if the end of the node has to wait for it."""
+        return bool(self._waits or self._ready or self._settled or self._settling is not None)
+
+    async def _end(self) -> None:
+        """End its waits, and close it, as its node ends."""
+        with contextlib.suppress(TidewireError):
+            if self._waits:
+                self._waits_over = asyncio.Event()
+                await asyncio.gather(*map(self._home.end_wait, self._waits))
+                await self._waits_over.wait()
+            await self.close()
+
+    def _raise_ended(self) -> NoReturn:
+        raise NodeStopped(
+            f"consumer {self.name!r} of stream {self._stream!r}: its node has stopped: make it anew with another node"
+        )
+
     async def __aenter__(self) -> Consumer:
         return self
 
@@ -283,3 +330,9 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} of {self._stream}>"
+
+
+def _is_cancelled() -> bool:
+    """Return whether this task itself is cancelled; before Python 3.11 that is not known."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is not None and cancelling() > 0

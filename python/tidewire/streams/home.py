@@ -88,27 +88,50 @@ _ENDED = {"fetch": 5, "acquire": 4}
 says which one.
 """
 _WAIT_MARGIN_S = 30.0
+_LAST = frozenset(["end_wait", "settle"])
+"""The calls that a node makes while it stops: it gives back what it has."""
+
+
+class Wait:
+    """A call under way that waits for events.
+
+    Attributes:
+        begun: The operation.
+        token: Which wait of the hub it is.
+        is_ended: True if ``Home.end_wait`` has ended it.
+    """
+
+    __slots__ = ("begun", "is_ended", "token")
+
+    def __init__(self) -> None:
+        self.begun: Any = None
+        self.token = 0
+        self.is_ended = False
 
 
 class Home:
     """The calls of a storage backend, by name, with plain data; the same for a folder and a hub.
 
     Cancelling a call that was begun does not take it back.
+
+    Attributes:
+        owner: The node that makes the calls.
     """
 
-    __slots__ = ("_connect", "_folder", "_is_here", "_node", "_returning")
+    __slots__ = ("_client", "_connect", "_folder", "_is_here", "_returning", "owner")
 
     def __init__(
         self,
-        node: Node | None,
-        folder: StreamHome | None,
+        owner: Node,
+        folder: StreamHome | None = None,
         connect: Callable[[], Awaitable[StreamHome]] | None = None,
         is_here: bool = False,
     ) -> None:
-        self._node = node
+        self.owner = owner
         self._folder = folder
         self._connect = connect
         self._is_here = is_here
+        self._client: Any = None
         # Tasks that give back results whose callers were cancelled.
         self._returning: set[asyncio.Task[None]] = set()
 
@@ -119,8 +142,11 @@ class Home:
             return begun
         if self._connect is not None:
             return self._call_connected(self._connect, name, args)
-        assert self._node is not None
-        client = self._node.client(SERVICE)
+        if self._client is None:
+            self._client = self.owner.client(SERVICE)
+        client = self._client
+        if name not in _LAST or self.owner.ledger is not None:
+            self.owner._check()
         if name in _WAITS:
             client = client.with_(timeout=LONG_WAIT_US / 1_000_000 + _WAIT_MARGIN_S)
         answer: Awaitable[Any] = client.call(name, list(args))
@@ -129,7 +155,7 @@ class Home:
     @property
     def node(self) -> Node | None:
         """The node whose hub has the home; None for a folder and for NATS."""
-        return self._node
+        return self.owner if self.is_remote else None
 
     @property
     def wait_us(self) -> int:
@@ -139,17 +165,22 @@ class Home:
     @property
     def is_remote(self) -> bool:
         """True if the storage backend is that of a hub."""
-        return self._node is not None
+        return self._folder is None and self._connect is None
 
-    async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]], wait: Wait | None = None) -> Any:
         """Make a call that waits for events or a lease. Cancelled, it ends the wait, and ``back``
-        gives back a result that was on its way.
+        gives back a result that was on its way. ``end_wait`` ends it for another task.
         """
         if not self.is_remote:
             # A call of this process gives back what nobody reads.
-            return await self.call(name, *args)
+            begun = self.call(name, *args)
+            if wait is not None:
+                wait.begun = begun
+            return await begun
         token = secrets.randbits(63)
         taking = asyncio.ensure_future(self.call(name, *args, token))
+        if wait is not None:
+            wait.begun, wait.token = taking, token
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -157,6 +188,14 @@ class Home:
             self._returning.add(returning)
             returning.add_done_callback(self._returning.discard)
             raise
+
+    async def end_wait(self, wait: Wait) -> None:
+        """End a wait: its call returns what has come by then, or is cancelled."""
+        wait.is_ended = True
+        if self.is_remote:
+            await self._end(wait.begun, wait.token)
+        elif hasattr(wait.begun, "cancel"):
+            wait.begun.cancel()
 
     async def _return(self, taking: asyncio.Future[Any], token: int, back: Callable[[Any], Awaitable[Any]]) -> None:
         if not taking.done():
@@ -194,8 +233,7 @@ class Home:
         """Have the hub take a lease, and give it back when it sees that this process is gone; see
         ``Service.hold``.
         """
-        assert self._node is not None
-        return self._node.client(SERVICE).hold(name, holder, ttl_us)
+        return self.owner.client(SERVICE).hold(name, holder, ttl_us)
 
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]

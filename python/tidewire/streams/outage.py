@@ -129,6 +129,7 @@ class Outage:
                         return None
                     found = calling.result()
             except TidewireError as error:
+                self._home.owner._check()
                 if not self.covers(error):
                     raise
                 if not self._pause.has_begun:

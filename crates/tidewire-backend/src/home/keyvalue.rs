@@ -99,7 +99,7 @@ pub trait KeyValue: Send + Sync {
     /// # Errors
     ///
     /// [`Differs`](super::HomeErrorKind::Differs), as of streams.
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo>;
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<()>;
 
     /// The state of a bucket.
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo>;

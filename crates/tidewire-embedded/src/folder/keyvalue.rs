@@ -20,16 +20,15 @@ impl Folder {
     /// # Errors
     ///
     /// `Invalid`, `Differs`, `Unsupported`.
-    pub fn create_bucket(&mut self, settings: BucketSettings) -> HomeResult<BucketInfo> {
+    pub fn create_bucket(&mut self, settings: BucketSettings) -> HomeResult<()> {
         check_bucket(&settings)?;
         let name = settings.name.clone();
         if let Some(kept) = self.buckets.get(&name) {
-            same_settings(&kept.settings, &settings)?;
-            return self.bucket_info(&name);
+            return same_settings(&kept.settings, &settings);
         }
         self.keep(&Op::Bucket(settings.clone()));
-        self.buckets.insert(name.clone(), StoredConsumer::new(settings));
-        self.bucket_info(&name)
+        self.buckets.insert(name, StoredConsumer::new(settings));
+        Ok(())
     }
 
     /// The state of a bucket.

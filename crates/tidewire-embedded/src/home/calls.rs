@@ -209,7 +209,7 @@ impl Embedded {
 }
 
 impl KeyValue for Embedded {
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
         self.change(move |doing| doing.folder.create_bucket(settings))
     }
 

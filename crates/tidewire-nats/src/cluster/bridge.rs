@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ struct Cluster {
     interests: Vec<SubscriptionInterest>,
     log: Log,
     beginning: Option<(Begun, Instant)>,
+    /// After a loss: when the nodes that are there count as known at the latest.
+    returning: Option<Instant>,
     quiet_from: Instant,
     alone: bool,
     losses: u64,
@@ -106,6 +109,7 @@ pub(super) async fn begin(
         interests: Vec::new(),
         log,
         beginning: Some((begun, now + READY_MAX)),
+        returning: None,
         quiet_from: now + QUIET,
         alone: false,
         losses,
@@ -160,8 +164,8 @@ impl Cluster {
     }
 
     fn wakes(&self, ends: Option<Instant>) -> Instant {
-        let ready =
-            self.beginning.as_ref().map(|(_, until)| (*until).min(self.quiet_from.max(Instant::now() + QUIET / 10)));
+        let until = self.beginning.as_ref().map(|(_, until)| *until).or(self.returning);
+        let ready = until.map(|until| until.min(self.quiet_from.max(Instant::now() + QUIET / 10)));
         [Some(self.beat_at), self.probe_at, ready, ends].into_iter().flatten().min().unwrap_or(self.beat_at)
     }
 
@@ -425,6 +429,7 @@ impl Cluster {
         let lost = now.losses != self.losses;
         (self.losses, self.was_up) = (now.losses, now.is_up);
         if lost {
+            self.returning = None;
             (self.log)(&format!("{}: the connection is lost, and calls with it", self.at.place), true);
             for peer in self.peers.values_mut() {
                 peer.reset(self.me.number, rand_token());
@@ -436,6 +441,7 @@ impl Cluster {
             for peer in self.peers.values_mut() {
                 peer.heard = heard;
             }
+            (self.alone, self.quiet_from, self.returning) = (false, heard + QUIET, Some(heard + READY_MAX));
             self.say_hello().await;
         }
     }
@@ -558,13 +564,18 @@ impl Cluster {
     // The beginning
 
     fn look_whether_ready(&mut self) {
-        let Some((_, until)) = &self.beginning else { return };
+        let Some(until) = self.beginning.as_ref().map(|(_, until)| *until).or(self.returning) else { return };
         let now = Instant::now();
         let all_told = self.peers.values().all(|peer| peer.told || peer.refused_until.is_some());
         let is_quiet = self.alone || now >= self.quiet_from;
-        if (now >= *until || (all_told && is_quiet))
-            && let Some((begun, _)) = self.beginning.take()
-        {
+        if now < until && !(all_told && is_quiet) {
+            return;
+        }
+        self.returning = None;
+        if self.was_up {
+            self.at.known.store(self.losses, Ordering::Release);
+        }
+        if let Some((begun, _)) = self.beginning.take() {
             drop(begun.send(Ok(())));
         }
     }

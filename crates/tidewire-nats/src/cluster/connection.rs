@@ -1,5 +1,7 @@
 //! Connection of a bridge: a separate client without echo of its own messages, checked before use.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_nats::{Client, Event, ServerError, StatusCode, Subscriber};
@@ -36,6 +38,8 @@ pub(super) struct Connected {
     pub mine: Subscriber,
     /// Presence messages of all nodes.
     pub presence: Subscriber,
+    /// The losses after which the other nodes are known again.
+    pub known: Arc<AtomicU64>,
     pub place: String,
     /// The longest frame that fits in a message.
     pub frame_max: usize,
@@ -77,7 +81,10 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
     let refused = status.borrow().refused.clone();
     match (answered, refused) {
         (_, Some(why)) => Err(denied(&place, &why)),
-        (Ok(true), None) => Ok(Connected { client, status, mine, presence, place, frame_max }),
+        (Ok(true), None) => {
+            let known = Arc::new(AtomicU64::new(status.borrow().losses));
+            Ok(Connected { client, status, mine, presence, known, place, frame_max })
+        }
         _ => Err(ended(
             &"the server does not say that nobody answers: let this user publish and subscribe on tw.>, and install nats-server 2.2 or newer",
         )),

@@ -14,6 +14,7 @@ mod session;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
@@ -110,6 +111,7 @@ pub struct Bridge {
     closing: watch::Sender<bool>,
     closed: Mutex<Option<Receiver<()>>>,
     status: watch::Receiver<connection::Status>,
+    known: Arc<AtomicU64>,
     _runtime: Runtime,
 }
 
@@ -134,21 +136,25 @@ impl Bridge {
         let of = hub.clone();
         let opened = runtime.block_on(async move {
             let connected = connection::connect(&settings, &options).await?;
-            let status = connected.status.clone();
+            let (status, known) = (connected.status.clone(), Arc::clone(&connected.known));
             let begun = bridge::begin(of, connected, options, Arc::new(log), is_closing, said).await?;
             begun.await.unwrap_or_else(|_| Err(BridgeError::new(ErrorCode::LinkLost, "the bridge has ended")))?;
-            Ok(status)
+            Ok((status, known))
         });
         match opened {
-            Some(Ok(status)) => Ok(Self { closing, closed: Mutex::new(Some(closed)), status, _runtime: runtime }),
+            Some(Ok((status, known))) => {
+                Ok(Self { closing, closed: Mutex::new(Some(closed)), status, known, _runtime: runtime })
+            }
             Some(Err(error)) => Err(error),
             None => Err(BridgeError::new(ErrorCode::LinkLost, format!("{place}: the thread of links has ended"))),
         }
     }
 
-    /// True while there is a connection.
+    /// True while there is a connection, and the other nodes are known. After a loss they have to
+    /// be met again.
     pub fn is_connected(&self) -> bool {
-        self.status.borrow().is_up
+        let status = self.status.borrow();
+        status.is_up && status.losses == self.known.load(Ordering::Acquire)
     }
 
     /// Sends a goodbye to the other nodes, and blocks until it is written, for two seconds at most.

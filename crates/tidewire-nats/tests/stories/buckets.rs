@@ -7,7 +7,9 @@ use crate::servers::{home, pattern, subject, unique};
 
 fn bucket(home: &dyn Home, history: u32) -> String {
     let settings = BucketSettings { history, ..BucketSettings::new(&unique("bucket")) };
-    home.create_bucket(settings).wait().unwrap().settings.name
+    let name = settings.name.clone();
+    home.create_bucket(settings).wait().unwrap();
+    name
 }
 
 fn put(home: &dyn Home, bucket: &str, key: &str, value: &str, expect: Expect) -> Result<u64, HomeErrorKind> {

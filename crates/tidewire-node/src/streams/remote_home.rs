@@ -390,10 +390,10 @@ impl Streams for HubHome {
 }
 
 impl KeyValue for HubHome {
-    fn create_bucket(&self, settings: BucketSettings) -> Answer<BucketInfo> {
+    fn create_bucket(&self, settings: BucketSettings) -> Answer<()> {
         let BucketSettings { name, history, ttl_us, max_bytes, replicas } = &settings;
         let args = (name, history, ttl_us, max_bytes, replicas);
-        self.ask("create_bucket", args, |map: BucketMap| wire_maps::bucket_info(map))
+        self.call("create_bucket", args, Ok)
     }
 
     fn bucket_info(&self, bucket: &str) -> Answer<BucketInfo> {

@@ -371,7 +371,7 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
         "create_bucket" => {
             let (name, history, ttl_us, max_bytes, replicas) = Deserialize::deserialize(from)?;
             let settings = BucketSettings { name, history, ttl_us, max_bytes, replicas };
-            act(move |home| Ok(home.create_bucket(settings)), |info| written(&BucketMap::from(info)))
+            act(move |home| Ok(home.create_bucket(settings)), plain)
         }
         "bucket_info" => {
             let (bucket,): (String,) = Deserialize::deserialize(from)?;
