@@ -43,8 +43,8 @@ class _Counted:
 
     def _cancel_soon(self) -> None:
         if self._arrived:
-            # An operation wakes the task as soon as the loop sees its result: the result comes while
-            # the loop sees nothing.
+            # An operation wakes the task as soon as the loop sees its result: the result comes
+            # while the loop sees nothing.
             time.sleep(0.005)
         self.cancel()
 
@@ -63,7 +63,7 @@ class _Counted:
                     waits.add_done_callback(self.cancel)
                 else:
                     asyncio.get_running_loop().call_soon(self._cancel_soon)
-            # What a task waits for must die with its wait: operations give back unread results then.
+            # An operation gives back a result that is unread when it dies: keep none.
             handed, waits = [waits], None
             try:
                 go_on, given = self.work.send, (yield handed.pop())
@@ -149,8 +149,8 @@ def _name(task: asyncio.Task[Any]) -> str:
 
 
 async def _ended(stays: Counter[str]) -> None:
-    """Wait for the end of what an attempt has begun. A task that stays may be replaced by another one
-    of its kind.
+    """Wait for the end of what an attempt has begun. A task that stays may be replaced by another
+    one of its kind.
     """
     while left := Counter(map(_name, _others())) - stays:
         mine = [task for task in _others() if _name(task) in left]
