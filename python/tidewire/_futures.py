@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from tidewire._binding import Pending
@@ -41,6 +41,29 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
         await asyncio.wait([task], timeout=_FINISH_TIMEOUT_S)
         raise
     return task.result()
+
+
+async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
+    """Wait for the end of work, and return whether it has ended in time; it is cancelled if not.
+
+    A caller that is cancelled as the work ends is cancelled: ``asyncio.wait_for`` of Python 3.10
+    and 3.11 returns the result in its place.
+    """
+    import asyncio
+
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=timeout)
+    finally:
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled():
+            # A caller that was cancelled does not read it.
+            task.exception()
+    if not task.done():
+        return False
+    task.result()
+    return True
 
 
 def _finished(task: Any) -> None:

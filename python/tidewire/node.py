@@ -231,10 +231,24 @@ class Node(Subjects, Streams, Agents):
         self._check()
         if self._inspect:
             self._inspector = _inspect.open_for(self)
-        await join(self, self._join_timeout)
-        self._begin()
-        await self._link().open()
+        try:
+            await join(self, self._join_timeout)
+            self._begin()
+            await self._link().open()
+        except BaseException:
+            await self._leave_entry()
+            raise
         return self
+
+    async def _leave_entry(self) -> None:
+        """Take back an entry that failed or was cancelled: its hub has the name for others."""
+        from tidewire import _abort
+
+        if self._started:
+            await _abort.abort(self)
+        elif self._inspector is not None:
+            self._inspector.end()
+            self._inspector = None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

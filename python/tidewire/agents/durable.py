@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire import _limits
 from tidewire._binding import AgentInbox, ChangeCounter
+from tidewire._futures import ended_within
 from tidewire._log import logger
 from tidewire.agents import form, inbox_store, state_transaction
 from tidewire.agents.state_transaction import Arrival, StateTransaction
@@ -253,8 +254,8 @@ class Durable:
             await asyncio.gather(*tasks, return_exceptions=True)
             if self.is_active and not (self._lost is not None and self._lost.done()):
                 self._record["left"] = True
-                with contextlib.suppress(TidewireError, asyncio.TimeoutError):
-                    await asyncio.wait_for(self.write(), _GOODBYE_S)
+                with contextlib.suppress(TidewireError):
+                    await ended_within(self.write(), _GOODBYE_S)
         finally:
             self._is_open = False
             if self._writing is not None:

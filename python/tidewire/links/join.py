@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Iterator
@@ -13,21 +14,42 @@ from tidewire._urls import is_nats, without_secrets
 from tidewire.errors import LinkLost
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from tidewire.node import Node
+
+_LEAVE_TIMEOUT_S = 1.0
+"""How long a caller that is cancelled waits for the end of its attempt."""
 
 
 async def join(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node; see ``join_blocking``. The event loop goes on meanwhile."""
+    """Join the hub of a node; see ``join_blocking``. The event loop goes on meanwhile. Cancelled,
+    it leaves the hub.
+    """
     import asyncio
 
     for wait_s in _attempts(node, within_s):
         await asyncio.sleep(wait_s)
+        # Connecting blocks.
+        joining = asyncio.ensure_future(asyncio.to_thread(_attempt, node))
         try:
-            # Connecting blocks.
-            return await asyncio.to_thread(_attempt, node)
+            await asyncio.wait({joining})
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody needs its link any more.
+            joining.add_done_callback(functools.partial(_leave, node))
+            await asyncio.wait({joining}, timeout=_LEAVE_TIMEOUT_S)
+            raise
+        try:
+            return joining.result()
         except LinkLost as error:
             lost = error
     raise lost
+
+
+def _leave(node: Node, joining: Future[None]) -> None:
+    """Close the link of an attempt that has ended."""
+    if not joining.cancelled() and joining.exception() is None:
+        node._link().close()
 
 
 def join_blocking(node: Node, within_s: float | None) -> None:

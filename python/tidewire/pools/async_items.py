@@ -62,7 +62,10 @@ class Feeder:
                     self._submit()
                     await self._wait_for_room()
         # The consumer of the results gets the error that ends the items, in its place.
-        except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001
+        except asyncio.CancelledError as cancelled:
+            self._submit(over=True, error=cancelled)
+            raise
+        except Exception as raised:  # noqa: BLE001
             error = raised
         self._submit(over=True, error=error)
 

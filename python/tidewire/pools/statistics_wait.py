@@ -92,8 +92,6 @@ async def wait(pool: Pool, condition: Condition, timeout: float | None) -> dict[
 
 
 async def _within(changed: Any, left_s: float | None) -> None:
-    import asyncio
-    import contextlib
+    from tidewire._futures import ended_within
 
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(changed.wait(), left_s)
+    await ended_within(changed.wait(), left_s)

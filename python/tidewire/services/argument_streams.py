@@ -93,9 +93,11 @@ class ArgumentStream:
         error: BaseException | None = None
         try:
             await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel, self)
-        except asyncio.CancelledError:
-            # The canceller has closed the channel, and awaits only the end.
-            pass
+        except asyncio.CancelledError as cancelled:
+            if not self.cancelled:
+                # The loop ends: the items so far are not all.
+                error = error_for_caller(self.channel.title, cancelled)
+            raise
         # The callee receives an exception of the generator, after the items before it.
         except BaseException as raised:  # noqa: BLE001
             error = error_for_caller(self.channel.title, raised)

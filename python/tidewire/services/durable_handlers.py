@@ -90,9 +90,21 @@ class DurableHandlers:
         return {str(name): consumer for name, consumer in found.items()}
 
     def opened(self) -> Awaitable[None]:
-        """Return what waits until all have begun, and raises what went wrong."""
+        """Return what waits until all have begun, and raises what went wrong. They begin all the
+        same if the wait is cancelled.
+        """
         self._is_awaited = True
-        return asyncio.wrap_future(self.opening)
+        return self._wait_opened()
+
+    async def _wait_opened(self) -> None:
+        try:
+            await asyncio.shield(asyncio.wrap_future(self.opening))
+        except asyncio.CancelledError:
+            # Nobody else reports an error now.
+            self._is_awaited = False
+            if self.opening.done():
+                self._opened(self.opening)
+            raise
 
     def opened_blocking(self) -> None:
         """As ``opened``, and block this thread."""

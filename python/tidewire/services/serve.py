@@ -190,9 +190,12 @@ class Served:
             self._join(connection)
 
     def __await__(self) -> Generator[Any, Any, Served]:
+        import asyncio
+
         try:
             for pending in self._told:
-                yield from pending.__await__()
+                # A wait that is cancelled leaves the answer of the hub to the next one.
+                yield from asyncio.shield(pending).__await__()
         except TidewireError as error:
             # The service returns with a lost link. A service that the hub refuses is served
             # nowhere.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ from tidewire.services.names import STANDBY
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from tidewire.node import Node
     from tidewire.services.serve import Served
     from tidewire.streams.consumer import Consumer
@@ -71,7 +73,9 @@ class SingleActive:
             node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us
         )
         self._guarded = _guarded(declared, self._tenure)
+        # The instance while it is active, and after that until it has stopped.
         self._inner: Served | None = None
+        self._stopping: Served | None = None
         self._ledgers: list[Ledger] = []
         self._is_over = self._leaving = False
         node._ensure_loop()
@@ -85,6 +89,7 @@ class SingleActive:
         node._waits_for.append(self)
         node._at_goodbye.append(self._leave)
         self._task: asyncio.Task[None] | None = None
+        self._ending: Future[None] | None = None
         self._on_loop(self._stand())
 
     def __await__(self) -> Generator[Any, Any, SingleActive]:
@@ -138,6 +143,8 @@ class SingleActive:
         """Stop this instance. If it is active, calls that came are finished, and then another is
         active at once. A second call gives the same ledger.
 
+        Cancelled, it goes on, and a second call waits for its end.
+
         Args:
             drain: True if the calls that have arrived are finished.
             timeout: Seconds after which handlers that are stuck are abandoned.
@@ -145,7 +152,7 @@ class SingleActive:
         inner = self._inner
         if inner is not None:
             inner._refuse_own()
-        await asyncio.wrap_future(self._on_loop(self._end(drain, timeout)))
+        await asyncio.shield(asyncio.wrap_future(self._begin_end(drain, timeout)))
         return Ledger.total([*self._ledgers, await self._door.stop(drain, timeout)])
 
     def statistics(self) -> dict[str, Any]:
@@ -204,17 +211,17 @@ class SingleActive:
 
     async def _deactivate(self, drain: bool, timeout: float | None) -> None:
         """Serve no more, and then let another be active."""
-        inner, self._inner = self._inner, None
+        inner, self._inner = self._inner or self._stopping, None
+        self._stopping = inner
         try:
             if inner is not None:
                 self._ledgers.append(await inner.stop(drain, timeout))
+                self._stopping = None
         finally:
             await self._tenure.release()
 
     async def _end(self, drain: bool, timeout: float | None) -> None:
         self._leaving = True
-        if self._is_over:
-            return
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -227,6 +234,15 @@ class SingleActive:
             self._node._at_goodbye = [hook for hook in self._node._at_goodbye if hook != self._leave]
             self.rests.ring()
 
+    def _begin_end(self, drain: bool, timeout: float | None) -> Future[None]:
+        """Begin the end, once: a second one would give the lease back before the calls of the first
+        are finished.
+        """
+        with self._node._lock:
+            if self._ending is None:
+                self._ending = self._on_loop(self._end(drain, timeout))
+            return self._ending
+
     def _leave(self) -> None:
         """Have it end, as the node is about to stop. From any thread; ``at_rest`` says when it
         has.
@@ -234,12 +250,12 @@ class SingleActive:
         loop = self._node._loop
         self._leaving = True
         if loop is not None and not loop.is_closed():
-            self._on_loop(self._end(True, None))
+            self._begin_end(True, None)
 
     def _fence(self) -> int:
         return self._tenure.fence
 
-    def _on_loop(self, coroutine: Any) -> Any:
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         assert self._node._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
 

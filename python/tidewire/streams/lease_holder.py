@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _binding
+from tidewire._futures import ended_within
 from tidewire.errors import LeaseHeld, LeaseLost, TidewireError
 from tidewire.streams.home import WAIT_US
 
@@ -97,10 +98,12 @@ class LeaseHolder:
             renew, until = times
             await asyncio.sleep(max(0.0, min(renew, until) - monotonic()))
             try:
-                await asyncio.wait_for(self._renew(), max(0.0, until - monotonic()))
+                is_renewed = await ended_within(self._renew(), max(0.0, until - monotonic()))
             except LeaseLost:
                 return
-            except (TidewireError, asyncio.TimeoutError):
+            except TidewireError:
+                is_renewed = False
+            if not is_renewed:
                 # Its home may be back before its time is over.
                 self._machine.failed(monotonic())
 
