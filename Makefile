@@ -125,12 +125,12 @@ test-loom: ## Models of the concurrent parts, in all interleavings
 	fi
 
 WORKERS ?= 4
-RANDOM_PROGRAMS ?= 1-300
+RANDOM_SECONDS ?= 300
 
 .PHONY: random
-random: .make/dev .make/extension ## Random programs of one node beside an oracle: RANDOM_PROGRAMS=1-300, on all loops, in dev mode
-	$(call say,random programs $(RANDOM_PROGRAMS))
-	@$(BIN)/python python/tests/random_programs.py $(RANDOM_PROGRAMS) --dev
+random: .make/dev .make/extension ## Random programs of one node beside an oracle, for RANDOM_SECONDS (300), on all loops, in dev mode
+	$(call say,random programs for $(RANDOM_SECONDS) s)
+	@$(BIN)/python python/tests/random_programs.py $(or $(RANDOM_FIRST),0)- --seconds $(RANDOM_SECONDS) --dev
 
 .PHONY: test-python
 test-python: .make/dev .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/test_x.py for a part of them
@@ -229,14 +229,14 @@ api: .make/cargo-public-api ## The public API of the crates for Rust users, besi
 	@$(PYTHON) tools/public_api.py
 
 .PHONY: histories
-histories: .make/dev .make/extension ## Random histories over links: HISTORIES of them (200), from HISTORIES_FIRST
-	$(call say,$(or $(HISTORIES),200) random histories over links)
-	@cd python && HISTORIES=$(or $(HISTORIES),200) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q tests/test_link_histories.py
+histories: .make/dev .make/extension ## Random histories over links for RANDOM_SECONDS (300) on each loop, from RANDOM_FIRST
+	$(call say,random histories over links for $(RANDOM_SECONDS) s on each loop)
+	@cd python && RANDOM_SECONDS=$(RANDOM_SECONDS) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q -s tests/test_link_histories.py
 
 .PHONY: random-suites
-random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_PROGRAMS, HISTORIES)
+random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_SECONDS)
 	$(call say,random programs and histories with each interpreter)
-	@$(BIN)/python tools/random_suites.py --programs $(RANDOM_PROGRAMS) --histories $(or $(HISTORIES),60) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
+	@$(BIN)/python tools/random_suites.py --seconds $(RANDOM_SECONDS) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
 
 .PHONY: power
 power: ## Losses of power on a simulated disk: POWER_CUTS histories (10,000); TIDEWIRE_HISTORY=17 plays one again

@@ -35,8 +35,9 @@ NEEDED = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", help="an interpreter; otherwise all that are found")
-    parser.add_argument("--programs", default="1-60", help="numbers of random programs, 1-60")
-    parser.add_argument("--histories", type=int, default=60, help="how many histories, 60")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of the programs, and of the histories on each loop"
+    )
     options = parser.parse_args()
     found = {version: interpreter(version) for version in VERSIONS}
     if options.python:
@@ -48,11 +49,11 @@ def main() -> int:
             continue
         own = environment(version, python)
         ways = {
-            "programs": [own, "python/tests/random_programs.py", options.programs, "--dev"],
-            "histories": [own, "-m", "pytest", "-q", "python/tests/test_link_histories.py"],
+            "programs": [own, "python/tests/random_programs.py", "--seconds", str(options.seconds), "--dev"],
+            "histories": [own, "-m", "pytest", "-q", "-s", "python/tests/test_link_histories.py"],
         }
         for what, command in ways.items():
-            settings = {**os.environ, "HISTORIES": str(options.histories), "PYTHONPATH": str(ROOT / "python")}
+            settings = {**os.environ, "RANDOM_SECONDS": str(options.seconds), "PYTHONPATH": str(ROOT / "python")}
             ended = subprocess.run(command, cwd=ROOT, env=settings, check=False)
             wrong = wrong or ended.returncode != 0
             print(f"CPython {version}, random {what}: {'well' if ended.returncode == 0 else 'WRONG'}", flush=True)

@@ -1,12 +1,14 @@
 //! Blocking wait of a thread for a future, which Ctrl-C can interrupt.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -69,6 +71,8 @@ struct ThreadNotifier {
     writer: OwnedFd,
     /// A forked child has the same pipe as its parent, and must not use it.
     process: u32,
+    /// The program closed the pipe: its numbers may belong to other files by now.
+    is_broken: AtomicBool,
 }
 
 thread_local! {
@@ -83,7 +87,7 @@ struct BorrowedNotifier(Arc<ThreadNotifier>);
 impl BorrowedNotifier {
     fn take() -> PyResult<Self> {
         let kept = BELL.try_with(RefCell::take).ok().flatten();
-        match kept.filter(|bell| bell.process == std::process::id()) {
+        match kept.filter(|bell| bell.process == std::process::id() && !bell.is_broken.load(Ordering::Relaxed)) {
             Some(bell) => Ok(Self(bell)),
             None => ThreadNotifier::new().map(|bell| Self(Arc::new(bell))),
         }
@@ -101,23 +105,48 @@ impl Drop for BorrowedNotifier {
 impl ThreadNotifier {
     fn new() -> PyResult<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(std::io::Error::from)?;
-        Ok(Self { reader, writer, process: std::process::id() })
+        Ok(Self { reader, writer, process: std::process::id(), is_broken: AtomicBool::new(false) })
     }
 
     /// Sleeps until a wake-up, a signal, or the end of `limit`.
-    fn listen(&self, limit: Option<Duration>) -> PyResult<()> {
+    fn listen(self: &Arc<Self>, limit: Option<Duration>) -> PyResult<()> {
         let mut fds = [PollFd::new(&self.reader, PollFlags::IN)];
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match poll(&mut fds, limit.as_ref()) {
             Ok(0) => Ok(()),
-            Ok(_) => {
-                let mut rung = [0; 64];
-                while matches!(rustix::io::read(&self.reader, &mut rung), Ok(n) if n == rung.len()) {}
-                Ok(())
-            }
+            Ok(_) => self.clear(),
             Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(std::io::Error::from(error).into()),
+            Err(error) => Err(self.broken(error)),
         }
+    }
+
+    /// Reads all rings. Only a pipe that is intact has some.
+    fn clear(self: &Arc<Self>) -> PyResult<()> {
+        let mut rung = [0; 64];
+        loop {
+            match rustix::io::read(&self.reader, &mut rung) {
+                Ok(0) => return Err(self.broken(Errno::PIPE)),
+                Ok(count) if count == rung.len() => (),
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    /// The error of a wait whose pipe was closed or replaced. Its numbers may belong to other files
+    /// now, so they are never closed.
+    fn broken(self: &Arc<Self>, error: Errno) -> PyErr {
+        if !self.is_broken.swap(true, Ordering::Relaxed) {
+            std::mem::forget(Arc::clone(self));
+        }
+        let (reader, writer) = (self.reader.as_raw_fd(), self.writer.as_raw_fd());
+        PyOSError::new_err((
+            error.raw_os_error(),
+            format!(
+                "file descriptors {reader} and {writer} of this runtime: {}: close only descriptors that your code opened",
+                std::io::Error::from(error)
+            ),
+        ))
     }
 }
 

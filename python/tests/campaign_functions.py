@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
 import msgspec
@@ -103,6 +102,21 @@ def swept(run: tw.Run) -> dict[str, Any]:
     return {"set": f"{run.params['strategy']}-{len(run.params['teams'])}"}
 
 
+def oddly_named(run: tw.Run) -> dict[str, Any]:
+    return {"hits": 7, "two words": "x", "index": 9}
+
+
+def pictured(run: tw.Run) -> dict[str, float | int]:
+    """Values that are hard to draw."""
+    return {
+        "same": 1.0,
+        "endless": float("inf"),
+        "wide": 1e150 if run.index == 1 else -5.0,
+        "tenths": 0.1 * run.index,
+        "whole": run.index,
+    }
+
+
 # Runs that do what they should not
 
 
@@ -172,6 +186,13 @@ def killing(run: tw.Run) -> int:
     return run.index
 
 
+def closing_files(run: tw.Run) -> int:
+    """Closes the files of its whole process, as a function does that becomes a daemon."""
+    if run.index == 7:
+        os.closerange(3, 1_024)
+    return run.index
+
+
 def always_killing(run: tw.Run) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return run.index
@@ -193,17 +214,6 @@ def endless(run: tw.Run) -> int:
     return run.index
 
 
-def waiting(run: tw.Run) -> int:
-    """Waits in its third run until a file is there; a new file says that it does."""
-    folder = Path(run.params["folder"])
-    if run.index == 3:
-        (folder / "here").touch()
-        os.mkfifo(folder / f"fifo-{run.attempt}-{os.getpid()}")
-        with open(folder / f"fifo-{run.attempt}-{os.getpid()}") as fifo:
-            fifo.read()
-    return run.index
-
-
 def drawn(run: tw.Run) -> dict[str, Any]:
     """Every kind of number that a run can draw, twice: what one run left behind shows in the
     next.
@@ -222,16 +232,6 @@ def drawn(run: tw.Run) -> dict[str, Any]:
 
 
 kept: list[tw.Run] = []
-
-
-def set_of(run: tw.Run) -> int:
-    return int(run.params["number"])
-
-
-def importing_late(run: tw.Run) -> int:
-    import campaign_helper  # type: ignore[import-not-found]
-
-    return int(campaign_helper.VALUE)
 
 
 @dataclass

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tidewire as tw
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.report import Status, WorkerStatus
 
+sqlite_alone = pytest.mark.parametrize("store", ["sqlite"], indirect=True)
+"""For stories whose part in a store is a case of the conformance suite, which each store passes."""
 TESTS = Path(__file__).parent
 PATIENCE_S = 30.0
 
@@ -30,6 +33,14 @@ def until(campaign: tw.Campaign, condition: Callable[[Status], object]) -> Statu
         assert time.monotonic() < end, status
         store.wait(200_000)
     return status
+
+
+def plan_of(store: str, name: str = "pi") -> tw.Campaign:
+    """Return the campaign of a starter, as soon as it is there."""
+    connection = CampaignStore(store)
+    while not connection.campaigns():
+        connection.wait(200_000)
+    return tw.open_campaign(store, name)
 
 
 def working(status: Status) -> list[WorkerStatus]:
@@ -106,9 +117,23 @@ def program(code: str, folder: Path, **environment: str) -> Iterator[subprocess.
     """Start a script in a group of processes of its own, which is killed at the end."""
     script = folder / "program.py"
     script.write_text(code)
-    paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    with _group([sys.executable, str(script)], folder, environment) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def server(store: str, processes: int, folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Start ``tidewire worker`` in a group of processes of its own, which is killed at the end."""
+    command = [sys.executable, "-m", "tidewire", "worker", store, "--processes", str(processes)]
+    with _group(command, folder, environment) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _group(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    paths = os.pathsep.join([str(folder), str(TESTS), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
-        [sys.executable, str(script)],
+        command,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": paths, **environment},
         stdout=subprocess.PIPE,

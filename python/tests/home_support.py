@@ -19,6 +19,7 @@ SERVERS = Path(__file__).parents[2] / "tools" / "servers.py"
 PATIENCE = 60.0
 
 every_home = pytest.mark.parametrize("kind", ["folder", "hub", "nats"])
+both = pytest.mark.parametrize("kind", ["folder", "hub"])
 
 
 def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -61,6 +62,20 @@ async def nodes(kind: str, folder: Path, count: int = 2, **options: Any) -> Asyn
         with nats_server() as url:
             async with _all(url, count, options) as found:
                 yield found
+
+
+@asynccontextmanager
+async def home(kind: str, folder: Path) -> AsyncIterator[tw.Node]:
+    """One node, as ``nodes`` gives several."""
+    async with nodes(kind, folder, 1) as (node,):
+        yield node
+
+
+async def release(node: tw.Node, lease: str, fence: int) -> bool:
+    """Take a lease from its holder, as if the holder had stood still for longer than its time. No
+    public call does that.
+    """
+    return bool(await node._home().call("release", lease, fence))
 
 
 @asynccontextmanager

@@ -165,11 +165,6 @@ class Programs:
         (found,) = json.loads(program.line())["urls"]
         return program, found
 
-    def short_hub(self, heartbeat_ms: int) -> tuple[Program, str]:
-        """Run a hub with a heartbeat of its own."""
-        program = self.run(_PROGRAMS, "short_hub", "tide://127.0.0.1:0", str(heartbeat_ms))
-        return program, program.expect("ready")
-
     def listening(self, url: str, name: str = "server", service: str = "workshop") -> tuple[Program, str]:
         """Run a node that is a hub and serves, too."""
         program = self.run(_PROGRAMS, "listen", url, name, service, name)

@@ -16,11 +16,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import tidewire as tw
-from tidewire import _limits
-from tidewire.services.context import context
 
 PATIENCE_S = 30.0
-CREDIT = _limits.STREAM_CREDIT.default
+CREDIT = tw.LinkConfig().stream_credit
 
 
 class Unsent:
@@ -115,7 +113,7 @@ class Workshop(tw.Service):
 
     @tw.method
     async def caller(self) -> list[Any]:
-        call = context()
+        call = tw.context()
         return [call.node, call.user, call.remaining]
 
     @tw.method
@@ -249,15 +247,6 @@ async def _hear(url: str, name: str, *_: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-def _short_hub(url: str, heartbeat_ms: str, *_: str) -> None:
-    from tidewire._binding import Hub
-
-    hub = Hub("hub", [], {"link_heartbeat_ms": int(heartbeat_ms)}, lambda line, is_wrong: is_wrong and say("log", line))
-    listening = hub.listen(url)
-    say("ready", listening.url)
-    sys.stdin.read()
-
-
 async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
     """Wait until a node knows a service with so many instances."""
     await node.until(lambda now: now["links"]["services"].get(service, 0) == instances, PATIENCE_S)
@@ -265,8 +254,5 @@ async def until_served(node: tw.Node, service: str, instances: int = 1) -> None:
 
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:] or json.loads(sys.stdin.readline())
-    if role == "short_hub":
-        _short_hub(*arguments)
-    else:
-        roles = {"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read, "hear": _hear}
-        asyncio.run(roles[role](*arguments))
+    roles = {"serve": _serve, "listen": _listen, "call": _call, "late": _late, "read": _read, "hear": _hear}
+    asyncio.run(roles[role](*arguments))

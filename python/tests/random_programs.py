@@ -5,6 +5,7 @@ Each runs in a process of its own under a watchdog, and is replayed by its numbe
 
     python python/tests/random_programs.py 17               # one, with its story
     python python/tests/random_programs.py 1-500 --loop uvloop --dev
+    python python/tests/random_programs.py --seconds 600    # as many as there is time for
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import random_budget
 import tidewire as tw
 
 WATCHDOG_S = 60.0
@@ -420,20 +422,37 @@ def in_process(number: int, loop: str, dev: bool) -> str | None:
 
 def run_all(numbers: Iterable[int], loops: Iterable[str], dev: bool, at_once: int) -> list[str]:
     """Run programs in processes of their own, and return what went wrong."""
+    loops = list(loops)
+    programs = ((number, loop) for number in numbers for loop in loops)
+    lock, wrong = threading.Lock(), list[str]()
+
+    def play() -> None:
+        # The next number is drawn once there is a place for it: numbers may end with their time.
+        while True:
+            with lock:
+                program = next(programs, None)
+            if program is None:
+                return
+            said = in_process(*program, dev)
+            if said is not None:
+                wrong.append(said)
+
     with ThreadPoolExecutor(at_once) as pool:
-        found = [pool.submit(in_process, number, loop, dev) for number in numbers for loop in loops]
-        return [wrong for one in found if (wrong := one.result()) is not None]
+        for played in [pool.submit(play) for _ in range(at_once)]:
+            played.result()
+    return wrong
 
 
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("numbers", help="a number, or the first and the last: 1-500")
+    parser.add_argument("numbers", nargs="?", default="0-", help="a number, or the first and the last: 1-500")
+    parser.add_argument("--seconds", type=float, default=random_budget.SECONDS, help="for numbers without a last one")
     parser.add_argument("--loop", choices=[*LOOPS, "all"], default="all")
     parser.add_argument("--dev", action="store_true", help="with -X dev")
     parser.add_argument("--here", action="store_true", help="in this process")
     options = parser.parse_args()
-    first, _, last = options.numbers.partition("-")
+    first, is_range, last = options.numbers.partition("-")
     if options.here:
         problems = run(int(first), options.loop)
         print("\n".join(problems))
@@ -441,7 +460,11 @@ def main() -> int:
     # Where uvloop is not installed there is nothing to learn from it.
     there = [loop for loop in LOOPS if loop != "uvloop" or importlib.util.find_spec("uvloop") is not None]
     loops = there if options.loop == "all" else [options.loop]
-    wrong = run_all(range(int(first), int(last or first) + 1), loops, options.dev, os.cpu_count() or 1)
+    if is_range and not last:
+        numbers: Iterable[int] = random_budget.seeds("random programs", options.seconds, int(first))
+    else:
+        numbers = range(int(first), int(last or first) + 1)
+    wrong = run_all(numbers, loops, options.dev, os.cpu_count() or 1)
     print("\n".join(wrong) or "nothing is wrong")
     return 1 if wrong else 0
 

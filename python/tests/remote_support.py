@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import json
+import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import tidewire as tw
+from link_frames import (
+    ANSWER,
+    CALL,
+    ERROR,
+    FAIL,
+    GOODBYE,
+    ID,
+    NORMAL,
+    REPLY,
+    SUBSCRIBE,
+    Raw,
+    called,
+    fields,
+    frame,
+    subscribed,
+)
+from tidewire.values import decode, encode
 
 PATIENCE_S = 30.0
+REMOTE_ERROR = 15
 Story = Callable[["World"], Coroutine[Any, Any, None]]
 
 
@@ -44,6 +65,72 @@ async def let_go(*nodes: tw.Node) -> None:
     """Wait until nodes have given nothing, and hold nothing."""
     for node in nodes:
         await has(node, 0, 0)
+
+
+class Stranger:
+    """An instance "stranger" of the desk, on a link whose frames a story writes by hand."""
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self._calls = itertools.count(1)
+
+    @classmethod
+    async def join(cls, world: World, instance: str = "stranger") -> Stranger:
+        """Join, and wait until the caller knows the instance."""
+        await world.caller.until(lambda now: "desk" in now["links"]["services"], PATIENCE_S)
+        (info,) = [info for info in await world.caller.services() if info.name == "desk"]
+        says = json.dumps(info.to_dict() | {"instances": [instance], "details": []})
+        raw = await asyncio.to_thread(Raw.joined, world.url)
+        raw.send(frame(SUBSCRIBE, subscribed(f"svc.desk.{instance}.*".encode()), fields(service=says), id=ID))
+        await world.caller.until(lambda now: now["links"]["services"]["desk"] > len(info.instances), PATIENCE_S)
+        return cls(raw)
+
+    async def came(self) -> tuple[int, Any]:
+        """Wait for a call, and return its exchange and its arguments, with references as data."""
+        _, _, exchange, payload = await self._next(CALL)
+        return exchange, decode(payload, lambda reference: reference)
+
+    def answer(self, exchange: int, value: object) -> None:
+        """Answer a call. A ``Reference`` in the value is sent as one."""
+        self._raw.send(frame(REPLY, b"", encode(value, _sent), NORMAL | ANSWER, exchange))
+
+    async def say_goodbye(self) -> None:
+        """Take no new calls, and wait until the hub knows that."""
+        self._raw.send(frame(GOODBYE, flags=0))
+        assert await asyncio.to_thread(self._raw.is_alive)
+
+    async def call(self, subject: str, value: object) -> Any:
+        """Call, and return the value of the answer, or the text of an error."""
+        self._raw.send(
+            frame(CALL, called(subject.encode(), deadline_ms=30_000), encode(value, _sent), id=ID | next(self._calls))
+        )
+        kind, head, _, payload = await self._next(REPLY, FAIL)
+        if kind == FAIL and head != struct.pack("<H", REMOTE_ERROR):
+            return payload.decode()
+        return decode(payload) if kind == REPLY else str(decode(payload))
+
+    def leave(self) -> None:
+        """Close the link."""
+        self._raw.close()
+
+    async def _next(self, *kinds: int) -> tuple[int, bytes, int, bytes]:
+        while (found := await asyncio.to_thread(self._raw.receive)) is not None:
+            kind, exchange, head, payload = found
+            if kind in kinds:
+                return kind, head, exchange, payload
+            assert kind != ERROR, payload
+        raise AssertionError("the hub has closed the link")
+
+
+class Reference:
+    """A reference to a function or an object, as a stranger writes it."""
+
+    def __init__(self, written: Any) -> None:
+        self.written = written
+
+
+def _sent(value: object) -> Any:
+    return value.written if isinstance(value, Reference) else None
 
 
 def play(service: Any, story: Story) -> None:

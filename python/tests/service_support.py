@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import tidewire as tw
-from tidewire.services.context import CallContext
-from tidewire.services.declare import Service, method, on
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -22,35 +20,35 @@ class Quote:
     price: float
 
 
-class Pricing(Service):
+class Pricing(tw.Service):
     """Prices of things."""
 
     def __init__(self) -> None:
         self.orders: asyncio.Queue[tuple[Quote, str | None]] = asyncio.Queue(1_000)
 
-    @method
+    @tw.method
     async def quote(self, symbol: str, qty: int = 1) -> Quote:
         """Quote a price."""
         return Quote(symbol, 2.0 * qty)
 
-    @method(name="where")
+    @tw.method(name="where")
     def thread(self) -> str:
         return threading.current_thread().name
 
-    @method
+    @tw.method
     async def fail(self, kind: str) -> None:
         raise {"key": KeyError, "exit": SystemExit, "stop": StopIteration, "gone": asyncio.CancelledError}[kind](kind)
 
-    @method
+    @tw.method
     def fail_plainly(self, kind: type[BaseException] = LookupError) -> None:
         raise kind("plainly")
 
-    @on("orders.*")
-    async def on_order(self, order: Quote, call: CallContext) -> None:
+    @tw.on("orders.*")
+    async def on_order(self, order: Quote, call: tw.CallContext) -> None:
         await self.orders.put((order, call.subject))
 
 
-class Hanging(Service):
+class Hanging(tw.Service):
     """Handlers that the test holds, and looks at."""
 
     def __init__(self) -> None:
@@ -60,7 +58,7 @@ class Hanging(Service):
         self.thread_open = threading.Event()
         self.seen_cancelled = threading.Event()
 
-    @method
+    @tw.method
     async def hang(self) -> str:
         self.inside.set()
         try:
@@ -72,15 +70,15 @@ class Hanging(Service):
             self.left.put_nowait("finally")
         return "never"
 
-    @method
-    def block(self, call: CallContext) -> str:
+    @tw.method
+    def block(self, call: tw.CallContext) -> str:
         self.thread_inside.set()
         assert self.thread_open.wait(PATIENCE)
         if call.cancelled:
             self.seen_cancelled.set()
         return "blocked"
 
-    @method
+    @tw.method
     async def ping(self) -> str:
         return "pong"
 

@@ -269,49 +269,20 @@ def test_a_queue_that_grows_over_the_level_is_warned_about_once_per_crossing(cap
 
 
 @pytest.mark.promise("P11.12")
-@pytest.mark.parametrize("how", ["publish", "publish_with_headers", "tell"])
-def test_the_retries_of_an_agent_hold_for_what_no_agent_sent(node: tw.Node, how: str) -> None:
+@pytest.mark.parametrize("how", ["publish", "publish_with_headers", "publish_of_an_agent", "tell"])
+def test_the_retries_of_an_agent_hold_for_what_has_no_message_around_it(node: tw.Node, how: str) -> None:
     flaky = Flaky(2)
     agent = node.agent(flaky, id="flaky", retry=tw.Retry(2, backoff_ms=1))
     agent.subscribe("news.*")
     if how == "tell":
         agent.ref.tell("x")
+    elif how == "publish_of_an_agent":
+        assert node.agent(nothing, id="sender").publish("news.x", "x") == 1
     else:
         assert node.publish("news.x", "x", {"a": "b"} if how == "publish_with_headers" else None) == 1
     assert flaky.done.acquire(timeout=PATIENCE)
     assert flaky.attempts == [("x", 1), ("x", 2), ("x", 3)]
     assert node.dead_letters.list(name="flaky") == []
-
-
-@pytest.mark.promise("P11.17")
-@pytest.mark.parametrize("how", ["request", "ask"])
-def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, how: str) -> None:
-    flaky = Flaky(2)
-    agent = node.agent(flaky, id="flaky", retry=tw.Retry(5, backoff_ms=1))
-    agent.subscribe("news.*")
-    with pytest.raises(ValueError, match="x, attempt 1"):
-        if how == "ask":
-            node.sync.ask(agent.ref, "x")
-        else:
-            node.sync.request("news.x", "x")
-    assert flaky.attempts == [("x", 1)]
-
-
-def test_the_receipt_of_a_message_that_its_mailbox_lets_go_says_so_at_once(node: tw.Node) -> None:
-    gate, entered = threading.Event(), threading.Event()
-
-    def slow(_: object) -> None:
-        entered.set()
-        gate.wait(PATIENCE)
-
-    node.agent(slow, id="a", mailbox=tw.Mailbox(1, "drop_new"))
-    sender = node.agent(lambda _: None, id="sender")
-    sender.sync.send(0, to="a")
-    assert entered.wait(PATIENCE)
-    assert sender.sync.send(1, to="a") is True
-    assert sender.sync.send(2, to="a") is False
-    assert sender.sync.send(3, to="a", receipt=True).state == "failed"
-    gate.set()
 
 
 @pytest.mark.promise("P11.19")
@@ -355,3 +326,36 @@ def test_a_message_that_had_its_retries_is_not_delivered_again_by_the_engine(nod
     assert flaky.attempts == [("x", 1), ("x", 2), ("x", 3)]
     (letter,) = node.dead_letters.list()
     assert (letter.reason, letter.error) == ("failed", "ValueError: x, attempt 3")
+
+
+class Asked(tw.Agent):
+    """Fails, with a handler for a topic."""
+
+    def __init__(self) -> None:
+        self.attempts: list[object] = []
+
+    @tw.handle(topic="news.*")
+    def on_news(self, payload: object) -> None:
+        """Fail."""
+        self.receive(payload)
+
+    def receive(self, payload: object) -> None:
+        """Fail."""
+        self.attempts.append(payload)
+        raise ValueError(payload)
+
+
+@pytest.mark.promise("P11.17")
+@pytest.mark.parametrize("kind", ["function", "object"])
+def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, kind: str) -> None:
+    asked = Asked()
+    retry = tw.Retry(5, backoff_ms=3_600_000, backoff_max_ms=3_600_000)
+    agent = node.agent(asked if kind == "object" else asked.receive, id="a", retry=retry)
+    if kind == "function":
+        agent.subscribe("news.*")
+    with pytest.raises(ValueError, match="by ask"):
+        node.sync.ask(agent.ref, "by ask", timeout=PATIENCE)
+    with pytest.raises(ValueError, match="by topic"):
+        node.sync.request("news.x", "by topic", timeout=PATIENCE)
+    assert asked.attempts == ["by ask", "by topic"]
+    assert agent.statistics()["waiting_again"] == 0

@@ -5,6 +5,7 @@ which one is refused.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire.agents import receipt as receipts
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
-HOUR_MS = 3_600_000
+LOOK_S = 0.04
+"""Shorter than the wait of a receipt for an end that it is not told of."""
 
 
 def nothing(payload: object) -> None:
@@ -49,14 +50,19 @@ class Gate:
             sender.tell(payload, to=self.id)
 
 
+def receipts() -> int:
+    """How many receipts there are in this process."""
+    gc.collect()
+    return sum(isinstance(one, tw.Receipt) for one in gc.get_objects())
+
+
 @pytest.mark.parametrize("overflow", ["drop_new", "drop_old"])
 @pytest.mark.parametrize("way", ["wait", "wait_blocking"])
 def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_after(
-    run: Run, monkeypatch: pytest.MonkeyPatch, overflow: Any, way: str
+    run: Run, overflow: Any, way: str
 ) -> None:
-    monkeypatch.setattr(receipts, "_LOOK_MIN_S", 10 * PATIENCE)
-
-    async def story(node: tw.Node) -> None:
+    async def dropped(node: tw.Node) -> float:
+        """How long twenty receipts took to be told, at most."""
         gate = Gate(node, mailbox=tw.Mailbox(1, overflow))
         sender = node.agent(nothing, id="sender")
         sender.tell("hold", to="gate")
@@ -69,9 +75,21 @@ def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_aft
             # It waits before the next one drops it.
             await asyncio.sleep(0)
         lost = waiting[:-1] if overflow == "drop_old" else waiting[1:]
+        began = asyncio.get_running_loop().time()
         assert await asyncio.wait_for(asyncio.gather(*lost), PATIENCE) == ["failed"] * 19
+        took_s = asyncio.get_running_loop().time() - began
         gate.open.set()
         assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+        await gate.agent.stop()
+        await sender.stop()
+        return took_s
+
+    async def story(node: tw.Node) -> None:
+        # The quickest of many: the machine may be busy with something else.
+        took_s = []
+        while not took_s or (min(took_s) > LOOK_S and len(took_s) < 50):
+            took_s.append(await dropped(node))
+        assert min(took_s) < LOOK_S, took_s
 
     run(story)
 
@@ -81,13 +99,19 @@ def test_the_receipt_of_a_message_that_is_dropped_is_told_rather_than_looked_aft
 def test_the_receipt_of_a_message_that_a_full_mailbox_drops_ends(node: tw.Node, overflow: Any) -> None:
     gate = Gate(node, mailbox=tw.Mailbox(1, overflow))
     sender = node.agent(nothing, id="sender")
+    before = receipts()
     gate.hold(sender, *(["first"] if overflow == "drop_new" else []))
     receipt = sender.sync.send("x", to="gate", receipt=True)
-    if overflow == "drop_old":
-        sender.tell("newer", to="gate")
+    if overflow == "drop_new":
+        assert receipt.state == "failed", "at once"
+        assert sender.sync.send("y", to="gate") is False
+    else:
+        assert sender.sync.send("newer", to="gate") is True
     assert receipt.wait_blocking(PATIENCE) == "failed"
     assert receipt.error is None
-    assert not gate.agent._desk.receipts
+    node.dead_letters.drop()
+    del receipt
+    assert receipts() == before
     gate.open.set()
 
 
@@ -102,7 +126,6 @@ def test_a_receipt_ends_with_an_agent_that_is_abandoned(run: Run) -> None:
         await gate.agent.ref.stop(timeout=0.01)
         assert [await receipt.wait(PATIENCE) for receipt in (held, behind)] == ["failed", "failed"]
         assert [agent.id for agent in node.agents] == ["sender"]
-        assert sorted(node.agents.by_id) == ["sender"]
         gate.open.set()
 
     run(story)
@@ -162,16 +185,19 @@ def test_sends_that_are_refused_or_cancelled_leave_no_receipt(run: Run) -> None:
         sender = node.agent(nothing, id="sender")
         for gate in gates:
             await asyncio.to_thread(gate.hold, sender, "fills it")
+        before = receipts()
         for _ in range(100):
             with pytest.raises(tw.MailboxFull):
                 await sender.send("x", to="fail", receipt=True)
         waiting = asyncio.ensure_future(_await(sender.send("x", to="wait", receipt=True)))
         await asyncio.sleep(0)
         waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        # Its error has what it waited for.
+        del waiting
+        assert receipts() == before
         for gate in gates:
-            assert not gate.agent._desk.receipts
             gate.open.set()
             await gate.agent.stop()
             assert gate.seen == ["fills it"]
@@ -240,41 +266,6 @@ def test_a_retry_that_finds_the_mailbox_full_ends_its_receipt_and_waits_no_more(
     assert agent.statistics()["waiting_again"] == 0
     assert [letter.reason for letter in node.dead_letters.list(name="a")] == ["mailbox_full"]
     release.set()
-
-
-def test_who_asks_an_agent_without_a_message_around_it_gets_the_error_although_the_agent_retries(node: tw.Node) -> None:
-    class Fails(tw.Agent):
-        @tw.handle(topic="questions.*")
-        def on_question(self, payload: object) -> None:
-            raise ValueError(payload)
-
-        def receive(self, payload: object) -> None:
-            raise ValueError(payload)
-
-    def fails(payload: object) -> None:
-        raise ValueError(payload)
-
-    retry = tw.Retry(3, backoff_ms=HOUR_MS, backoff_max_ms=HOUR_MS)
-    agents = [node.agent(fails, id="function", retry=retry), node.agent(Fails, id="object", retry=retry)]
-    for agent in agents:
-        with pytest.raises(ValueError, match="asked"):
-            node.sync.ask(agent.ref, "asked", timeout=PATIENCE)
-    with pytest.raises(ValueError, match="by topic"):
-        node.sync.request("questions.x", "by topic", timeout=PATIENCE)
-
-
-def test_what_an_agent_published_is_tried_again(node: tw.Node) -> None:
-    done = threading.Event()
-    failures = ["once"]
-
-    def handler(payload: object) -> None:
-        if failures:
-            raise ValueError(failures.pop())
-        done.set()
-
-    node.agent(handler, id="a", retry=tw.Retry(1, backoff_ms=1)).subscribe("news.x")
-    assert node.agent(nothing, id="sender").publish("news.x", 1) == 1
-    assert done.wait(PATIENCE)
 
 
 def test_each_attempt_at_a_request_is_a_message_of_its_own(run: Run) -> None:
@@ -349,8 +340,6 @@ def test_a_final_receipt_keeps_nothing_of_its_node() -> None:
         assert receipt.wait_blocking(PATIENCE) == "handled"
     gone = weakref.ref(node)
     del node
-    import gc
-
     gc.collect()
     assert gone() is None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -70,8 +71,7 @@ def test_an_agent_whose_start_fails_leaves_nothing_in_the_directory(node: tw.Nod
     watched = node.agent(Fails, id="a", supervision=tw.Supervision("stop"))
     watched.ref.stop(timeout=PATIENCE).wait()
     assert list(node.agents) == []
-    assert not node.agents.by_id
-    assert not node.agents._groups
+    assert "a" not in node.agents and node.agents.list(capability="work") == []
     with pytest.raises(tw.NoSuchTarget, match="registered are 'sender'"):
         node.agent(nothing, id="sender").tell(1, capability="work")
 
@@ -88,8 +88,8 @@ def test_an_object_can_be_registered_again_while_its_former_self_still_stops(nod
     assert node.agent(echo, id="after", capabilities=["new"]) is echo
     release.set()
     stopping.wait()
-    assert sorted(node.agents.by_id) == ["after"]
-    assert set(node.agents._groups) == {("capability", "new")}
+    assert [agent.id for agent in node.agents] == ["after"] and "before" not in node.agents
+    assert node.agents.list(capability="old") == [] and node.agents.list(capability="new") == [echo]
     asker = node.agent(nothing, id="asker")
     assert asker.sync.request(1, capability="new", timeout=PATIENCE) == "after"
 
@@ -98,8 +98,10 @@ def test_attributes_that_are_changed_later_do_not_disturb_the_directory(node: tw
     echo = node.agent(Echo(), id="a", type="kind", capabilities=["work"])
     echo.id, echo.type, echo.capabilities = "b", "other", ()
     echo.sync.stop()
-    assert not node.agents.by_id
-    assert not node.agents._groups
+    assert list(node.agents) == [] and "a" not in node.agents and "b" not in node.agents
+    assert node.agents.list(type="kind") == node.agents.list(type="other") == node.agents.list(capability="work") == []
+    with pytest.raises(tw.NoSuchTarget, match="registered are 'sender'"):
+        node.agent(nothing, id="sender").tell(1, capability="work")
     node.agent(nothing, id="a")
 
 
@@ -126,7 +128,7 @@ def test_a_handler_can_make_and_stop_agents(node: tw.Node) -> None:
     asker = node.agent(nothing, id="asker")
     for n in range(50):
         assert asker.sync.request(f"made-{n}", to="maker", timeout=PATIENCE) == f"made-{n}"
-    assert sorted(node.agents.by_id) == ["asker", "maker"]
+    assert sorted(agent.id for agent in node.agents) == ["asker", "maker"]
 
 
 @pytest.mark.usefixtures("hurried")
@@ -163,8 +165,8 @@ def test_lookups_from_four_threads_find_the_right_ones_while_others_come_and_go(
     over.set()
     guests.join(PATIENCE)
     assert wrong == []
-    assert len(node.agents.by_id) == 1_001
-    assert ("capability", "guests") not in node.agents._groups
+    assert len(node.agents) == 1_001
+    assert node.agents.list(capability="guests") == []
 
 
 def test_agents_that_stopped_leave_nothing_behind(node: tw.Node) -> None:
@@ -202,9 +204,26 @@ def test_agents_that_stopped_leave_nothing_behind(node: tw.Node) -> None:
         del agent, box, endless, handler
     gc.collect()
     assert sum(agent() is not None for agent in held) <= 1, "the last one is still named by its class body"
-    assert sorted(node.agents.by_id) == ["sender"]
-    assert not node.agents._groups
+    assert [agent.id for agent in node.agents] == ["sender"]
     assert len(node.statistics()["actors"]) == 1
     assert sender.publish("news.x", 1) == 0
     assert sender.publish("more.1", 1) == 0
     assert threading.active_count() == threads
+
+
+def test_the_memory_of_a_node_does_not_grow_with_the_agents_that_it_had(node: tw.Node) -> None:
+    def come_and_go(first: int, count: int) -> None:
+        for n in range(first, first + count):
+            node.agent(nothing, id=f"a-{n}", type=f"t-{n}", capabilities=[f"c-{n}"]).sync.stop()
+
+    come_and_go(0, 200)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        come_and_go(200, 1_000)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000, f"{grown} bytes in the lives of 1,000 agents"

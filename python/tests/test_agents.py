@@ -95,26 +95,6 @@ def test_twenty_nested_requests_end_with_any_number_of_threads(threads: int, dep
         assert outside.sync.request(depth, to=f"agent-{depth}", timeout=PATIENCE) == depth
 
 
-def test_a_ring_of_waiting_agents_is_an_error_with_its_path(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        agents: dict[str, tw.Agent] = {}
-
-        def ask_next(me: str, following: str) -> Callable[[Any], Any]:
-            async def handler(payload: object) -> object:
-                return await agents[me].request(payload, to=following, timeout=PATIENCE)
-
-            return handler
-
-        for me, following in (("a", "b"), ("b", "c"), ("c", "a")):
-            agents[me] = node.agent(ask_next(me, following), id=me)
-        outside = node.agent(nothing, id="outside")
-        with pytest.raises(tw.AskCycle) as caught:
-            await outside.request(1, to="a", timeout=PATIENCE)
-        assert [title.split()[0] for title in caught.value.path] == ["c", "a", "b", "c"]
-
-    run(story)
-
-
 def test_the_error_of_a_handler_reaches_the_requester(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         class NotThatOne(Exception):
@@ -202,15 +182,6 @@ def test_a_thousand_agents_are_found_by_capability(node: tw.Node) -> None:
     assert max(handled) <= 3, "of many, the choice moves on"
 
 
-def test_a_slow_handler_delays_nobody_else(node: tw.Node) -> None:
-    gate = Gate(node)
-    sender = node.agent(nothing, id="sender")
-    node.agent(lambda payload: payload, id="fast")
-    gate.hold(sender)
-    assert sender.sync.request(1, to="fast", timeout=PATIENCE) == 1
-    gate.open.set()
-
-
 @pytest.mark.promise("P11.8")
 def test_a_broadcast_reaches_everybody_else_and_a_full_one_harms_nobody(node: tw.Node) -> None:
     seen: dict[str, list[Any]] = {}
@@ -238,32 +209,6 @@ def test_a_broadcast_reaches_everybody_else_and_a_full_one_harms_nobody(node: tw
     assert seen == {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["x", "y", "z"], "sender": ["z"]}
     letters = node.dead_letters.list(reason="mailbox_full", name="gate")
     assert [letter.message.payload for letter in letters] == ["x", "z"]
-
-
-@pytest.mark.parametrize("overflow", ["wait", "fail", "drop_new", "drop_old"])
-def test_a_full_mailbox_does_what_its_policy_says(node: tw.Node, overflow: Any) -> None:
-    gate = Gate(node, mailbox=tw.Mailbox(2, overflow))
-    sender = node.agent(nothing, id="sender")
-    gate.hold(sender)
-    for n in (1, 2):
-        sender.tell(n, to="gate")
-    if overflow in ("wait", "fail"):
-        with pytest.raises(tw.MailboxFull, match="2"):
-            sender.tell(3, to="gate")
-    else:
-        sender.tell(3, to="gate")
-    if overflow == "wait":
-        waiting = threading.Thread(target=sender.sync.send, args=(4, "gate"))
-        waiting.start()
-        gate.open.set()
-        waiting.join(PATIENCE)
-        assert not waiting.is_alive()
-    gate.open.set()
-    gate.agent.sync.stop()
-    expected = {"wait": [1, 2, 4], "fail": [1, 2], "drop_new": [1, 2], "drop_old": [2, 3]}
-    assert gate.seen == expected[overflow]
-    dropped = {"drop_new": [3], "drop_old": [1]}.get(overflow, [])
-    assert [letter.message.payload for letter in node.dead_letters.list(reason="dropped")] == dropped
 
 
 def test_a_thousand_cancelled_requests_leave_nothing_behind(run: Run) -> None:
@@ -297,20 +242,6 @@ def test_a_thousand_cancelled_requests_leave_nothing_behind(run: Run) -> None:
 
 async def _await(awaitable: Any) -> Any:
     return await awaitable
-
-
-def test_a_stop_with_a_hundred_queued_balances(node: tw.Node) -> None:
-    gate = Gate(node)
-    sender = node.agent(nothing, id="sender")
-    gate.hold(sender)
-    for n in range(100):
-        sender.tell(n, to="gate")
-    stopping = gate.agent.ref.stop(drain=False, timeout=PATIENCE)
-    gate.open.set()
-    ledger = stopping.wait()
-    assert ledger.balanced
-    assert (ledger.accepted, ledger.handled, ledger.returned) == (101, 1, 100)
-    assert [message.payload for message in ledger.messages] == list(range(100))
 
 
 @pytest.mark.promise("P11.3", "P11.24")

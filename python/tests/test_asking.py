@@ -151,27 +151,6 @@ def test_asks_go_together_with_asyncios_tools(run: Any) -> None:
     run(story)
 
 
-def test_a_thousand_cancelled_asks_leave_nothing_behind(run: Any) -> None:
-    async def story(node: tw.Node) -> None:
-        gate = asyncio.Event()
-
-        async def never(_: object) -> None:
-            await gate.wait()
-
-        ref = node.spawn(never)
-        tasks = [asyncio.create_task(_await(ref.ask(n))) for n in range(1_000)]
-        await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        assert node.statistics()["timers"] == 0
-        gate.set()
-        assert (await ref.stop()).balanced
-
-    run(story)
-
-
 def test_asks_that_were_cancelled_end_a_gather(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async def never(_: object) -> None:
@@ -187,10 +166,6 @@ def test_asks_that_were_cancelled_end_a_gather(run: Any) -> None:
         await ref.stop(drain=False, timeout=0.0)
 
     run(story)
-
-
-async def _await(pending: Any) -> Any:
-    return await pending
 
 
 @pytest.mark.promise("P1.4", "P4.11")
@@ -256,16 +231,6 @@ def test_a_task_that_outlives_its_handler_asks_the_same_actor(run: Any) -> None:
     run(story)
 
 
-def test_thirty_plain_handlers_can_wait_for_each_other(node: tw.Node) -> None:
-    refs: list[tw.ActorRef] = []
-
-    def link(n: int, ctx: tw.Context) -> int:
-        return 0 if n == 0 else 1 + node.sync.ask(refs[n - 1], n - 1)
-
-    refs.extend(node.spawn(link) for _ in range(30))
-    assert node.sync.ask(refs[29], 29) == 29
-
-
 def test_two_event_loops_can_ask_the_same_actor(node: tw.Node) -> None:
     ref = node.spawn(lambda n: n * n)
     results: dict[int, list[int]] = {}
@@ -282,20 +247,6 @@ def test_two_event_loops_can_ask_the_same_actor(node: tw.Node) -> None:
     for thread in threads:
         thread.join(30)
     assert results == {k: [n * n for n in range(k, k + 50)] for k in (0, 100)}
-
-
-def test_a_blocked_handler_does_not_hold_up_the_others(node: tw.Node) -> None:
-    gate, entered = threading.Event(), threading.Event()
-
-    def block(_: object) -> None:
-        entered.set()
-        gate.wait(30)
-
-    blocked = node.spawn(block)
-    blocked.tell(1)
-    assert entered.wait(30)
-    assert node.sync.ask(node.spawn(lambda n: n), 5, timeout=20) == 5
-    gate.set()
 
 
 def test_waiting_for_what_is_done_already_returns_at_once(node: tw.Node) -> None:

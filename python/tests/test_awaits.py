@@ -14,8 +14,6 @@ import pytest
 import tidewire as tw
 from program_support import LOOPS, program
 
-GROUPS = pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio has no groups before")
-
 
 async def answer(message: object) -> object:
     await asyncio.sleep(0)
@@ -80,7 +78,7 @@ def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) ->
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_tasks_can_be_made_of_it(what: str) -> None:
+def test_asyncio_takes_it_in_every_way(what: str) -> None:
     async def story(make: Make) -> None:
         direct = await make()
         task = asyncio.create_task(make(), name="mine")
@@ -89,24 +87,10 @@ def test_tasks_can_be_made_of_it(what: str) -> None:
         assert "mine" in repr(task)
         assert type(await task) is type(direct)
         assert "mine" in repr(task)
-
-    with_maker(what, story)
-
-
-@GROUPS
-@pytest.mark.parametrize("what", MAKERS)
-def test_groups_take_it(what: str) -> None:
-    async def story(make: Make) -> None:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(make()) for _ in range(3)]
-        assert all(task.done() for task in tasks)
-
-    with_maker(what, story)
-
-
-@pytest.mark.parametrize("what", MAKERS)
-def test_everything_else_of_asyncio_takes_it(what: str) -> None:
-    async def story(make: Make) -> None:
+        if sys.version_info >= (3, 11):
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(make()) for _ in range(3)]
+            assert all(task.done() for task in tasks)
         await asyncio.gather(make(), make())
         await asyncio.wait_for(make(), 5)
         await asyncio.shield(make())
@@ -296,7 +280,7 @@ def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
         thread.start()
         thread.join()
         print("fine")
-        node._stop_blocking(5)
+        run(node.stop(5))
         """,
         loop,
     )

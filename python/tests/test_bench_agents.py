@@ -47,10 +47,15 @@ def test_a_smoke_run_of_agents_has_every_contender(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "bench-agents.json").read_text()) == report
 
 
-def test_a_smoke_run_of_requests_has_percentiles_and_bars(tmp_path: Path) -> None:
-    ran = bench_agents("--smoke", "--only", "g2,g3", "--json", "--out", str(tmp_path))
+def test_a_smoke_run_of_requests_has_percentiles_bars_and_the_reason_for_a_contender_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    arguments = ("--smoke", "--only", "g2,g3", "--json", "--out", str(tmp_path))
+    ran = bench_agents(*arguments, TIDEWIRE_BENCH_RAY="/nowhere/python")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    for case in report_of(ran)["cases"]:
+    report = report_of(ran)
+    assert "TIDEWIRE_BENCH_RAY: '/nowhere/python' can't be run" in report["not_run"]["ray"]
+    for case in report["cases"]:
         for one in case["results"]:
             assert 0 < one["figures"]["p50_us"] <= one["figures"]["p99_us"], one
         ours = case["best"]["ours"]["median"]
@@ -69,14 +74,6 @@ def test_a_smoke_run_of_pools_draws_the_scaling(tmp_path: Path) -> None:
     for words in ("tidewire, 3 workers", "ProcessPoolExecutor, 1 workers", "tasks of 20 us", "no pool"):
         assert words in picture, words
     assert "1 ms" not in picture
-
-
-def test_a_contender_that_is_not_there_is_named_with_the_reason(tmp_path: Path) -> None:
-    ran = bench_agents(
-        "--smoke", "--only", "G2", "--json", "--out", str(tmp_path), TIDEWIRE_BENCH_RAY="/nowhere/python"
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "TIDEWIRE_BENCH_RAY: '/nowhere/python' can't be run" in report_of(ran)["not_run"]["ray"]
 
 
 def test_a_run_of_ours_that_fails_is_an_exit_code(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tidewire as tw
 from tidewire_bench import rpc_run
 from tidewire_bench.environments import environment_of, name_of
 from tidewire_bench.model import Curve, Run
@@ -117,14 +116,6 @@ def test_a_caller_that_hangs_fails_its_run(tmp_path: Path) -> None:
     hanging = script(tmp_path / "caller.py", "import signal\nwhile True: signal.pause()")
     with pytest.raises(RunFailed, match="the caller was not done after 1 s"):
         figures_of(Roles((*SOCKETS, "service"), hanging), (), 1)
-
-
-@pytest.mark.skipif(hasattr(tw.Node, "listen"), reason="this version has links between processes")
-def test_ours_is_named_as_long_as_it_is_not_there(tmp_path: Path) -> None:
-    arguments = ("--only", "small-seq-python", "--peers", "tidewire,asyncio socket", "--out", str(tmp_path))
-    ran = bench_rpc("--smoke", "--json", *arguments)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert json.loads(ran.stdout)["not_run"]["tidewire"].startswith("not there yet")
 
 
 def test_what_has_not_been_installed_is_named_with_the_reason(tmp_path: Path) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from campaign_support import TESTS, gated, running, until, working
+from campaign_support import gated, running, server, until, working
 from clock_support import WHY_NOT, ProcessClock
 from test_campaign_lives import stop_one_with_a_lease
 
@@ -28,7 +27,6 @@ CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATI
     'SELECT pg_catalog.clock_timestamp() + make_interval(secs => seconds) FROM public.clock_set';
 ALTER DATABASE {name} SET search_path = public, pg_catalog;
 """
-SERVER = "from tidewire._campaigns.worker_pool import serve; serve({store!r}, 1)"
 
 
 @pytest.fixture(scope="module")
@@ -97,15 +95,14 @@ def test_the_clock_of_a_worker_is_set_back_by_an_hour_while_it_holds_leases(
     if not ProcessClock.possible():
         pytest.skip(WHY_NOT)
     clock = ProcessClock(tmp_path)
-    environment = {**os.environ, **clock.environment, "PYTHONPATH": str(TESTS)}
     campaign = tw.campaign(functions.clocked_pi, runs=RUNS, seed=7, store=store, lease=1.0)
     campaign.start()
-    with subprocess.Popen([sys.executable, "-c", SERVER.format(store=store)], env=environment) as server:
+    with server(store, 1, tmp_path, **clock.environment) as serving:
         before = until(campaign, lambda status: status.done > 50 and status.leased and working(status))
         clock.set_back()
         campaign.run(workers=0, progress=False)
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(30) == 0
     assert campaign.verify() == campaign.status().digest
     assert (campaign.status().done, campaign.status().losses) == (RUNS, 0)
     assert len(campaign.status().workers) == len(before.workers) == 1

@@ -5,8 +5,6 @@ they end.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -151,29 +149,6 @@ def test_what_is_wrong_is_said_with_the_exit_code(
     assert [campaign.name for campaign in tw.campaigns(store)] == ["pi"], "nothing half done is stored"
 
 
-def test_a_worker_serves_campaigns_until_sigterm(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path}/farm.db"
-    campaign = tw.campaign(PI, runs=2_000, name="served", store=store)
-    command = [sys.executable, "-m", "tidewire", "worker", store, "--processes", "2"]
-    with subprocess.Popen(command, cwd=TESTS, stderr=subprocess.PIPE, text=True) as serving:
-        campaign.resume()
-        while not campaign.status().ended:
-            assert serving.poll() is None
-            os.sched_yield()
-        processes = [worker.process for worker in campaign.status().workers]
-        serving.send_signal(signal.SIGTERM)
-        assert serving.wait(30) == 0
-    assert campaign.status().done == 2_000 and campaign.verify() == campaign.status().digest
-    assert not any(Path(f"/proc/{process}").exists() for process in processes)
-
-
-def test_every_command_has_an_example(tmp_path: Path) -> None:
-    names = ["run", "list", "show", "pause", "resume", "cancel", "errors", "summary", "export", "report"]
-    for name in names:
-        assert f"Example: tidewire campaign {name}" in tidewire("campaign", name, "--help", folder=tmp_path).stdout
-    assert "Example: tidewire worker" in tidewire("worker", "--help", folder=tmp_path).stdout
-
-
 def test_the_store_of_the_environment_is_that_of_campaigns_and_no_key_of_nodes(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,3 +156,21 @@ def test_the_store_of_the_environment_is_that_of_campaigns_and_no_key_of_nodes(
     assert [one["name"] for one in answer("campaign", "list")] == ["pi"]
     with tw.Node() as node:
         assert node.sync.ask(node.spawn(lambda n: n + 1), 1) == 2
+
+
+EXAMPLES = """
+import contextlib, io, runpy, sys
+for command in sys.argv[1].split(","):
+    sys.argv, said = ["tidewire", *command.split(), "--help"], io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        runpy.run_module("tidewire", run_name="__main__")
+    print(command, f"Example: tidewire {command}" in said.getvalue())
+"""
+
+
+def test_every_command_has_an_example(tmp_path: Path) -> None:
+    names = ["run", "list", "show", "pause", "resume", "cancel", "errors", "summary", "export", "report"]
+    commands = [*(f"campaign {name}" for name in names), "worker"]
+    command = [sys.executable, "-c", EXAMPLES, ",".join(commands)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50, cwd=tmp_path)
+    assert ran.stdout.splitlines() == [f"{command} True" for command in commands]

@@ -27,7 +27,7 @@ def simulate(run: tw.Run) -> Outcome:
     return Outcome(run.index, run.index * scale)""",
     'campaign = tw.campaign(simulate, runs=400, seed=7, name="cells", store="sqlite:///farm.db")\ncampaign',
     "report = campaign.run(workers=2)\nreport",
-    "print(report.state, campaign.function, sum(row.area for row in campaign.results()))\ncampaign.summary()",
+    "print(report.state, campaign.function, campaign.columns, sum(row.area for row in campaign.results()))\ncampaign.summary()",
     "report = await campaign.run_async(workers=1)\nprint(report.done)",
     "def simulate(run: tw.Run) -> Outcome:\n    return Outcome(-run.index, run.index * scale)",
     'tw.campaign(simulate, runs=400, seed=7, name="cells", store="sqlite:///farm.db")',
@@ -48,7 +48,8 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
 
 def test_a_function_of_a_cell_runs_in_workers(outputs: list[list[Any]]) -> None:
     printed, table = outputs[4]
-    assert printed.text == f"done __main__:simulate {2.5 * sum(range(400))}\n"
+    columns = {"hits": "integer", "area": "float"}
+    assert printed.text == f"done __main__:simulate {columns} {2.5 * sum(range(400))}\n"
     assert "<table" in table.data["text/html"]
     assert outputs[5][-1].text == "400\n", "in the loop of the kernel"
 

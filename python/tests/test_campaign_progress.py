@@ -17,8 +17,6 @@ import campaign_functions as functions
 import pytest
 import tidewire as tw
 from campaign_support import TESTS
-from tidewire._campaigns import columns, parameters, progress
-from tidewire._campaigns.rows import row_class
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -63,17 +61,18 @@ def test_elsewhere_there_is_one_line_at_the_end(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_line_says_rate_time_left_failures_and_workers(tmp_path: Path) -> None:
+def test_the_line_says_failures_and_the_report_what_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     campaign = tw.campaign(functions.failing, runs=23, name="luck", store=f"sqlite:///{tmp_path}/farm.db")
-    assert progress.line(campaign.status()) == "campaign luck ░░░░░░░░░░░░░░░░░░░░░░░░ 0/23 · draft · 0 workers"
-    report = campaign.run(workers=1, progress=False)
-    assert progress.line(report).endswith(" · 2 failed, 0 quarantined")
+    report = campaign.run(workers=1)
+    assert capsys.readouterr().err.rstrip("\n").endswith(" · 2 failed, 0 quarantined")
     assert repr(report).splitlines()[0] == "campaign 'luck' is done: 21 of 23 runs, 2 failed"
     assert "The limiting stage is " in repr(report)
 
 
-def test_rows_have_their_columns_as_attributes_and_can_be_pickled() -> None:
-    row = row_class(("run", "hits", "two words", "index"))((3, 7, "x", 9))
+def test_rows_have_their_columns_as_attributes_and_can_be_pickled(tmp_path: Path) -> None:
+    campaign = tw.campaign(functions.oddly_named, runs=4, store=f"sqlite:///{tmp_path}/farm.db")
+    campaign.run(workers=1, progress=False)
+    row = list(campaign.results())[3]
     assert (row.run, row["hits"], row["two words"], row.index, row[1], row[1:3]) == (3, 7, "x", 9, 7, (7, "x"))
     assert repr(row) == "Row(run=3, hits=7, two words='x', index=9)"
     again = pickle.loads(pickle.dumps(row))
@@ -93,27 +92,31 @@ def wrapped(*args: Any) -> Any:
     return typed(*args)
 
 
-def test_annotations_are_read_one_by_one_and_through_what_wraps_a_function() -> None:
+def test_annotations_are_read_one_by_one_and_through_what_wraps_a_function(tmp_path: Path) -> None:
     """`Decimal` is there for type checkers alone."""
+    store = f"sqlite:///{tmp_path}/farm.db"
     for function in (typed, wrapped, functools.partial(typed, more=None)):
-        assert parameters.kind_of(function) is functions.Steps
-        assert columns.of_function(function) == ([("hits", "integer"), ("area", "float")], True)
+        assert tw.campaign(function, runs=1, params={"steps": 1}, store=store).columns == {
+            "hits": "integer",
+            "area": "float",
+        }
+        with pytest.raises(tw.InvalidArgument, match=r"params: .*steps.*; the function takes Steps"):
+            tw.campaign(function, runs=1, params={"steps": "1"}, store=store)
 
     class Local:
         pass
 
     def local(run: tw.Run[Local]) -> Local: ...
 
-    assert columns.of_function(local) is None
     with pytest.raises(
         tw.InvalidArgument, match=r"its annotation 'tw\.Run\[Local\]' can't be read .*top level of the module"
     ):
-        parameters.kind_of(local)
+        tw.campaign(local, runs=1, store=store)
 
     def nothing(run: tw.Run) -> None: ...
 
     with pytest.raises(tw.InvalidArgument, match="returns None"):
-        columns.of_function(nothing)
+        tw.campaign(nothing, runs=1, store=store)
 
 
 @pytest.mark.promise("P15.60")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tidewire as tw
-from campaign_support import gone, running, until, working
-from tidewire._campaigns.report import Status
+from campaign_support import Status, gone, running, server, until, working
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="spares need handles of processes (Linux, pidfd)")
 
@@ -130,17 +127,16 @@ def test_forked_workers_end_with_their_starter_and_on_sigterm(tmp_path: Path, mo
     store = f"sqlite:///{tmp_path}/farm.db"
     campaign = tw.campaign(f"{module}:where", runs=1_000_000, store=store, range=0.02)
     campaign.start()
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom tidewire._campaigns.worker_pool import serve\nserve({store!r}, 2)"
-    with subprocess.Popen([sys.executable, "-c", code]) as server:
+    with server(store, 2, tmp_path) as serving:
         killed(campaign, 3)
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(30) == 0
     status = campaign.status()
     assert (status.leased, status.losses) == (0, 3), "what was at work has left, and stored what it had"
     assert status.done == sum(len(batch.runs) for batch in campaign.batches())
-    with subprocess.Popen([sys.executable, "-c", code]) as server:
+    with server(store, 2, tmp_path) as serving:
         at_work = working(killed(campaign, 3))
-        server.kill()
+        serving.kill()
         assert all(gone(worker.process) for worker in at_work)
 
 

@@ -6,18 +6,19 @@ import csv
 import datetime
 import html
 import io
+import itertools
 import math
 import random
+import re
 import statistics
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import campaign_functions as functions
 import pytest
 import tidewire as tw
-from tidewire._campaigns import charts, page
-from tidewire._campaigns.export import moved_to
+from tidewire._campaigns import page
 from tidewire._campaigns.summary import QuantileSketch, ValueCounts
 
 LONG = 200_000
@@ -125,15 +126,6 @@ def test_csv_has_the_rows_with_the_parameters_that_differ(swept: tw.Campaign, tm
     assert into.getvalue() == (tmp_path / "out.csv").read_text()
 
 
-def test_an_export_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    place = tmp_path / "old.csv"
-    place.write_text("old")
-    with pytest.raises(ZeroDivisionError), moved_to(place) as beside:
-        Path(beside).write_text("half")
-        _ = 1 / 0
-    assert place.read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["old.csv"]
-
-
 @pytest.mark.parametrize(("place", "said"), [("none/x.csv", "can't be written"), (".", "is a folder")])
 def test_a_place_that_cannot_be_written_is_refused(swept: tw.Campaign, tmp_path: Path, place: str, said: str) -> None:
     with pytest.raises(tw.InvalidArgument, match=f"path: .*{said}"):
@@ -220,28 +212,56 @@ def test_rates_are_what_ended_between_two_points() -> None:
     assert page.rates([(0.0, 0), (1.0, 10), (1.0, 12), (3.0, 30)]) == [(1.0, 10.0), (3.0, 10.0)]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [],
-        [1.0],
-        [1.0, 1.0],
-        [math.inf, 2.0],
-        [-5.0, 1e300],
-        [0.0, 1.0, 1.0],
-        list(range(30)),
-        [0.1 * i for i in range(99)],
-    ],
-)
-def test_any_values_have_a_picture(values: list[Any]) -> None:
-    text = charts.histogram([(value, 1) for value in values], "x")
-    assert "nan" not in text and "inf" not in text
+@pytest.mark.parametrize("runs", [1, 2, 30])
+def test_any_values_have_a_picture_that_stays_in_its_frame(tmp_path: Path, runs: int) -> None:
+    campaign = tw.campaign(functions.pictured, runs=runs, store=f"sqlite:///{tmp_path}/farm.db")
+    campaign.run(workers=1, progress=False).page(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for name in ("same", "wide", "tenths", "whole"):
+        assert f"distribution of {name}" in text
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(pictures) >= 6
+    for picture in pictures:
+        assert not re.search(r"\b(nan|inf)\b", picture)
+        places = [float(x) for x in re.findall(r' (?:x|x1|x2)="([-\d.]+)"', picture)]
+        assert places and all(-1 <= x <= 521 for x in places), places
 
 
-@pytest.mark.parametrize(("least", "most"), [(0.0, 1.0), (0.0, 7e6), (-3.0, 3.0), (0.001, 0.0011), (5.0, 5.0)])
-def test_ticks_are_round_and_cover_the_range(least: float, most: float) -> None:
-    ticks = charts.nice_ticks(least, most)
-    assert ticks[0] <= least and ticks[-1] >= most and 2 <= len(ticks) <= 7
+def test_ticks_are_round_and_cover_the_range(tmp_path: Path) -> None:
+    campaign = tw.campaign(functions.pictured, runs=30, store=f"sqlite:///{tmp_path}/farm.db")
+    campaign.run(workers=1, progress=False).page(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    shares = {}
+    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        name = re.search(r"distribution of (\w+)", picture)
+        if name is not None:
+            up = [float(tick) for tick in re.findall(r">([\d.]+)%</text>", picture)]
+            assert 2 <= len(up) <= 7 and up[0] == 0, up
+            steps = {round(after - before, 6) for before, after in itertools.pairwise(up)}
+            assert len(steps) == 1, up
+            shares[name[1]] = up[-1]
+    assert shares["same"] >= 100, "all values are in one column"
+    assert 100 / 30 <= shares["whole"] < 10, "and here in as many as there are values"
+
+
+def test_an_export_that_fails_leaves_the_old_file_and_nothing_else(swept: tw.Campaign, tmp_path: Path) -> None:
+    place = tmp_path / "old.csv"
+    place.write_text("old")
+    code = """
+import resource, signal, sys
+import tidewire as tw
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+campaign = tw.open_campaign(sys.argv[1], "swept")
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+try:
+    campaign.to_csv(sys.argv[2])
+except OSError as error:
+    print(type(error).__name__)
+"""
+    command = [sys.executable, "-c", code, swept.store, str(place)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout == "OSError\n", ran.stderr
+    assert place.read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["old.csv"]
 
 
 def test_a_store_that_is_looked_at_is_not_made(tmp_path: Path) -> None:

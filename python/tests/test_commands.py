@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ import pytest
 import tidewire as tw
 from home_support import PATIENCE, every_home, nats_server, nodes, story
 from link_processes import Programs
+from tidewire.streams.command_watch import CommandWatch
+from tidewire.streams.home import Home
 
 
 @dataclass
@@ -72,11 +76,16 @@ class Books(tw.Service):
     pause = threading.Event()
 
 
+async def records(node: tw.Node) -> tw.Bucket:
+    """The bucket that has the records of commands."""
+    return await node.find_kv("tidewire-commands")
+
+
 async def stage(node: tw.Node, run: tw.CommandRun[Any], wanted: str) -> tw.CommandInfo:
     """Wait until the record of a command says this."""
 
     async def watching() -> None:
-        async for entry in node._command_store().bucket.watch(f"{run.id}.state"):
+        async for entry in (await records(node)).watch(f"{run.id}.state"):
             if entry.value["stage"] == wanted:
                 return
 
@@ -120,7 +129,7 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
         )
         assert [found.id for found in await two.commands(service="books", stage="succeeded")] == [run.id]
         assert (await served.stop()).balanced
-        assert await one._command_store().bucket.keys() == [f"{run.id}.state"], "of its progress nothing is left"
+        assert await (await records(one)).keys() == [f"{run.id}.state"], "of its progress nothing is left"
         ended = await one.find_stream("tidewire-command-ends")
         assert [(event.subject, event.value["id"], event.value["stage"]) async for event in ended.read()] == [
             ("tidewire.command-ended.books.reindex", run.id, "succeeded")
@@ -585,7 +594,7 @@ async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp
         assert [(await run.info()).note for run in runs] == ["report 999"] * 20
         assert (await served.stop()).balanced
         assert (await (await node.find_stream("tidewire-commands")).info()).last == 20
-        assert len(await node._command_store().bucket.keys()) == 20
+        assert len(await (await records(node)).keys()) == 20
 
 
 @story
@@ -618,3 +627,68 @@ async def test_a_command_is_started_by_the_name_of_its_service(kind: str, tmp_pa
             await asyncio.wait_for(wrong.result(), PATIENCE)
         with pytest.raises(tw.InvalidArgument, match=r"service: 'a\.b' is not allowed"):
             await two.start_command("a.b", "plain")
+
+
+@every_home
+@story
+async def test_all_who_wait_in_one_process_are_told_of_their_own_and_of_the_end_of_the_records(
+    kind: str, tmp_path: Path
+) -> None:
+    async with nodes(kind, tmp_path) as (one, two):
+        start = two.client(Books).fragile.start
+        runs = [await start(number) for number in range(50)]
+        waiting = [asyncio.ensure_future(_result(two.command(run.id))) for run in runs for _ in range(2)]
+        await one.serve(Books())
+        assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE) == [at // 2 * 2 for at in range(100)]
+        unserved = [await two.start_command("nobody", "serves", number) for number in range(5)]
+        waiting = [asyncio.ensure_future(_result(run)) for run in unserved]
+        with pytest.raises(TimeoutError):
+            await unserved[0].result(0.1)
+        await (await records(one)).purge()
+        for one_waits in waiting:
+            with pytest.raises(tw.NotFound):
+                await asyncio.wait_for(one_waits, PATIENCE)
+
+
+async def _result(run: tw.CommandRun[Any]) -> Any:
+    return await run.result()
+
+
+class Counted:
+    """A home, and how often each of its calls was made."""
+
+    def __init__(self, home: Home) -> None:
+        self.home, self.counts = home, Counter[str]()
+        self.waits = asyncio.Event()
+
+    def call(self, name: str, *args: Any) -> Awaitable[Any]:
+        self.counts[name] += 1
+        if name == "watch":
+            self.waits.set()
+        return self.home.call(name, *args)
+
+
+@story
+async def test_all_who_wait_share_a_watch(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        bucket = await node.kv("records")
+        home = Counted(node._home())
+        watch = CommandWatch(home, "records")  # type: ignore[arg-type]
+        revisions = [await bucket.put(f"run-{number}.state", "queued") for number in range(50)]
+        waiting = [
+            asyncio.ensure_future(watch.next(f"run-{number}", revision, round(PATIENCE * 1_000_000)))
+            for number, revision in enumerate(revisions)
+            for _ in range(2)
+        ]
+        await asyncio.wait_for(home.waits.wait(), PATIENCE)
+        for number in reversed(range(50)):
+            await bucket.put(f"run-{number}.progress", "is no change of the record")
+            revisions[number] = await bucket.put(f"run-{number}.state", "over")
+        told = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+        for at, (changes, after) in enumerate(told):
+            assert [(key, revision) for key, _, revision, _ in changes] == [
+                (f"run-{at // 2}.state", revisions[at // 2])
+            ]
+            assert after == revisions[at // 2]
+        # One watch is asked again after each answer, of which there is one for each change at most.
+        assert home.counts["watch"] <= 2 + 50, home.counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +30,16 @@ def test_a_configuration_with_three_errors_names_all_three(tmp_path: Path) -> No
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_code(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    file.write_text("mailbox_capacity = 20\ndead_letters = 20\n")
-    config = tw.Config(
-        {"mailbox_capacity": 10, "dead_letters": 10, "lane_burst": 10}, file, {"TIDEWIRE_MAILBOX_CAPACITY": "30"}
-    )
-    text = tw.Node(config=config)._engine.config()
-    assert "mailbox_capacity = 30" in text
-    assert "dead_letters = 20" in text
-    assert "lane_burst = 10" in text
+    file.write_text("mailbox_capacity = 20\n")
+    code, environment = {"mailbox_capacity": 10}, {"TIDEWIRE_MAILBOX_CAPACITY": "30"}
+    for config, capacity in (
+        (tw.Config(code), 10),
+        (tw.Config(code, file), 20),
+        (tw.Config(code, file, environment), 30),
+        (tw.Config(code, environment=environment), 30),
+    ):
+        with tw.Node(config=config) as node:
+            assert node.spawn(print).statistics()["capacity"] == capacity
 
 
 ENDLESS: list[object] = []
@@ -104,5 +107,5 @@ def test_waits_that_a_call_does_not_name_are_the_configured_ones() -> None:
             with pytest.raises(tw.AskTimeout, match=r"within 20 ?ms"):
                 ask()
         assert node.sync.stop(actor).stuck
-        assert node._stop_blocking(...).stuck
+        assert asyncio.run(node.stop()).stuck
         door.set()

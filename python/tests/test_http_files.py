@@ -61,37 +61,37 @@ def test_files_come_with_their_type_and_need_no_token(place: Site, folder: Path)
     assert place.ask("GET", "/files/new.txt").status == 404
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../secret.txt",
-        "parts/../../secret.txt",
-        "%2e%2e/secret.txt",
-        "..%2fsecret.txt",
-        "parts%2flive.js",
-        "..%5csecret.txt",
-        "%252e%252e%252fsecret.txt",
-        "//secret.txt",
-        "/etc/passwd",
-        "%2fetc%2fpasswd",
-        "....//secret.txt",
-        ".env",
-        ".git/config",
-        "./index.html",
-        "parts",
-        "parts//live.js",
-        "index.html%00",
-        "index.html%00.js",
-        "index.html/",
-        "INDEX.HTML",
-    ],
-)
-def test_no_path_leads_elsewhere(place: Site, path: str) -> None:
-    # As bytes: a client would tidy it up.
-    request = f"GET /files/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer = place.raw(request.encode())
-    assert answer.split(b" ", 2)[1] == b"404", answer
-    assert b"secret" not in answer.lower().replace(b"secret.txt", b"")
+ELSEWHERE = [
+    "../secret.txt",
+    "parts/../../secret.txt",
+    "%2e%2e/secret.txt",
+    "..%2fsecret.txt",
+    "parts%2flive.js",
+    "..%5csecret.txt",
+    "%252e%252e%252fsecret.txt",
+    "//secret.txt",
+    "/etc/passwd",
+    "%2fetc%2fpasswd",
+    "....//secret.txt",
+    ".env",
+    ".git/config",
+    "./index.html",
+    "parts",
+    "parts//live.js",
+    "index.html%00",
+    "index.html%00.js",
+    "index.html/",
+    "INDEX.HTML",
+]
+
+
+def test_no_path_leads_elsewhere(place: Site) -> None:
+    for path in ELSEWHERE:
+        # As bytes: a client would tidy it up.
+        request = f"GET /files/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        answer = place.raw(request.encode())
+        assert answer.split(b" ", 2)[1] == b"404", (path, answer)
+        assert b"secret" not in answer.lower().replace(b"secret.txt", b""), path
 
 
 def test_a_folder_that_cannot_be_served_is_told_at_once(folder: Path, tmp_path: Path) -> None:

@@ -148,21 +148,3 @@ def test_the_command_opens_a_gateway(tmp_path: Path) -> None:
     finally:
         hub.kill()
         hub.communicate()
-
-
-def test_wrong_options_of_the_command_are_told(tmp_path: Path) -> None:
-    config = tmp_path / "hub.toml"
-    config.write_text('[hub]\nlisten = ["tide://127.0.0.1:0"]\nhttp_limits = { http_streams = "many" }\n')
-    for arguments, word in (
-        (["--config", str(config)], "hub.http_limits"),
-        (["--listen", "tide://127.0.0.1:0", "--http", "0.0.0.0:0"], "clear text"),
-        (["--listen", "tide://127.0.0.1:0", "--http", "127.0.0.1:0", "--cors", "shop.example"], "cors"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "tidewire", "up", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert (done.returncode, word in done.stderr) == (1, True), done.stderr

@@ -9,7 +9,6 @@ import json
 import signal
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,18 +91,3 @@ async def test_a_hub_that_is_killed_and_started_again_is_in_the_cluster_again(cl
         _, said = await asyncio.to_thread(up, started, "--nats", cluster, "--name", "quay")
         async with tw.Node(said["urls"][0], name="joined") as joined:
             assert await joined.client("bank").add(1, 1) == 2
-
-
-def test_what_is_wrong_is_said(started: Programs, tmp_path: Path) -> None:
-    file = tmp_path / "hub.toml"
-    file.write_text('[hub]\nnats = "tide://ann:secret@127.0.0.1:4222"\n')
-    for options, words in (
-        (("--nats", "tide://127.0.0.1:1"), ("nats: what was given is no URL of NATS",)),
-        (("--nats", "nats://127.0.0.1:1", "--data", str(tmp_path)), ("nats: it is said beside data",)),
-        (("--nats", "nats://127.0.0.1:1?x=1"), ('"x" is no option',)),
-        (("--nats", "nats://127.0.0.1:1"), ("can't be reached",)),
-        (("--config", str(file)), ("hub.nats: what was given is no URL of NATS",)),
-    ):
-        program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
-        program.expect_log(*words)
-        assert program.ended() == 1

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import command_support
 import pytest
 import tidewire as tw
 from link_processes import Programs
@@ -59,9 +59,8 @@ def run(url: str, *arguments: str, **variables: str) -> subprocess.CompletedProc
 
 
 def run_all(url: str, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run several commands at once."""
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(lambda command: run(url, *command), commands))
+    """Run several commands."""
+    return command_support.run_all(*commands, TIDEWIRE_URL=url)
 
 
 def test_a_service_is_listed_and_called(hub: tuple[tw.Node, str]) -> None:
@@ -133,8 +132,8 @@ def test_what_goes_wrong_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: 
         is_wrong_usage = done.stderr.startswith(("invalid_argument: ", "invalid_subject: "))
         assert (done.returncode, done.stderr.count("\n")) == (2 if is_wrong_usage else 1, 1), done.stderr
         assert said in done.stderr
-    for method in ("quote", "pricing._quote", "pricing.with_", "pricing.sync"):
-        done = run(url, "call", method)
+    methods = ("quote", "pricing._quote", "pricing.with_", "pricing.sync")
+    for done in run_all(url, *(("call", method) for method in methods)):
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert done.stderr.startswith("invalid_argument: METHOD: ")
     gone = run("tide://127.0.0.1:1", "services")
@@ -142,31 +141,36 @@ def test_what_goes_wrong_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: 
     assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
 
 
+RETRYABLE = ("no_responders", "link_lost")
+
+
 def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
-    for arguments, code, kind in (
+    errors = (
         (("call", "pricing.quote", "Y"), "remote_error", "KeyError"),
         (("call", "pricing.qote", "X"), "no_such_target", None),
         (("req", "nobody.listens", "1"), "no_responders", None),
         (("pub", "x", "{"), "invalid_argument", None),
         (("call", "quote"), "invalid_argument", None),
-    ):
-        done = run(url, *arguments, "--json")
+        (("services", "--url", "tide://127.0.0.1:1"), "link_lost", None),
+    )
+    ended = run_all(url, *((*arguments, "--json") for arguments, _, _ in errors))
+    for done, (_, code, kind) in zip(ended, errors, strict=True):
         assert done.returncode == (2 if code == "invalid_argument" else 1)
         assert not done.stdout
         told = json.loads(done.stderr)["error"]
-        assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code == "no_responders")
+        assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code in RETRYABLE)
         assert told["message"]
-    assert json.loads(run("tide://127.0.0.1:1", "services", "--json").stderr)["error"]["code"] == "link_lost"
 
 
 def test_what_looks_like_json_is_text_if_that_is_said(hub: tuple[tw.Node, str]) -> None:
     node, url = hub
     node.subscribe("echo", lambda message: [message])
-    for message in ('{"id": 7', '{"id": 7}', "[x", "7"):
-        assert json.loads(run(url, "req", "echo", message, "--text").stdout) == [message]
-    assert json.loads(run(url, "req", "echo", '{"id": 7}').stdout) == [{"id": 7}]
-    assert json.loads(run(url, "req", "echo", "7 [x]").stdout) == ["7 [x]"]
+    texts = ('{"id": 7', '{"id": 7}', "[x", "7")
+    commands = [*((text, "--text") for text in texts), ('{"id": 7}',), ("7 [x]",)]
+    ended = run_all(url, *(("req", "echo", *command) for command in commands))
+    answers = [json.loads(done.stdout) for done in ended]
+    assert answers == [*([text] for text in texts), [{"id": 7}], ["7 [x]"]]
 
 
 def test_a_message_goes_from_pub_to_sub_and_a_request_is_answered(hub: tuple[tw.Node, str]) -> None:
@@ -199,18 +203,31 @@ def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
         assert rest.startswith("hub main has stopped: 0 accepted")
 
 
-def test_up_refuses_what_is_open_to_all_and_what_is_taken(hub: tuple[tw.Node, str]) -> None:
+def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
-    problems = {
-        "tide://0.0.0.0:0": "can be reached from other machines",
-        url: "can't listen at",
-        "http://x": "is not allowed: the port is missing: give http://host:port",
-        "ftp://x": "is not allowed: use tide://host:port",
-    }
-    ended = run_all(url, *(("up", "--listen", place) for place in problems))
-    for done, said in zip(ended, problems.values(), strict=True):
-        assert done.returncode == 1
-        assert said in done.stderr
+    here = ("--listen", "tide://127.0.0.1:0")
+    problems: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+        (("--listen", "tide://0.0.0.0:0"), ("can be reached from other machines", "--insecure")),
+        (("--listen", url), ("can't listen at",)),
+        (("--listen", "http://x"), ("is not allowed: the port is missing: give http://host:port",)),
+        (("--listen", "ftp://x"), ("is not allowed: use tide://host:port",)),
+        (("--listen", "nonsense"), ("url: ",)),
+        (("--listen", "tide://127.0.0.1:99999"), ("number from 0 to 65,535",)),
+        ((*here, "--token", "ann:short"), ("8 characters or more",)),
+        ((*here, "--timeout", "-1"), ("timeout: -1.0 is not allowed",)),
+        ((*here, "--timeout", "nan"), ("timeout: nan is not allowed",)),
+        ((*here, "--config", "/missing.toml"), ("/missing.toml",)),
+        ((*here, "--http", "0.0.0.0:0"), ("clear text",)),
+        ((*here, "--http", "127.0.0.1:0", "--cors", "shop.example"), ("cors",)),
+        ((*here, "--nats", "tide://127.0.0.1:1"), ("nats: what was given is no URL of NATS",)),
+        ((*here, "--nats", "nats://127.0.0.1:1", "--data", "folder"), ("nats: it is said beside data",)),
+        ((*here, "--nats", "nats://127.0.0.1:1?x=1"), ('"x" is no option',)),
+        ((*here, "--nats", "nats://127.0.0.1:1"), ("can't be reached",)),
+    )
+    ended = run_all(url, *(("up", *options) for options, _ in problems))
+    for done, (options, words) in zip(ended, problems, strict=True):
+        assert (done.returncode, done.stdout) == (1, ""), options
+        assert done.stderr.startswith("up: ") and all(word in done.stderr for word in words), done.stderr
 
 
 def test_what_a_token_may_not_publish_is_told() -> None:
@@ -218,11 +235,12 @@ def test_what_a_token_may_not_publish_is_told() -> None:
     with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), few]).url
         command = ("pub", "orders.new", "7", "--token", few.token)
-        refused, as_data = run_all(url, command, (*command, "--json"))
+        refused, as_data, allowed = run_all(
+            url, command, (*command, "--json"), ("pub", "news.x", "7", "--token", few.token)
+        )
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "orders.new: the token of this node allows to publish on news.*" in refused.stderr
         assert json.loads(as_data.stderr)["error"]["code"] == "unauthorized"
-        allowed = run(url, "pub", "news.x", "7", "--token", few.token)
         assert (allowed.returncode, allowed.stdout) == (0, "published on news.x\n")
 
 

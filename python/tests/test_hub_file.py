@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tidewire as tw
+from command_support import run_all
 from link_processes import Programs
 
 SECRET, OTHER = "a-long-secret", "another-long-secret"
@@ -92,47 +93,51 @@ def test_the_table_is_for_the_command_alone(tmp_path: Path) -> None:
         tw.Node(config={"hub": {}})
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ('lisen = ["tide://127.0.0.1:0"]', "hub.lisen: unknown key; did you mean listen?"),
-        ('listen = "tide://127.0.0.1:0"', "hub.listen: 'tide://127.0.0.1:0' is not allowed: give a list of text"),
-        ("listen = []", "hub.listen: [] is not allowed: give a list of text"),
-        ('name = ""', "hub.name: '' is not allowed"),
-        ("insecure = 1", "hub.insecure: 1 is not allowed: give true or false"),
-        ("timeout = -1", "hub.timeout: -1 is not allowed: give seconds, 0 or more"),
-        ("timeout = nan", "hub.timeout: nan is not allowed"),
-        ("cert = 5", "hub.cert: 5 is not allowed: give the path of a PEM file"),
-        ("http_files = []", "hub.http_files: [] is not allowed: give the path of a folder"),
-        ('tokens = ["a-long-secret"]', "hub.tokens[0]: what was given is no table"),
-        ('[[hub.tokens]]\nuser = "ann"', "hub.tokens[0].token: what was given is not allowed: give a string of 8"),
-        (
-            '[[hub.tokens]]\ntoken = "a-long-secret"\npublic = []',
-            "hub.tokens[0].public: unknown key; did you mean publish?",
-        ),
-        (
-            '[[hub.tokens]]\ntoken = "a-long-secret"\ncall = ["svc..x"]',
-            "hub.tokens[0].call: 'svc..x' is not allowed: give tokens divided by single dots",
-        ),
-    ],
+WRONG = (
+    ('lisen = ["tide://127.0.0.1:0"]', "hub.lisen: unknown key; did you mean listen?"),
+    ('listen = "tide://127.0.0.1:0"', "hub.listen: 'tide://127.0.0.1:0' is not allowed: give a list of text"),
+    ("listen = []", "hub.listen: [] is not allowed: give a list of text"),
+    ('name = ""', "hub.name: '' is not allowed"),
+    ("insecure = 1", "hub.insecure: 1 is not allowed: give true or false"),
+    ("timeout = -1", "hub.timeout: -1 is not allowed: give seconds, 0 or more"),
+    ("timeout = nan", "hub.timeout: nan is not allowed"),
+    ("cert = 5", "hub.cert: 5 is not allowed: give the path of a PEM file"),
+    ("http_files = []", "hub.http_files: [] is not allowed: give the path of a folder"),
+    ('http_limits = { http_streams = "many" }', "hub.http_limits"),
+    ('nats = "tide://ann:secret@127.0.0.1:4222"', "hub.nats: what was given is no URL of NATS"),
+    ('tokens = ["a-long-secret"]', "hub.tokens[0]: what was given is no table"),
+    ('[[hub.tokens]]\nuser = "ann"', "hub.tokens[0].token: what was given is not allowed: give a string of 8"),
+    (
+        '[[hub.tokens]]\ntoken = "a-long-secret"\npublic = []',
+        "hub.tokens[0].public: unknown key; did you mean publish?",
+    ),
+    (
+        '[[hub.tokens]]\ntoken = "a-long-secret"\ncall = ["svc..x"]',
+        "hub.tokens[0].call: 'svc..x' is not allowed: give tokens divided by single dots",
+    ),
+    (
+        '[[hub.tokens]]\ntoken = "a-long-secret"\nlink_in_flight = 3',
+        "hub.tokens[0].link_in_flight: 3 is not allowed: give 16 to",
+    ),
 )
-def test_what_is_wrong_in_the_table_is_named_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
-    from tidewire.commands.hub_file import HubSettings
-
-    file = tmp_path / "hub.toml"
-    file.write_text(f"[hub]\n{text}\n")
-    with pytest.raises(tw.ConfigError) as wrong:
-        HubSettings.of_file(file)
-    assert f"configuration: {problem}" in str(wrong.value)
-    assert str(wrong.value).endswith(f"(from {file})")
-    assert SECRET not in str(wrong.value), "secrets are not shown"
 
 
-def test_errors_of_the_command_are_data_with_json(started: Programs, tmp_path: Path) -> None:
+def test_what_is_wrong_in_the_table_is_named_with_its_key(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.toml" for number in range(len(WRONG))]
+    for file, (text, _) in zip(files, WRONG, strict=True):
+        file.write_text(f"[hub]\n{text}\n")
+    ended = run_all(*(("up", "--config", str(file)) for file in files))
+    for done, file, (_, problem) in zip(ended, files, WRONG, strict=True):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"configuration: {problem}" in done.stderr
+        assert done.stderr.endswith(f"(from {file})\n")
+        assert SECRET not in done.stderr and "ann:secret" not in done.stderr, "secrets are not shown"
+
+
+def test_errors_of_the_command_are_data_with_json(tmp_path: Path) -> None:
     file = tmp_path / "hub.toml"
     file.write_text('[hub]\nlisten = ["tide://0.0.0.0:0"]\n')
-    hub = started.run("-m", "tidewire", "up", "--json", "--config", str(file))
-    error = json.loads(hub.expect_log("error"))["error"]
-    assert (error["code"], error["retryable"]) == ("unauthorized", False)
+    (hub,) = run_all(("up", "--json", "--config", str(file)))
+    error = json.loads(hub.stderr)["error"]
+    assert (hub.returncode, error["code"], error["retryable"]) == (1, "unauthorized", False)
     assert "can be reached from other machines" in error["message"]
-    assert hub.ended() == 1

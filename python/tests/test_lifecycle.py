@@ -5,6 +5,7 @@ cycles.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -94,49 +95,6 @@ def test_ctrl_c_interrupts_a_blocking_ask() -> None:
         """
     )
     assert (ran.returncode, ran.stdout) == (0, "interrupted\nTrue\n"), ran.stderr
-
-
-def test_ctrl_c_in_asyncio_stops_the_node() -> None:
-    ran = program(
-        """
-        import asyncio, os, signal, tidewire as tw
-        async def main():
-            async with tw.Node() as node:
-                node.spawn(lambda _: os.kill(os.getpid(), signal.SIGINT)).tell(1)
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    print("ending")
-        try:
-            asyncio.run(main())
-        except KeyboardInterrupt:
-            print("interrupted")
-        """
-    )
-    assert (ran.returncode, ran.stdout) == (0, "ending\ninterrupted\n"), ran.stderr
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_is_told_and_the_parent_goes_on() -> None:
-    ran = program(
-        """
-        import os, warnings, tidewire as tw
-        warnings.simplefilter("ignore")
-        with tw.Node() as node:
-            ref = node.spawn(lambda n: n + 1)
-            node.sync.ask(ref, 1)
-            child = os.fork()
-            if child == 0:
-                try:
-                    ref.tell(1)
-                except tw.NodeStopped as error:
-                    os._exit(7 if "fork" in str(error) else 8)
-                os._exit(9)
-            _, status = os.waitpid(child, 0)
-            print(os.waitstatus_to_exitcode(status), node.sync.ask(ref, 1))
-        """
-    )
-    assert (ran.returncode, ran.stdout) == (0, "7 2\n"), ran.stderr
 
 
 def test_cycles_between_actors_and_closures_are_freed_with_the_node() -> None:
@@ -319,8 +277,6 @@ def test_the_messages_of_a_node_that_is_gone_are_free(is_started: bool) -> None:
 
     def build(coroutine: bool) -> list[weakref.ref[Thing]]:
         node = tw.Node()
-        if is_started:
-            node.start()
 
         async def later(message: object) -> None:
             raise ValueError("on purpose")
@@ -328,13 +284,12 @@ def test_the_messages_of_a_node_that_is_gone_are_free(is_started: bool) -> None:
         def now(message: object) -> None:
             raise ValueError("on purpose")
 
-        ref = node.spawn(later if coroutine else now)
-        things = [Thing(), Thing()]
-        things[1].ref = ref
-        for thing in things:
-            ref.tell(thing)
-        if is_started:
-            node._stop_blocking(30)
+        with node if is_started else contextlib.nullcontext():
+            ref = node.spawn(later if coroutine else now)
+            things = [Thing(), Thing()]
+            things[1].ref = ref
+            for thing in things:
+                ref.tell(thing)
         return [weakref.ref(thing) for thing in things]
 
     for coroutine in (False, True):

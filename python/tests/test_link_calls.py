@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
@@ -17,8 +16,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_programs import until_served
-from tidewire.services.registry import registry_of
-from tidewire.services.retrying_call import LinkCall
 
 TIMEOUT_S = 30.0
 
@@ -28,7 +25,8 @@ _mark: ContextVar[int | None] = ContextVar("mark", default=None)
 class Workshop(tw.Service):
     """Counts what begins, and keeps what is to be kept waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.begun: asyncio.Queue[int] = asyncio.Queue(1_000)
         self.cancelled: asyncio.Queue[int] = asyncio.Queue(1_000)
         self.here: set[int] = set()
@@ -75,6 +73,11 @@ class Workshop(tw.Service):
             return f"{asyncio.current_task() is not None} {tw.context().node} {tw.context().method}"
 
     @tw.method
+    async def where(self) -> str:
+        """Say which instance this is."""
+        return self.name
+
+    @tw.method
     async def fail(self) -> None:
         """Fail."""
         raise KeyError("nothing")
@@ -99,20 +102,6 @@ async def joined() -> AsyncIterator[tuple[tw.Node, Workshop, Any]]:
             yield caller, workshop, caller.client("workshop")
 
 
-def outstanding(caller: tw.Node) -> list[int]:
-    group = registry_of(caller).group("workshop")
-    return [group.balancer.outstanding(instance) for instance in group.ports]
-
-
-@told
-async def test_a_thousand_calls_are_gathered_in_their_order() -> None:
-    async with joined() as (caller, _, workshop):
-        calls = [workshop.echo(number) for number in range(1000)]
-        assert all(isinstance(call, LinkCall) for call in calls)
-        assert await asyncio.wait_for(asyncio.gather(*calls), TIMEOUT_S) == list(range(1000))
-        assert outstanding(caller) == [0]
-
-
 @told
 async def test_a_call_begins_when_it_is_made_a_future_and_not_before() -> None:
     async with joined() as (_, workshop, client):
@@ -126,67 +115,35 @@ async def test_a_call_begins_when_it_is_made_a_future_and_not_before() -> None:
 
 
 @told
-async def test_a_task_is_made_of_a_call() -> None:
-    async with joined() as (_, _, client):
-        task = asyncio.create_task(client.echo("x"))
-        assert await asyncio.wait_for(task, TIMEOUT_S) == "x"
-        failing = asyncio.create_task(client.fail())
-        with pytest.raises(KeyError):
-            await asyncio.wait_for(failing, TIMEOUT_S)
-
-
-@told
-async def test_calls_that_were_made_futures_are_waited_for_beside_tasks() -> None:
-    async with joined() as (_, workshop, client):
-        futures = [asyncio.ensure_future(client.echo(number)) for number in range(3)]
-        staying = asyncio.ensure_future(client.stay(9))
-        everything = [*futures, staying, asyncio.create_task(client.echo(3))]
-        under_way = set(everything)
-        while under_way != {staying}:
-            done, under_way = await asyncio.wait(under_way, timeout=TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-            assert done
-        assert [future.result() for future in everything if future is not staying] == [0, 1, 2, 3]
-        assert staying.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await staying
-        assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 9
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.wait takes coroutines there")
-@told
-async def test_a_call_is_for_wait_a_coroutine_until_it_was_made_a_future() -> None:
-    async with joined() as (_, _, client):
-        call = client.echo(1)
-        with pytest.raises(TypeError, match="coroutines is forbidden"):
-            await asyncio.wait([call])
-        assert await call == 1
-
-
-@pytest.mark.parametrize("kind", ["task", "future", "waited for"])
-@told
-async def test_cancelling_a_call_cancels_its_handler(kind: str) -> None:
-    async with joined() as (caller, workshop, client):
-        if kind == "waited for":
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(client.stay(7), 0.2)
-        else:
-            waiting = asyncio.create_task(client.stay(7)) if kind == "task" else asyncio.ensure_future(client.stay(7))
-            await asyncio.wait_for(workshop.begun.get(), TIMEOUT_S)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-        assert await asyncio.wait_for(workshop.cancelled.get(), TIMEOUT_S) == 7
-        assert outstanding(caller) == [0]
-
-
-@told
-async def test_a_failed_call_leaves_the_others_of_its_gathering() -> None:
-    async with joined() as (caller, _, client):
-        answers = asyncio.gather(client.echo(1), client.fail(), client.echo(3), return_exceptions=True)
-        first, failed, third = await asyncio.wait_for(answers, TIMEOUT_S)
-        assert (first, third) == (1, 3)
-        assert isinstance(failed, KeyError)
-        assert outstanding(caller) == [0]
+async def test_calls_that_failed_or_were_given_up_count_no_longer_against_their_instance() -> None:
+    async with tw.Node(name="hub") as hub:
+        url = hub.listen("tide://127.0.0.1:0").url
+        async with tw.Node(url, name="a") as a, tw.Node(url, name="b") as b, tw.Node(url, name="caller") as caller:
+            workshops = Workshop("a"), Workshop("b")
+            for node, workshop in zip((a, b), workshops, strict=True):
+                await node.serve(workshop, name="workshop", instance=workshop.name)
+            await until_instances(caller, 2)
+            client, busy = caller.client("workshop"), workshops[0]
+            # The first call learns what the later ones know.
+            for _ in range(2):
+                call = asyncio.create_task(client.with_(instance="a").stay(7))
+                assert await asyncio.wait_for(busy.begun.get(), TIMEOUT_S) == 7
+                # Calls avoid the instance that is busy.
+                assert [await client.where() for _ in range(4)] == ["b"] * 4
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                assert await asyncio.wait_for(busy.cancelled.get(), TIMEOUT_S) == 7
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.with_(instance="a").stay(8), 0.2)
+                assert await asyncio.wait_for(busy.cancelled.get(), TIMEOUT_S) == 8
+                await asyncio.wait_for(busy.begun.get(), TIMEOUT_S)
+                at_a = client.with_(instance="a")
+                first, failed, third = await asyncio.gather(
+                    at_a.where(), at_a.fail(), at_a.where(), return_exceptions=True
+                )
+                assert (first, third) == ("a", "a") and isinstance(failed, KeyError)
+                assert sorted([await client.where() for _ in range(4)]) == ["a", "a", "b", "b"]
 
 
 def forget(method: Callable[[int], object]) -> None:
@@ -202,14 +159,6 @@ async def test_a_call_that_nobody_awaited_is_told_of() -> None:
             forget(client.echo)
         client.echo(1).close()
         assert workshop.begun.qsize() == 0
-
-
-@told
-async def test_long_bytes_arrive_whole_wherever_they_are_in_a_value() -> None:
-    async with joined() as (_, _, client):
-        long, other = bytes(range(256)) * 2_000, bytes(range(255)) * 1_000
-        for value in [long, [1, long, "x"], {"a": long, "b": other}, bytearray(long), (long[:65_536], b"")]:
-            assert await asyncio.wait_for(client.echo(value), TIMEOUT_S) == value
 
 
 @told

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from link_programs import Workshop, until_served
+from link_programs import Workshop
 from remote_support import World, play
 
-MIB = 1 << 20
+WHERE = re.compile(r'link_programs\.py", line \d+, in fail')
 
 
 class Closed(Exception):
@@ -70,24 +70,16 @@ class Desk(tw.Service):
         return take_later
 
 
-@pytest.mark.parametrize(
-    ("value", "path"),
-    [({"a": [1, object()]}, r"\['a'\]\[1\]"), ([1 << 64], r"\[0\]"), ({"f": Closed}, r"\['f'\]")],
-    ids=["object", "large int", "class"],
-)
-def test_an_argument_that_can_not_be_sent_fails_at_the_caller_with_its_path(
-    at_workshop: Any, value: Any, path: str
-) -> None:
+def test_what_can_not_be_sent_fails_its_call_with_its_path(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(tw.InvalidArgument, match=path):
-            await workshop.echo(value)
-        assert await workshop.echo(1) == 1
-
-    at_workshop(story)
-
-
-def test_a_result_that_can_not_be_sent_fails_the_call_with_its_path(at_workshop: Any) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
+        for value, path in (
+            ({"a": [1, object()]}, r"\['a'\]\[1\]"),
+            ([1 << 64], r"\[0\]"),
+            ({"f": Closed}, r"\['f'\]"),
+        ):
+            with pytest.raises(tw.InvalidArgument, match=path):
+                await workshop.echo(value)
+            assert await workshop.echo(1) == 1
         with pytest.raises(tw.InvalidArgument, match=r"\['a'\]\[1\].*Unsent"):
             await workshop.unsent()
         assert await workshop.echo(1) == 1
@@ -95,30 +87,20 @@ def test_a_result_that_can_not_be_sent_fails_the_call_with_its_path(at_workshop:
     at_workshop(story)
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"), [("key", KeyError("a")), ("value", ValueError("b", 2)), ("tide", tw.NoReply("c"))]
-)
-def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(
-    at_workshop: Any, kind: str, error: Exception
-) -> None:
+def printed(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+
+def test_an_error_comes_as_its_type_with_the_traceback_of_the_other_side(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(type(error)) as raised:
-            await workshop.fail(kind)
-        assert raised.value.args == error.args
-        assert isinstance(raised.value.__cause__, tw.RemoteError)
-        assert "in fail" in raised.value.__cause__.remote_traceback
-        assert "link_programs.py" in raised.value.__cause__.remote_traceback
-
-    at_workshop(story)
-
-
-@pytest.mark.parametrize("kind", ["key", "own"])
-def test_a_printed_error_shows_where_it_was_raised_on_the_other_side(at_workshop: Any, kind: str) -> None:
-    async def story(node: tw.Node, workshop: Any) -> None:
-        with pytest.raises(Exception, match=r"a|x") as raised:
-            await workshop.fail(kind)
-        printed = "".join(traceback.format_exception(type(raised.value), raised.value, raised.value.__traceback__))
-        assert re.search(r'link_programs\.py", line \d+, in fail', printed), printed
+        for kind, error in (("key", KeyError("a")), ("value", ValueError("b", 2)), ("tide", tw.NoReply("c"))):
+            with pytest.raises(type(error)) as raised:
+                await workshop.fail(kind)
+            assert raised.value.args == error.args
+            assert isinstance(raised.value.__cause__, tw.RemoteError)
+            assert "in fail" in raised.value.__cause__.remote_traceback
+            assert "link_programs.py" in raised.value.__cause__.remote_traceback
+            assert WHERE.search(printed(raised.value))
 
     at_workshop(story)
 
@@ -141,6 +123,7 @@ def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any)
         with pytest.raises(tw.RemoteError, match=r"OnlyHere.*x") as raised:
             await workshop.fail("own")
         assert "in fail" in raised.value.remote_traceback
+        assert WHERE.search(printed(raised.value))
 
     at_workshop(story)
 
@@ -148,48 +131,42 @@ def test_an_error_of_a_type_that_is_not_here_is_a_remote_error(at_workshop: Any)
 GOOD, WRONG = Order("X", 1.0), Order("X", "cheap")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("method", "args", "kwargs", "where"),
-    [
-        (
-            "place",
-            ([GOOD, WRONG],),
-            {},
-            r"desk\.place: orders\[1\]: not a .*Order: price: 'cheap' \(a str\) is not float",
-        ),
-        ("place", (), {"orders": [WRONG]}, r"desk\.place: orders\[0\]: not a .*Order: price: 'cheap'"),
-        ("place", ([], Side.BUY, 1, {"a": WRONG}), {}, r"desk\.place: rest\.a: not a .*Order: price"),
-        ("take", (WRONG,), {}, r"desk\.take: order: not a .*Order: price"),
-        ("take_later", (7, WRONG), {}, r"take_later.*: later: not a .*Order: price"),
-    ],
-    ids=["by position", "by name", "of the rest", "without an annotation", "to a function that was given"],
-)
-def test_a_field_that_does_not_fit_is_an_argument_that_does_not(
-    method: str, args: tuple[Any, ...], kwargs: dict[str, Any], where: str
-) -> None:
+MISFITS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    (
+        "place",
+        ([GOOD, WRONG],),
+        {},
+        r"desk\.place: orders\[1\]: not a .*Order: price: 'cheap' \(a str\) is not float",
+    ),
+    ("place", (), {"orders": [WRONG]}, r"desk\.place: orders\[0\]: not a .*Order: price: 'cheap'"),
+    ("place", ([], Side.BUY, 1, {"a": WRONG}), {}, r"desk\.place: rest\.a: not a .*Order: price"),
+    ("take", (WRONG,), {}, r"desk\.take: order: not a .*Order: price"),
+    ("take_later", (7, WRONG), {}, r"take_later.*: later: not a .*Order: price"),
+]
+"""Arguments by position, by name, of the rest, without an annotation, to a function that was given."""
+
+
+def test_a_field_that_does_not_fit_is_an_argument_that_does_not() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
-        called = await desk.hand_over() if method == "take_later" else getattr(desk, method)
-        with pytest.raises(tw.InvalidArgument, match=where) as raised:
-            await called(*args, **kwargs)
-        assert not isinstance(raised.value, tw.WireError)
+        for method, args, kwargs, where in MISFITS:
+            called = await desk.hand_over() if method == "take_later" else getattr(desk, method)
+            with pytest.raises(tw.InvalidArgument, match=where) as raised:
+                await called(*args, **kwargs)
+            assert not isinstance(raised.value, tw.WireError)
 
     play(Desk(), story)
 
 
-@pytest.mark.parametrize(("method", "args"), [("fail", ("front", 3)), ("fail_plainly", ("back", 4))])
-def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of(
-    at_workshop: Any, method: str, args: tuple[Any, ...]
-) -> None:
-    async def story(node: tw.Node, _: Any) -> None:
-        async with tw.Node(node.url, name="desk") as desk:
-            await desk.serve(Desk(), name="desk")
-            await until_served(node, "desk")
+def test_an_error_of_a_type_of_ones_own_keeps_what_it_was_made_of() -> None:
+    async def story(world: World) -> None:
+        desk = world.caller.client("desk")
+        for method, args in (("fail", ("front", 3)), ("fail_plainly", ("back", 4))):
             with pytest.raises(Closed) as raised:
-                await getattr(node.client("desk"), method)()
+                await getattr(desk, method)()
             assert (raised.value.door, raised.value.since) == args
 
-    at_workshop(story)
+    play(Desk(), story)
 
 
 def test_a_call_of_what_is_not_there_says_so(at_workshop: Any) -> None:

@@ -1,8 +1,7 @@
-"""Random histories over links, each by its number and in a process of its own: ``make histories``
-plays many more.
+"""Random histories over links, each by its seed and in a process of its own: ``make histories``
+gives them more seconds.
 
-Their numbers take turns on asyncio, uvloop and plain threads, over TCP and over Unix sockets, with
-``-X dev`` and without.
+The seeds take turns on TCP and Unix sockets, with ``-X dev`` and without.
 """
 
 from __future__ import annotations
@@ -14,30 +13,26 @@ import sys
 from pathlib import Path
 
 import pytest
+import random_budget
 
 HISTORY = Path(__file__).with_name("link_history.py")
-FIRST = int(os.environ.get("HISTORIES_FIRST", "0"))
-MANY = int(os.environ.get("HISTORIES", "12"))
 STEPS = os.environ.get("HISTORIES_STEPS", "60")
 LOOPS = ["asyncio", "threads"] + ["uvloop"] * (importlib.util.find_spec("uvloop") is not None)
+TIMEOUT_S = 110
 
 
-def way(seed: int) -> tuple[list[str], list[str]]:
-    """Return the options of Python and the loop and place of a history: all of them within twelve
-    numbers.
-    """
-    loop, place = LOOPS[seed % len(LOOPS)], ("tcp", "unix")[seed // 3 % 2]
-    return (["-X", "dev"] if seed // 6 % 2 else []), [loop, place]
-
-
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + MANY))
-@pytest.mark.timeout(120)
-def test_a_random_history_ends_as_it_must(seed: int) -> None:
-    options, chosen = way(seed)
-    command = [sys.executable, *options, str(HISTORY), str(seed), STEPS, *chosen]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=110)
-    replay = f"play it again with: python {' '.join([*options, HISTORY.name, str(seed), STEPS, *chosen])}"
-    assert done.returncode == 0, f"{replay}\n{done.stderr[-6_000:]}"
-    assert done.stdout == f"history {seed}: well\n", done.stdout
-    # Futures that nobody awaited, and errors that nobody has seen, are reported on stderr.
-    assert not done.stderr, f"{replay}\n{done.stderr[-6_000:]}"
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.timeout(random_budget.SECONDS + TIMEOUT_S + 10)
+def test_a_random_history_ends_as_it_must(loop: str) -> None:
+    for seed in random_budget.seeds(f"histories over links on {loop}"):
+        # All four pairs are within four seeds.
+        options, place = ["-X", "dev"] if seed // 2 % 2 else [], ("tcp", "unix")[seed % 2]
+        command = [*options, str(HISTORY), str(seed), STEPS, loop, place]
+        done = subprocess.run(
+            [sys.executable, *command], check=False, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+        replay = f"play it again with: python {' '.join(command)}"
+        assert done.returncode == 0, f"{replay}\n{done.stderr[-6_000:]}"
+        assert done.stdout == f"history {seed}: well\n", f"{replay}\n{done.stdout}"
+        # Futures that nobody awaited, and errors that nobody has seen, are reported on stderr.
+        assert not done.stderr, f"{replay}\n{done.stderr[-6_000:]}"

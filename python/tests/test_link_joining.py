@@ -73,9 +73,8 @@ def test_a_service_is_called_through_a_hub_by_another_process(started: Programs,
     assert hub.ended() == 0
 
 
-@KINDS
-def test_a_node_that_listens_is_a_hub_for_others(started: Programs, kind: str) -> None:
-    program, url = started.listening(started.url(kind))
+def test_a_node_that_listens_is_a_hub_for_others(started: Programs) -> None:
+    program, url = started.listening("tide://127.0.0.1:0")
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
@@ -91,9 +90,8 @@ def test_a_node_that_listens_is_a_hub_for_others(started: Programs, kind: str) -
     assert program.expect("ledger") == '{"balanced": true}'
 
 
-@KINDS
-def test_plain_threads_call_and_serve_without_asyncio(started: Programs, kind: str) -> None:
-    _, url, _ = started.hub_and_server(started.url(kind))
+def test_plain_threads_call_and_serve_without_asyncio(started: Programs) -> None:
+    _, url, _ = started.hub_and_server()
     with tw.Node(url, name="caller") as node:
         workshop = node.client("workshop").sync
         assert workshop.echo([1, 2]) == [1, 2]
@@ -128,26 +126,6 @@ def test_two_instances_share_the_calls(started: Programs) -> None:
     asyncio.run(story())
 
 
-def test_who_joined_first_learns_of_services_that_come_and_go(started: Programs) -> None:
-    _, url = started.hub()
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
-            workshop = node.client("workshop")
-            with pytest.raises(tw.NoResponders, match="workshop"):
-                await workshop.label()
-            one = await asyncio.to_thread(started.server, url, "one")
-            await until_served(node, "workshop", 1)
-            assert await workshop.label() == "one"
-            await asyncio.to_thread(started.server, url, "two")
-            await until_served(node, "workshop", 2)
-            await asyncio.to_thread(one.end)
-            await until_served(node, "workshop", 1)
-            assert await workshop.label() == "two"
-
-    asyncio.run(story())
-
-
 def test_a_service_that_ended_has_no_responders_at_once(started: Programs) -> None:
     _, url = started.hub()
 
@@ -163,25 +141,45 @@ def test_a_service_that_ended_has_no_responders_at_once(started: Programs) -> No
     asyncio.run(story())
 
 
+class Shop(tw.Service, visibility="public"):
+    """A service with a method for each kind of caller."""
+
+    @tw.method
+    async def buy(self) -> str:
+        return "bought"
+
+    @tw.method(visibility="private")
+    async def restock(self) -> str:
+        return "restocked"
+
+    @tw.method(visibility="node")
+    async def audit(self) -> str:
+        return "audited"
+
+
 def test_what_is_served_for_this_process_alone_is_not_seen_by_others(started: Programs) -> None:
     _, url = started.hub()
 
     async def story() -> None:
         async with tw.Node(url, name="server") as server:
             await server.serve(Workshop(), name="hidden", visibility="node")
-            await server.serve(Workshop("here"), name="shown", visibility="private")
+            await server.serve(Shop())
             async with tw.Node(url, name="caller") as node:
-                assert [info.name for info in await node.services()] == ["shown"]
+                (info,) = await node.services()
+                assert (info.name, [method.name for method in info.methods]) == ("shop", ["buy", "restock"])
                 with pytest.raises(tw.NoResponders, match="hidden"):
                     await node.client("hidden").label()
+                assert await node.client("shop").restock() == "restocked"
+                for shop in (node.client("shop"), node.client(Shop)):
+                    with pytest.raises(tw.NoSuchTarget, match="shop has no method 'audit'"):
+                        await shop.audit()
 
     asyncio.run(story())
 
 
 @pytest.mark.promise("P13.1")
-@KINDS
-def test_a_name_that_is_taken_is_refused(started: Programs, kind: str) -> None:
-    _, url = started.hub(started.url(kind))
+def test_a_name_that_is_taken_is_refused(started: Programs) -> None:
+    _, url = started.hub()
     with tw.Node(url, name="same") as first:
         with pytest.raises(tw.NameTaken, match='"same"'), tw.Node(url, name="same"):
             pass
@@ -306,37 +304,13 @@ def test_a_hub_says_what_happened_when_two_nodes_serve_different_things_under_on
 
 
 @pytest.mark.promise("P13.48", "P16.28")
-def test_a_node_that_nobody_refers_to_any_more_leaves_its_hub() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            forgotten = await tw.Node(url, name="forgotten").__aenter__()
-            gone = weakref.ref(forgotten._link())
-            del forgotten
-            left = asyncio.ensure_future(hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S))
-            while not left.done():
-                # Code under way on another thread may hold it a moment longer: the collector comes
-                # again, as in any program.
-                gc.collect()
-                await asyncio.wait([left], timeout=0.1)
-            await left
-            # The thread of links has let go of it once it has done something else.
-            async with tw.Node(url, name="next"):
-                pass
-            gc.collect()
-            assert gone() is None, "its link is kept"
-
-    asyncio.run(story())
-
-
-@pytest.mark.promise("P13.48", "P16.28")
 def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = hub.listen("tide://127.0.0.1:0").url
             forgotten = await tw.Node(url, name="forgotten").__aenter__()
             await hub.until(lambda now: now["links"]["nodes"] == 2, PATIENCE_S)
-            gone = weakref.ref(forgotten._link())
+            gone = weakref.ref(forgotten)
             # Received frames are handled; nothing else is under way.
             await asyncio.sleep(0)
             gc.collect()
@@ -344,7 +318,7 @@ def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
             try:
                 del forgotten
                 gc.collect()
-                assert gone() is None, f"its connection is kept by {gc.get_referrers(gone())}"
+                assert gone() is None, f"it is kept by {gc.get_referrers(gone())}"
             finally:
                 gc.enable()
             await hub.until(lambda now: now["links"]["nodes"] == 1, PATIENCE_S)

@@ -20,7 +20,11 @@ from tidewire.values import encode
 MIB = 1 << 20
 # The number of a PING that only says that somebody is there.
 HEARTBEAT = 1
-SHARED = [pytest.param({}, id="shared memory"), pytest.param({"links": {"link_shared_bytes": 0}}, id="chunks")]
+Config = dict[str, dict[str, int]]
+CHUNKS: Config = {"links": {"link_shared_bytes": 0}}
+WAYS = pytest.mark.parametrize(
+    "config, mib", [({}, 4), ({}, 20), (CHUNKS, 20)], ids=["shared memory", "too long for it", "chunks"]
+)
 
 
 def pattern(length: int) -> bytes:
@@ -60,9 +64,8 @@ async def answered(caller: tw.Node, last: Last, stopping: tw.Node, mib: int) -> 
 
 
 @pytest.mark.promise("P13.44")
-@pytest.mark.parametrize("mib", [4, 20])
-@pytest.mark.parametrize("config", SHARED)
-def test_of_a_node_that_has_joined(started: Programs, config: dict[str, dict[str, int]], mib: int) -> None:
+@WAYS
+def test_of_a_node_that_has_joined(started: Programs, config: Config, mib: int) -> None:
     async def story() -> None:
         _, url = started.hub()
         async with (
@@ -76,10 +79,9 @@ def test_of_a_node_that_has_joined(started: Programs, config: dict[str, dict[str
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("mib", [4, 20])
-@pytest.mark.parametrize("config", SHARED)
+@WAYS
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_of_a_node_that_is_the_hub(started: Programs, config: dict[str, dict[str, int]], kind: str, mib: int) -> None:
+def test_of_a_node_that_is_the_hub(started: Programs, config: Config, kind: str, mib: int) -> None:
     async def story() -> None:
         async with tw.Node(name="server", config=config) as server:
             listening = await server.listen(started.url(kind))
@@ -91,8 +93,8 @@ def test_of_a_node_that_is_the_hub(started: Programs, config: dict[str, dict[str
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("config", SHARED)
-def test_that_pass_through_a_hub(started: Programs, config: dict[str, dict[str, int]]) -> None:
+@pytest.mark.parametrize("config", [{}, CHUNKS], ids=["shared memory", "chunks"])
+def test_that_pass_through_a_hub(started: Programs, config: Config) -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
             hub = await stack.enter_async_context(tw.Node(name="hub", config=config))

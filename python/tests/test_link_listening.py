@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import os
 import signal
+import socket
 import stat
+import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import tidewire as tw
-from link_processes import Programs
+from link_processes import PATIENCE_S, Programs
 from link_programs import Workshop, until_served
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
 
 KINDS = pytest.mark.parametrize("kind", ["tcp", "unix"])
 SECRET = "correct horse"
@@ -89,20 +102,6 @@ def test_a_token_allows_what_it_says_and_nothing_else() -> None:
     asyncio.run(story())
 
 
-def test_a_token_without_the_subjects_of_the_hub_can_still_serve_and_call() -> None:
-    maker = tw.Token("only serving", subscribe=(), call=("svc.workshop.>",), serve=("workshop",))
-
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), maker]).url
-            async with tw.Node(url, name="maker", token=maker.token) as server:
-                await server.serve(Workshop("made"), name="workshop")
-                await until_served(hub, "workshop")
-                assert await hub.client("workshop").label() == "made"
-
-    asyncio.run(story())
-
-
 @pytest.mark.promise("P13.10")
 def test_what_a_token_may_not_publish_is_refused_before_anybody_has_it() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
@@ -140,29 +139,6 @@ def test_listening_where_others_reach_it_needs_a_word(host: str) -> None:
         listener = hub.listen("tide://0.0.0.0:0", insecure=True)
         with tw.Node(listener.url.replace("0.0.0.0", "127.0.0.1"), name="caller"):
             pass
-
-
-def test_the_command_refuses_it_too(started: Programs) -> None:
-    program = started.run("-m", "tidewire", "up", "--listen", "tide://0.0.0.0:0")
-    assert program.ended() == 1
-    assert "--insecure" in program.expect_log("up:")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--listen", "nonsense"], "url: "),
-        (["--listen", "tide://127.0.0.1:99999"], "number from 0 to 65,535"),
-        (["--token", "ann:short"], "8 characters or more"),
-        (["--timeout", "-1"], "timeout: -1.0 is not allowed"),
-        (["--timeout", "nan"], "timeout: nan is not allowed"),
-        (["--config", "/missing.toml"], "/missing.toml"),
-    ],
-)
-def test_the_command_names_what_is_wrong_with_its_options(started: Programs, options: list[str], problem: str) -> None:
-    program = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", *options)
-    assert problem in program.expect_log("up:")
-    assert program.ended() == 1
 
 
 def test_a_second_signal_does_not_wait_for_the_calls_in_progress(started: Programs) -> None:
@@ -243,3 +219,47 @@ def test_a_node_that_joined_can_not_be_a_hub(started: Programs) -> None:
     _, url = started.hub()
     with tw.Node(url, name="caller") as node, pytest.raises(tw.InvalidArgument, match="has joined the hub"):
         node.listen("tide://127.0.0.1:0")
+
+
+MANY_SERVICES = """
+import sys
+import tidewire as tw
+
+place, data = sys.argv[1:]
+with tw.Node(name="hub", data=data) as hub:
+    for number in range(200):
+        hub.serve({"number": lambda number=number: number}, name=f"service-{number}", visibility="public")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    hub.listen(place)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.promise("P13.92")
+def test_a_hub_serves_before_a_node_or_a_client_can_reach_it(started: Programs, tmp_path: Path) -> None:
+    url, path = started.url("unix"), f"http://127.0.0.1:{free_port()}"
+    for number, place in enumerate((url, path)):
+        hub = started.run("-c", MANY_SERVICES, place, str(tmp_path / f"data-{number}"))
+        hub.expect("ready")
+        hub.tell("listen")
+        if place == url:
+            until_listened(socket.AF_UNIX, url.removeprefix("tide+unix://"))
+            with tw.Node(url, name="caller") as node:
+                assert node.client("service-199").sync.number() == 199
+                assert node.sync.stream("orders", subjects=["orders.>"]) is not None
+        else:
+            client = http.client.HTTPConnection(*until_listened(socket.AF_INET, ("127.0.0.1", urlsplit(path).port)))
+            client.request("POST", "/services/service-199/number")
+            assert client.getresponse().read() == b"199"
+            client.close()
+
+
+def until_listened(family: socket.AddressFamily, address: Any) -> Any:
+    """Return an address as soon as a process listens there: no node is so quick."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        with socket.socket(family) as probe, contextlib.suppress(OSError):
+            probe.connect(address)
+            return address
+    raise AssertionError(f"no process listens at {address}")

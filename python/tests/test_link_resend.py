@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import json
 import signal
+import struct
+import time
 from time import perf_counter
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 import tidewire as tw
+from link_frames import ANSWER, CALL, FAIL, ID, NORMAL, SUBSCRIBE, Raw, fields, frame, subscribed
 from link_processes import Programs
 from link_programs import until_served
-from tidewire.links import announcements
-from tidewire.services.attempts import Attempts
-from tidewire.services.calls import Call
-from tidewire.services.outbound_call import OutboundCall
-from tidewire.services.registry import Group, Registry, registry_of
+from tidewire.services.registry import Registry
 
-if TYPE_CHECKING:
-    from tidewire.services.instance_transport import InstanceTransport
-
-
-def lost() -> tw.LinkLost:
-    error = tw.LinkLost("the link")
-    error.of_link = True  # type: ignore[attr-defined]
-    return error
+NODE_STOPPED = 13
 
 
 @pytest.mark.parametrize("sync", [False, True])
@@ -54,7 +45,7 @@ def test_a_call_of_an_idempotent_method_survives_the_end_of_its_hub(started: Pro
 
 
 @pytest.mark.promise("P13.16")
-@pytest.mark.parametrize("kind", ["awaited", "blocking", "unknown"])
+@pytest.mark.parametrize("kind", ["awaited", "blocking"])
 def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_a_wait(
     started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -68,13 +59,9 @@ def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
             workshop = node.client("workshop").with_(timeout=80_000.0)
-            sending = OutboundCall(registry_of(node), "workshop", "steady", ("server",), {}, workshop._options)
-            made: Any = {
-                "awaited": lambda: workshop.steady("server"),
-                "blocking": lambda: asyncio.to_thread(workshop.sync.steady, "server"),
-                "unknown": lambda: Call(sending),
-            }[kind]()
-            steady = asyncio.ensure_future(made)
+            blocking = kind == "blocking"
+            call = asyncio.to_thread(workshop.sync.steady, "server") if blocking else workshop.steady("server")
+            steady = asyncio.ensure_future(call)
             await asyncio.to_thread(server.expect, "trying")
             hub.kill()
             await asyncio.to_thread(started.hub, url)
@@ -83,33 +70,36 @@ def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
+def refuse_one(raw: Raw) -> float:
+    """Refuse one call as an instance that stops, and return how long that took."""
+    while (came := raw.receive()) is not None:
+        kind, exchange, _, _ = came
+        if kind == CALL:
+            since = perf_counter()
+            # The sleep uses up the time of the call.
+            time.sleep(0.3)
+            raw.send(frame(FAIL, struct.pack("<H", NODE_STOPPED), b"stopping", NORMAL | ANSWER, exchange))
+            return perf_counter() - since
+    raise AssertionError("the hub has closed the link")
+
+
 def test_a_call_that_was_refused_goes_on_with_what_is_left_of_its_time(started: Programs) -> None:
-    _, url = started.hub()
-    started.server(url)
-    node_stopped, refused = 13, list[float]()
+    _, url, _ = started.hub_and_server()
 
     async def story() -> None:
-        async with tw.Node(url, name="refusing") as refusing, tw.Node(url, name="caller") as caller:
+        async with tw.Node(url, name="caller") as caller:
             (info,) = await caller.services()
-            came: asyncio.Queue[Any] = asyncio.Queue(1_000)
-            says = announcements.described(dataclasses.replace(info, instances=("refusing",), details=()))
-            await refusing._link().subscribe("svc.workshop.refusing.*", "", says, came.put_nowait)
+            says = json.dumps(info.to_dict() | {"instances": ["refusing"], "details": []})
+            raw = await asyncio.to_thread(Raw.joined, url)
+            raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.refusing.*"), fields(service=says), id=ID))
             await until_served(caller, "workshop", 2)
-            workshop = caller.client("workshop").with_(timeout=50.0)
+            workshop, left = caller.client("workshop").with_(timeout=50.0), list[float]()
+            refusing = asyncio.ensure_future(asyncio.to_thread(refuse_one, raw))
             # One of the two gets each call in turn.
-            while not refused:
-                calling = asyncio.create_task(workshop.caller())
-                getting = asyncio.create_task(came.get())
-                await asyncio.wait({calling, getting}, return_when=asyncio.FIRST_COMPLETED)
-                if getting.done():
-                    since = perf_counter()
-                    # The sleep uses up the time of the call.
-                    await asyncio.sleep(0.3)
-                    refused.append(perf_counter() - since)
-                    getting.result().refuse(node_stopped, "stopping")
-                getting.cancel()
-                _, _, left = await calling
-            assert left < 50.001 - refused[0]
+            while not refusing.done():
+                left.append((await workshop.caller())[2])
+            assert min(left) < 50.001 - await refusing
+            raw.close()
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
@@ -154,55 +144,6 @@ def test_nothing_is_made_again_after_the_deadline_or_where_that_is_turned_off(st
             assert perf_counter() - since < 10
 
     asyncio.run(story())
-
-
-class Noted(Group):
-    """Calls that were noted at an instance."""
-
-    def __init__(self) -> None:
-        super().__init__("room")
-        self.noted: list[bool | None] = []
-
-    def ended(self, instance: str, took_s: float | None, failed: bool = False) -> None:
-        self.noted.append(None if took_s is None else failed)
-
-
-def goes_on(again: Attempts, error: BaseException, idempotent: bool = True, group: Group | None = None) -> bool:
-    """Tell of an attempt at the instance "one" that has failed."""
-    port = cast("InstanceTransport", SimpleNamespace(instance="one"))
-    return again.goes_on(group or Noted(), port, perf_counter(), error, idempotent)
-
-
-def unsent() -> tw.LinkLost:
-    error = lost()
-    error.unsent = True  # type: ignore[attr-defined]
-    return error
-
-
-def test_what_was_not_sent_is_not_counted() -> None:
-    again = Attempts(until=None, left=1)
-    assert goes_on(again, unsent(), idempotent=False), "another instance, of the own process perhaps, can have it"
-    with pytest.raises(tw.LinkLost):
-        again.wait_s(unsent())
-    assert goes_on(again, lost())
-    for _ in range(100):
-        assert goes_on(again, unsent())
-        assert again.wait_s(unsent()) <= 0.5
-    assert not goes_on(again, lost())
-    assert not goes_on(Attempts(until=None, left=1), lost(), idempotent=False)
-
-
-def test_an_error_that_a_handler_raised_is_no_loss() -> None:
-    again, group = Attempts(until=None, left=3), Noted()
-    for error in (tw.LinkLost("raised by a handler"), tw.NodeStopped("the same"), ValueError("x")):
-        assert not goes_on(again, error, group=group)
-    assert not goes_on(again, asyncio.CancelledError(), group=group)
-    assert goes_on(again, tw.NoResponders("not taken"), group=group)
-    assert goes_on(again, lost(), group=group)
-    assert group.noted == [True, True, True, None, None, True]
-    with pytest.raises(tw.LinkLost, match="the link") as raised:
-        again.wait_s(ValueError("x"))
-    assert isinstance(raised.value.__cause__, ValueError)
 
 
 @pytest.mark.parametrize("sync", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from time import monotonic
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from link_frames import ANSWER, CALL, ID, NORMAL, REPLY, SUBSCRIBE, Raw, fields, frame, subscribed
 from link_processes import Program, Programs
+from link_programs import until_served
 from link_stories import SOON_S, play, said, three
-from tidewire import _limits
 
-CREDIT = _limits.STREAM_CREDIT.default
+CREDIT = tw.LinkConfig().stream_credit
 ENDLESS = 1_000_000_000
 Run = Callable[[Callable[[Any, Program], Coroutine[Any, Any, None]]], None]
 
@@ -95,17 +97,17 @@ def test_a_task_that_is_cancelled_while_it_reads_closes_the_generator(run: Run) 
 
 
 @pytest.mark.promise("P13.32")
-@pytest.mark.parametrize("most", [0, 1, 3 * CREDIT])
-def test_an_error_comes_after_the_items_before_it(run: Run, most: int) -> None:
+def test_an_error_comes_after_the_items_before_it(run: Run) -> None:
     async def story(workshop: Any, server: Program) -> None:
-        seen = []
-        with pytest.raises(KeyError) as raised:
-            async for n in workshop.fail_after(most):
-                seen.append(n)
-        assert seen == list(range(most))
-        assert raised.value.args == (most,)
-        assert isinstance(raised.value.__cause__, tw.RemoteError)
-        assert await workshop.label() == "server"
+        for most in (0, 1, 3 * CREDIT):
+            seen = []
+            with pytest.raises(KeyError) as raised:
+                async for n in workshop.fail_after(most):
+                    seen.append(n)
+            assert seen == list(range(most))
+            assert raised.value.args == (most,)
+            assert isinstance(raised.value.__cause__, tw.RemoteError)
+            assert await workshop.label() == "server"
 
     run(story)
 
@@ -181,19 +183,6 @@ def test_a_thousand_streams_at_once_share_a_link_with_calls(run: Run) -> None:
     run(story)
 
 
-def test_more_streams_than_calls_are_allowed_do_not_keep_calls_waiting(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        streams = [workshop.count(ENDLESS) for _ in range(2_000)]
-        assert await asyncio.gather(*(anext(stream) for stream in streams)) == [0] * 2_000
-        assert await workshop.with_(timeout=20.0).echo(1) == 1
-        for stream in streams:
-            await stream.aclose()
-        for _ in streams:
-            await said(server, "closed")
-
-    run(story)
-
-
 class Otherwise(tw.Service, name="workshop"):
     """The workshop, as a caller wrongly declares it."""
 
@@ -210,25 +199,16 @@ class Otherwise(tw.Service, name="workshop"):
         yield ""
 
 
-@pytest.mark.parametrize("method", ["count", "count_plainly"])
-def test_a_stream_that_is_called_for_one_value_says_so_at_once(started: Programs, method: str) -> None:
-    _, url = started.hub()
-    started.server(url)
+def test_a_stream_and_a_value_that_are_taken_for_each_other_are_refused_before_the_handler_begins(
+    started: Programs,
+) -> None:
+    _, url, server = started.hub_and_server()
 
     async def story() -> None:
         async with tw.Node(url, name="caller") as node:
-            with pytest.raises(tw.InvalidArgument, match=r"it is a stream.*async for"):
-                await getattr(node.client(Otherwise), method)(3)
-
-    asyncio.run(asyncio.wait_for(story(), 20))
-
-
-def test_a_value_that_is_read_as_a_stream_is_refused_before_its_handler_begins(started: Programs) -> None:
-    _, url = started.hub()
-    server = started.server(url)
-
-    async def story() -> None:
-        async with tw.Node(url, name="caller") as node:
+            for method in ("count", "count_plainly"):
+                with pytest.raises(tw.InvalidArgument, match=r"it is a stream.*async for"):
+                    await getattr(node.client(Otherwise), method)(3)
             with pytest.raises(tw.InvalidArgument, match=r"it gives one value.*await it"):
                 async for _ in node.client(Otherwise).hold():
                     pass
@@ -240,40 +220,28 @@ def test_a_value_that_is_read_as_a_stream_is_refused_before_its_handler_begins(s
 
 def test_a_reader_whose_peer_answers_with_one_value_is_told(started: Programs) -> None:
     """As a node does that takes any call."""
-    _, url = started.hub()
+    _, url, _ = started.hub_and_server()
+
+    def answer_one(raw: Raw) -> None:
+        while (came := raw.receive()) is not None and came[0] != CALL:
+            pass
+        assert came is not None
+        raw.send(frame(REPLY, b"", b"\x01", NORMAL | ANSWER, came[1]))
 
     async def story() -> None:
-        async with tw.Node(url, name="server") as server, tw.Node(url, name="caller") as caller:
-
-            async def answer(message: object) -> int:
-                return 1
-
-            server.subscribe("one", answer)
-            # A call of the hub comes behind it.
-            await server._link().refresh()
-            stream = caller._link().link.open("one", None, 5.0, CREDIT)
+        async with tw.Node(url, name="caller") as caller:
+            (info,) = await caller.services()
+            says = json.dumps(info.to_dict() | {"instances": ["raw"], "details": []})
+            raw = await asyncio.to_thread(Raw.joined, url)
+            raw.send(frame(SUBSCRIBE, subscribed(b"svc.workshop.raw.*"), fields(service=says), id=ID))
+            await until_served(caller, "workshop", 2)
+            answering = asyncio.ensure_future(asyncio.to_thread(answer_one, raw))
             with pytest.raises(tw.InvalidArgument, match="no stream"):
-                await stream.take()
+                await anext(caller.client("workshop").with_(instance="raw").count(1))
+            await answering
+            raw.close()
 
     asyncio.run(asyncio.wait_for(story(), 20))
-
-
-def test_large_items_come_whole(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        sizes = [len(item) async for item in workshop.blocks(20, 1 << 20)]
-        assert sizes == [1 << 20] * 20
-
-    run(story)
-
-
-def test_a_stream_with_a_deadline_ends_at_it(run: Run) -> None:
-    async def story(workshop: Any, server: Program) -> None:
-        with pytest.raises(tw.AskTimeout):
-            async for _ in workshop.with_(timeout=0.3).count(ENDLESS):
-                pass
-        await said(server, "closed")
-
-    run(story)
 
 
 def test_plain_generators_and_plain_threads_stream_too(started: Programs) -> None:

@@ -108,7 +108,8 @@ def test_each_message_of_a_burst_is_delivered_or_counted_as_dropped(started: Pro
 
 
 def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -> None:
-    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576")
+    # The hub would wait for the hearer that stands still.
+    hub, url = started.hub("tide://127.0.0.1:0", "--set", "links.link_queue_bytes=1048576", "--timeout", "0.2")
     hearer = started.hearer(url)
     hearer.halt()
     with tw.Node(url, name="sender") as sender:
@@ -191,7 +192,7 @@ def test_a_request_is_answered_by_another_node_with_its_value_or_its_error() -> 
 
 def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgotten() -> None:
     async def story() -> None:
-        async with three() as (hub, a, b):
+        async with three() as (_, a, b):
             seen: asyncio.Queue[int] = asyncio.Queue(1_000)
 
             async def receive(number: int) -> None:
@@ -214,7 +215,6 @@ def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgo
             a.publish("last", 3)
             assert await seen.get() == 3
             assert seen.empty()
-            assert hub._link().hub is not None
 
     play(story)
 
@@ -319,7 +319,6 @@ def test_what_was_subscribed_before_a_node_became_a_hub_is_shared_as_it_is_then(
             for _ in range(100):
                 hub.subscribe("x", refs["other"])
                 hub.unsubscribe(refs["other"], "x")
-            assert len(hub._unshared) == 2
             url = (await hub.listen(started.url("tcp"))).url
             async with tw.Node(url, name="other") as other:
                 for subject in ("a", "b", "c", "x"):

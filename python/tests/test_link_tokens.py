@@ -267,12 +267,3 @@ def test_the_table_of_a_file_has_limits_of_tokens(started: Programs, tmp_path: P
     ):
         pass
     hub.expect_log("is closed", "hub_links=1 of the token")
-
-
-def test_a_limit_in_a_file_that_is_not_allowed_is_named_with_its_key(tmp_path: Path) -> None:
-    from tidewire.commands.hub_file import HubSettings
-
-    file = tmp_path / "hub.toml"
-    file.write_text(f'[hub]\n[[hub.tokens]]\ntoken = "{SECRET}"\nlink_in_flight = 3\n')
-    with pytest.raises(tw.ConfigError, match=r"hub\.tokens\[0\]\.link_in_flight: 3 is not allowed: give 16 to"):
-        HubSettings.of_file(file)

@@ -81,11 +81,13 @@ def test_whatever_breaks_a_rule_costs_its_own_link_over_every_transport(place: P
 
 
 def test_what_harms_nobody_is_skipped_over_every_transport(place: Place, other: Any) -> None:
+    place.program.logged()
     for data in HARMLESS.values():
         raw = Raw.joined(place.url, place.ca)
         raw.send(data)
         assert raw.is_alive()
         raw.close()
+    assert not place.program.logged()
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

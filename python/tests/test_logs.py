@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire import _log
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 20.0
@@ -128,14 +127,18 @@ def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFi
         for number in range(25):
             await ref.send(number)
         await ref.stop()
-        _log.sum_up()
-        first, more = lines(caplog, logging.ERROR)
+        [first] = lines(caplog, logging.ERROR)
         assert "'fragile'" in first.replace('"', "'") and "KeyError: 0" in first
-        assert "failed in receive 24 times more in" in more and "at last with KeyError: 24" in more
-        _log.sum_up()
-        assert len(lines(caplog, logging.ERROR)) == 2
 
+    async def nothing(_: tw.Node) -> None:
+        """Start a node, and stop it."""
+
+    # The end of a node sums up.
     run(story)
+    _, more = lines(caplog, logging.ERROR)
+    assert "failed in receive 24 times more in" in more and "at last with KeyError: 24" in more
+    run(nothing)
+    assert len(lines(caplog, logging.ERROR)) == 2
 
 
 def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture, run: Run) -> None:
@@ -152,9 +155,8 @@ def test_many_handlers_that_fail_make_few_lines(caplog: pytest.LogCaptureFixture
         for ref in refs:
             await ref.stop()
         caplog.clear()
-        _log.sum_up()
-        told = lines(caplog, logging.ERROR)
-        assert len(told) == 21
-        assert told[-1] == "30 handlers more failed 60 times"
 
     run(story)
+    told = lines(caplog, logging.ERROR)
+    assert len(told) == 21
+    assert told[-1] == "30 handlers more failed 60 times"

@@ -274,13 +274,6 @@ def test_a_stop_that_is_refused_has_stopped_nothing(node: tw.Node) -> None:
     assert node.sync.ask(node.spawn(lambda n: n), 1) == 1
 
 
-def test_a_pattern_that_is_refused_makes_no_actor(node: tw.Node) -> None:
-    with pytest.raises(tw.InvalidSubject):
-        node.subscribe("a..b", lambda message: None)
-    statistics = node.statistics()
-    assert (statistics["actors"], statistics["subscriptions"]) == ([], 0)
-
-
 def test_any_mapping_of_strings_can_be_headers(node: tw.Node) -> None:
     ref = node.spawn(lambda _, ctx: dict(ctx.headers))
     node.subscribe("a", ref)

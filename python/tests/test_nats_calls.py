@@ -20,7 +20,6 @@ from home_support import SERVERS, story
 from link_processes import PATIENCE_S, Program
 from link_programs import CREDIT, Workshop, until_served
 from link_stories import fails, said
-from tidewire.services.serve import known
 
 PROGRAMS = str(Path(__file__).with_name("link_programs.py"))
 
@@ -67,9 +66,9 @@ def served(*arguments: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def workshop(url: str, name: str = "far", instance: str = "one") -> Iterator[Program]:
+def workshop(url: str, name: str = "far", instance: str = "one", **env: str) -> Iterator[Program]:
     """A process that serves the workshop."""
-    program = Program(PROGRAMS, "serve", url, name, "workshop", instance)
+    program = Program(PROGRAMS, "serve", url, name, "workshop", instance, env=env)
     try:
         program.expect("ready")
         yield program
@@ -167,7 +166,7 @@ async def test_a_process_that_is_killed_can_be_started_again_at_once() -> None:
         async with tw.Node(server.url, name="near") as node:
             for instance in ("one", "two", "three"):
                 with workshop(server.url, "far", instance):
-                    await node.until(lambda _, its=instance: _instances(node) == [its], PATIENCE_S)
+                    await asyncio.wait_for(_instances(node, [instance]), PATIENCE_S)
                     assert await node.client(Workshop).label() == "far"
 
 
@@ -180,7 +179,7 @@ async def test_a_process_that_stands_still_is_gone_after_two_heartbeats() -> Non
                 await other.serve(Workshop())
                 await until_served(node, "workshop")
             await until_served(node, "workshop", 0)
-            with workshop(server.url) as program:
+            with workshop(server.url, TIDEWIRE_LINKS__LINK_HEARTBEAT_MS="500") as program:
                 await until_served(node, "workshop")
                 call = asyncio.ensure_future(node.client(Workshop).hold())
                 await said(program, "holding")
@@ -332,5 +331,8 @@ async def test_clients_of_a_hub_on_nats_reach_the_cluster() -> None:
                 assert {info.name for info in await behind.nodes()} == {"behind", "far", "gate"}
 
 
-def _instances(node: tw.Node) -> list[str]:
-    return [instance for info in known(node) for instance in info.instances]
+async def _instances(node: tw.Node, wanted: list[str]) -> None:
+    """Wait until these are the instances that a node knows."""
+    async for _ in node.watch_services():
+        if [instance for info in await node.services() for instance in info.instances] == wanted:
+            return

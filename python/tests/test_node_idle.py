@@ -95,19 +95,22 @@ def test_a_plain_thread_waits_for_an_idle_node_too(node: tw.Node) -> None:
 @pytest.mark.promise("P8.18")
 def test_what_pools_and_actors_hand_to_each_other_is_worked_off() -> None:
     stored: list[int] = []
-    with tw.Node() as node:
-        keep = node.spawn(stored.append, mailbox=LETTERS)
-        again = node.pool(lambda number: keep.tell(number), workers=2)
-        refs: list[tw.ActorRef] = []
 
-        def submit(number: int) -> None:
-            # Nobody waits for the task.
-            again._submit(again._packing.task((number,), {}))
+    async def story() -> None:
+        async with tw.Node() as node:
+            keep = node.spawn(stored.append, mailbox=LETTERS)
+            again = node.pool(lambda number: keep.tell(number), workers=2)
 
-        refs.append(node.spawn(submit, mailbox=LETTERS))
-        outer = node.pool(lambda number: refs[0].tell(number), workers=2)
-        for number in range(LETTERS):
-            outer._submit(outer._packing.task((number,), {}))
+            async def submit(number: int) -> None:
+                # Nobody waits for the task.
+                again.submit(number)
+
+            first = node.spawn(submit, mailbox=LETTERS)
+            outer = node.pool(lambda number: first.tell(number), workers=2)
+            for number in range(LETTERS):
+                outer.submit(number)
+
+    asyncio.run(story())
     assert sorted(stored) == list(range(LETTERS))
 
 

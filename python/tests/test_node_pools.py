@@ -111,8 +111,9 @@ def test_wrong_settings_are_named_all_at_once_wherever_they_come_from(tmp_path: 
     assert node.broker.retry == tw.Retry(5, 100, 10_000)
 
 
-def test_a_pool_of_a_stopped_node_is_refused(node: tw.Node) -> None:
-    node._stop_blocking(PATIENCE)
+def test_a_pool_of_a_stopped_node_is_refused() -> None:
+    with tw.Node() as node:
+        pass
     with pytest.raises(tw.NodeStopped):
         node.pool(os.getpid)
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +27,6 @@ def test_results_come_back_to_whoever_submitted() -> None:
         assert pool.ledger == tw.Ledger(5_000, 5_000, 0, 0, reason="stopped")
 
     story(main)
-
-
-def test_threads_block_for_their_results() -> None:
-    with process_pool(functions.increment) as pool:
-        seen: list[int] = []
-        threads = [
-            threading.Thread(
-                target=lambda base: seen.extend(map(pool.sync.submit, range(base, base + 100))), args=(n * 100,)
-            )
-            for n in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-    assert sorted(seen) == list(range(1, 401))
 
 
 @pytest.mark.parametrize("value", [0, "", None, [], False, 1.5, 2**70, "ü" * 5_000, b"x" * 100_000, {"a": (1, [2])}])

@@ -281,38 +281,54 @@ def test_no_thread_is_left_after_stop() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_many_threads_and_loops_lose_nothing() -> None:
-    pool = Pool(functions.increment, 4, capacity=50)
-    sums = []
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_pool_serves_threads_and_loops_at_once_and_stops_the_same_for_all(kind: Any) -> None:
+    pool = Pool(functions.increment, 2, kind, capacity=50)
+    sums: list[int] = []
+    ledgers: list[tw.Ledger] = []
 
-    def block(base: int) -> None:
-        sums.append(sum(pool.sync.submit(n) for n in range(base, base + 500)))
+    def one_by_one() -> None:
+        sums.append(sum(pool.sync.submit(n) for n in range(200)))
 
-    def loop(base: int) -> None:
+    def mapped() -> None:
+        sums.append(sum(pool.sync.map(range(200))))
+
+    def on_a_loop() -> None:
         async def main() -> None:
-            sums.append(sum(await asyncio.gather(*[pool.submit(n) for n in range(base, base + 500)])))
+            sums.append(sum(await asyncio.gather(*[pool.submit(n) for n in range(200)])))
 
         asyncio.run(main())
 
-    threads = [threading.Thread(target=(block, loop)[n % 2], args=(n * 500,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(50)
-    assert sum(sums) == sum(range(1, 3_001))
-    assert pool.sync.stop() == tw.Ledger(3_000, 3_000, 0, 0, reason="stopped")
+    calls = [one_by_one, mapped, on_a_loop] * 3
+    stops = [lambda: ledgers.append(pool.sync.stop()), lambda: ledgers.append(asyncio.run(pool.stop()))] * 2
+    for together in (calls, stops):
+        threads = [threading.Thread(target=call) for call in together]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+            assert not thread.is_alive()
+    assert sums == [sum(range(1, 201))] * 9
+    assert ledgers == [tw.Ledger(1_800, 1_800, 0, 0, reason="stopped")] * 4
+    with pytest.raises(tw.PoolStopped):
+        pool.sync.submit(1)
 
 
 def test_the_end_of_a_pool_collects_no_garbage_where_it_looks_at_threads() -> None:
     # A collection there runs finalizers under a lock of the interpreter, for which a thread that
     # begins or ends waits with the interpreter held (CPython before 3.11.8 and 3.12.2).
     code = """
-        import gc, threading, time
+        import contextlib, gc, threading, time
+        from tidewire import PoolStopped
         from tidewire.pools import Pool
 
         def slow(phase, info):
             if threading.current_thread().name.endswith("keeper"):
                 time.sleep(0.0001)
+
+        def submit(pool):
+            with contextlib.suppress(PoolStopped):
+                pool.sync.submit(1)
 
         def come_and_go():
             while not over.is_set():
@@ -329,7 +345,8 @@ def test_the_end_of_a_pool_collects_no_garbage_where_it_looks_at_threads() -> No
             pool = Pool(lambda _: gate.wait(50), 10)
             pool.start()
             if round % 3:
-                pool._submit(pool._packing.task((1,), {}))
+                threads.append(threading.Thread(target=submit, args=(pool,)))
+                threads[-1].start()
                 pool.sync.until(lambda s: s["in_workers"] == 1)
             gc.set_threshold(1, 1, 1)
             ledger = pool.sync.stop(timeout=0.0)

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from program_support import CTRL_C, LOOPS, program
 
-EXITS = pytest.mark.parametrize(("how", "code"), [("sys.exit(3)", 3), ("raise KeyboardInterrupt", CTRL_C)])
+EXITS = [("sys.exit(3)", 3), ("raise KeyboardInterrupt", CTRL_C)]
 
 PLACES = {
     "inside of the block": """
@@ -68,14 +68,16 @@ PLACES = {
 
 @pytest.mark.promise("P16.1")
 @LOOPS
-@EXITS
 @pytest.mark.parametrize("place", PLACES)
-def test_a_program_that_leaves_ends_with_its_code(place: str, how: str, code: int, loop: str) -> None:
-    body = textwrap.dedent(PLACES[place].format(how=how))
-    ended = program(f"async def main():\n{textwrap.indent(body, '    ')}\nrun(main())\n", loop)
-    assert ended.code == code, ended
-    assert "unraisable" not in ended.err
-    assert "Exception ignored" not in ended.err
+def test_a_program_that_leaves_ends_with_its_code(place: str, loop: str) -> None:
+    # Places take turns on uvloop, so that there is each pair of place, exit and loop.
+    exits = EXITS if loop == "asyncio" else [EXITS[list(PLACES).index(place) % 2]]
+    for how, code in exits:
+        body = textwrap.dedent(PLACES[place].format(how=how))
+        ended = program(f"async def main():\n{textwrap.indent(body, '    ')}\nrun(main())\n", loop)
+        assert ended.code == code, (how, ended)
+        assert "unraisable" not in ended.err
+        assert "Exception ignored" not in ended.err
 
 
 HANDLERS = {

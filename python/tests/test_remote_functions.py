@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tidewire as tw
 from link_programs import until_served
-from remote_support import World, counts, has, let_go, play
+from remote_support import Stranger, World, counts, has, let_go, play
 
 
 class Desk(tw.Service):
@@ -335,23 +335,6 @@ def test_a_lease_stands_still_during_the_call_that_gives() -> None:
     play(service, story)
 
 
-@pytest.mark.promise("P13.60")
-def test_nothing_survives_the_link_of_its_holder() -> None:
-    async def story(world: World) -> None:
-        kept = Desk()
-        async with world.node("holder") as holder:
-            await holder.serve(kept, name="other")
-            other = world.caller.client("other")
-            await other.keep(double)
-            await has(world.caller, 1, 0)
-            # It has claimed it before it answers another call.
-            assert await other.ring() == 0
-            holder._link().close()
-            await let_go(world.caller)
-
-    play(Desk(), story)
-
-
 @pytest.mark.promise("P13.62")
 def test_nothing_survives_the_link_of_its_owner() -> None:
     async def story(world: World) -> None:
@@ -375,24 +358,6 @@ def test_nothing_survives_the_link_of_its_owner() -> None:
     play(Desk(), story)
 
 
-def test_a_call_that_reaches_nobody_gives_nothing() -> None:
-    async def story(world: World) -> None:
-        async with world.node("short") as short:
-            served = await short.serve(Desk(), name="other")
-            other = world.caller.client("other")
-            await other.same(1)
-            short._link().goodbye()
-            with pytest.raises(tw.TidewireError):
-                await other.keep(double)
-            assert served is not None
-        assert counts(world.caller) == (0, 0)
-        with pytest.raises(tw.InvalidArgument, match=r"\[1\]"):
-            await world.caller.client("desk").call(double, object())
-        assert counts(world.caller) == (0, 0)
-
-    play(Desk(), story)
-
-
 @pytest.mark.promise("P13.58")
 def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
     async def story(world: World) -> None:
@@ -407,13 +372,32 @@ def test_a_third_node_gets_no_proxy_of_what_another_owns() -> None:
     play(Desk(), story)
 
 
-@pytest.mark.promise("P13.56")
-def test_who_guesses_or_steals_a_key_gets_nothing() -> None:
+def test_a_call_that_reaches_nobody_gives_nothing() -> None:
     async def story(world: World) -> None:
-        desk = world.caller.client("desk")
-        await desk.keep(double)
-        (key,) = world.server._link().objects._held.keys()
-        number = world.caller._link().link.joined[1]
+        stranger = await Stranger.join(world)
+        await stranger.say_goodbye()
+        with pytest.raises(tw.TidewireError):
+            await world.caller.client("desk").with_(instance="stranger").keep(double)
+        assert counts(world.caller) == (0, 0)
+        with pytest.raises(tw.InvalidArgument, match=r"\[1\]"):
+            await world.caller.client("desk").call(double, object())
+        assert counts(world.caller) == (0, 0)
+        stranger.leave()
+
+    play(Desk(), story)
+
+
+@pytest.mark.promise("P13.56", "P13.60")
+def test_who_guesses_or_steals_a_key_gets_nothing_and_nothing_survives_the_link_of_its_holder() -> None:
+    async def story(world: World) -> None:
+        holder = await Stranger.join(world)
+        keeping = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").keep(double))
+        exchange, (reference,) = await holder.came()
+        number, key = reference["node"], reference["key"]
+        await holder.call(f"$node.{number}.claim", [key])
+        holder.answer(exchange, None)
+        await keeping
+        assert await holder.call(f"$node.{number}.{key}.call", (21,)) == 42
         async with world.node("thief") as thief:
             for subject in (f"$node.{number}.{key}.call", f"$node.{number}.{'0' * 32}.call", f"$node.{number}.x"):
                 with pytest.raises(tw.RemoteGone):
@@ -425,6 +409,9 @@ def test_who_guesses_or_steals_a_key_gets_nothing() -> None:
             for nonsense in (5, [key], ["a", "b"], {"a": 1}):
                 with pytest.raises(Exception, match=r".+"):
                     await thief.request(f"$node.{number}.release", nonsense)
-        assert await desk.ring() == 0
+        assert await holder.call(f"$node.{number}.{key}.call", (4,)) == 8
+        assert counts(world.caller) == (1, 0)
+        holder.leave()
+        await let_go(world.caller)
 
     play(Desk(), story)

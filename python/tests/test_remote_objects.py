@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from remote_support import World, counts, let_go, play
+from remote_support import Reference, Stranger, World, counts, let_go, play
 
 
 class Cart(tw.Service):
@@ -199,34 +199,6 @@ def test_many_functions_at_once_are_given_and_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "reference",
-    [
-        None,
-        5,
-        {},
-        {"node": 1, "name": "a", "key": "0" * 31, "kind": "function", "title": "f", "methods": []},
-        {"node": 1, "name": "a", "key": "x" * 32, "kind": "function", "title": "f", "methods": []},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "class", "title": "f", "methods": []},
-        {"node": "1", "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
-        {"node": True, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": [["call"]]},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": [[1, 2, 3]]},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "object", "title": "f", "methods": 5},
-        {"node": 1, "name": "a", "key": "0" * 32, "kind": "object", "title": "f", "methods": [["a", False, "soon"]]},
-    ],
-)
-def test_what_is_no_reference_is_refused(reference: Any) -> None:
-    async def story(world: World) -> None:
-        objects = world.caller._link().objects
-        with pytest.raises(tw.WireError, match="not of the form"):
-            objects.take(reference)
-        assert counts(world.caller) == (0, 0)
-
-    play(Shop(), story)
-
-
-@pytest.mark.parametrize(
     ("target", "options", "wrong"),
     [
         (Plain, {}, "target: .*Plain"),
@@ -254,49 +226,59 @@ def test_a_mark_stands_for_its_object_here() -> None:
             pickle.dumps(marked)
 
 
-def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> None:
-    class Desk:
-        def __init__(self) -> None:
-            self.kept: Any = None
+FUNCTION = {"node": 1, "name": "a", "key": "0" * 32, "kind": "function", "title": "f", "methods": []}
+NO_REFERENCES: list[Any] = [
+    5,
+    {},
+    FUNCTION | {"key": "0" * 31},
+    FUNCTION | {"key": "x" * 32},
+    FUNCTION | {"kind": "class"},
+    FUNCTION | {"node": "1"},
+    FUNCTION | {"node": True},
+    FUNCTION | {"methods": [["call"]]},
+    FUNCTION | {"methods": [[1, 2, 3]]},
+    FUNCTION,
+    FUNCTION | {"kind": "object", "methods": 5},
+    FUNCTION | {"kind": "object", "methods": [["a", False, "soon"]]},
+]
 
-        async def keep(self, function: Any) -> None:
-            self.kept = function
 
-    def own() -> None: ...
-
+def test_what_is_no_reference_is_refused() -> None:
     async def story(world: World) -> None:
-        await world.caller.serve({"own": is_own}, name="owner")
-        await world.caller.client("desk").keep(own)
-        key = desk.kept._holding.key
-        stands = {"kind": "back", "key": key}
-        async with world.node("thief") as thief:
-            for node, allowed in ((world.server, True), (thief, False)):
-                instance = (await asks(node, "owner")).instances[0]
-                give = functools.partial(_as_it_is, stands)
-                call = node._link().link.call(
-                    node._engine, f"svc.owner.{instance}.own", (Stand(),), 10.0, None, None, give
-                )
-                if allowed:
-                    assert await call is True
-                else:
-                    with pytest.raises(tw.RemoteGone, match="has not given it to the node that it comes from"):
-                        await call
-        desk.kept.dispose()
+        stranger = await Stranger.join(world)
+        echo = world.caller.client("desk").with_(instance="stranger").echo
+        for reference in NO_REFERENCES:
+            asking = asyncio.ensure_future(echo(1))
+            exchange, _ = await stranger.came()
+            stranger.answer(exchange, Reference(reference))
+            with pytest.raises(tw.WireError, match="not of the form"):
+                await asking
+            assert counts(world.caller) == (0, 0)
+        stranger.leave()
 
-    async def asks(node: tw.Node, service: str) -> tw.ServiceInfo:
-        await node._link().refresh()
-        return next(info for info in await node.services() if info.name == service)
+    play(Shop(), story)
+
+
+def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> None:
+    def own() -> None: ...
 
     async def is_own(function: Any) -> bool:
         return function is own
 
-    desk = Desk()
-    play({"keep": desk.keep}, story)
+    async def story(world: World) -> None:
+        served = await world.caller.serve({"own": is_own}, name="owner")
+        holder, thief = await Stranger.join(world), await Stranger.join(world, "thief")
+        giving = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").echo(own))
+        exchange, (reference,) = await holder.came()
+        back = (Reference({"kind": "back", "key": reference["key"]}),)
+        subject = f"svc.owner.{served.instance}.own"
+        await holder.call(f"$node.{reference['node']}.claim", [reference["key"]])
+        assert await holder.call(subject, back) is True
+        assert "has not given it to the node that it comes from" in await thief.call(subject, back)
+        holder.answer(exchange, None)
+        await giving
+        holder.leave()
+        thief.leave()
+        await let_go(world.caller)
 
-
-class Stand:
-    """Object whose replacement the story chooses."""
-
-
-def _as_it_is(stands: dict[str, Any], value: object) -> dict[str, Any]:
-    return stands
+    play(Shop(), story)

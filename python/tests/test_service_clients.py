@@ -15,44 +15,46 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire.services.client import client
-from tidewire.services.declare import Service, method
-from tidewire.services.declare import service as declared
-from tidewire.services.policies import Policy
-from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Pricing(Service):
-    @method
+class Pricing(tw.Service):
+    @tw.method
     async def quote(self, symbol: str) -> str:
         return symbol.lower()
 
-    @method
+    @tw.method
     async def ticks(self, symbol: str) -> AsyncIterator[str]:
         yield symbol
+
+    @tw.method
+    async def told(self) -> tuple[float, dict[str, str]]:
+        """Say what is known of the call."""
+        call = tw.context()
+        assert call.remaining is not None
+        return call.remaining, dict(call.headers)
 
     def unmarked(self) -> None: ...
 
 
 def test_a_client_shows_what_it_has(node: tw.Node) -> None:
-    for pricing in (client(node, Pricing), client(node, "pricing")):
+    for pricing in (node.client(Pricing), node.client("pricing")):
         assert "0 instances" in repr(pricing)
-    served = serve(node, Pricing(), instance="one")
-    for pricing in (client(node, Pricing), client(node, "pricing")):
-        assert dir(pricing) == ["quote", "sync", "ticks", "with_"]
-        assert dir(pricing.sync) == ["quote", "ticks"]
+    served = node.serve(Pricing(), instance="one")
+    for pricing in (node.client(Pricing), node.client("pricing")):
+        assert dir(pricing) == ["quote", "sync", "ticks", "told", "with_"]
+        assert dir(pricing.sync) == ["quote", "ticks", "told"]
         assert "1 instance>" in repr(pricing)
         assert repr(pricing.quote).startswith("<method pricing.quote of <Client 'pricing'")
         assert repr(pricing.ticks("X")) == "<Stream pricing.ticks>"
-    assert repr(served) == "<Served 'pricing' 'one', 2 methods, serving>"
+    assert repr(served) == "<Served 'pricing' 'one', 3 methods, serving>"
 
 
 def test_help_and_signatures_show_what_callers_give(node: tw.Node) -> None:
-    class Shop(Service):
-        @method
+    class Shop(tw.Service):
+        @tw.method
         def buy(self, call: tw.CallContext, item: str, *, count: int = 1) -> float:
             """Buy something.
 
@@ -61,14 +63,14 @@ def test_help_and_signatures_show_what_callers_give(node: tw.Node) -> None:
             """
             return float(count)
 
-    served = serve(node, Shop())
-    for buy in (client(node, Shop).buy, client(node, "shop").buy):
+    served = node.serve(Shop())
+    for buy in (node.client(Shop).buy, node.client("shop").buy):
         assert str(inspect.signature(buy)) == "(item: str, *, count: int = 1) -> float"
         shown = pydoc.plain(pydoc.render_doc(buy))
         assert "buy(item: str, *, count: int = 1) -> float" in shown
         assert "Buy something." in shown
     assert served.name == "shop"
-    assert str(inspect.signature(client(node, "nobody").work)) == "(*args, **kwargs)"
+    assert str(inspect.signature(node.client("nobody").work)) == "(*args, **kwargs)"
     for method_of_refs in ("ask", "send", "stop", "tell"):
         assert len(getattr(tw.ActorRef, method_of_refs).__doc__) > 80
 
@@ -78,24 +80,24 @@ def test_clients_and_references_take_types_in_brackets(run: Run) -> None:
         assert str(tw.ActorRef[int, str]) == "tidewire.ActorRef[int, str]"
         assert str(tw.Pool[[int], str]).startswith("tidewire.pools.pool.Pool[")
 
-        class Desk(Service):
-            @method
+        class Desk(tw.Service):
+            @tw.method
             async def price(self, pricing: tw.Client[Pricing]) -> str:
                 return await pricing.quote("X")
 
-        serve(node, Pricing())
-        serve(node, Desk())
-        assert await client(node, Desk).price(client(node, Pricing)) == "x"
+        node.serve(Pricing())
+        node.serve(Desk())
+        assert await node.client(Desk).price(node.client(Pricing)) == "x"
 
     run(story)
 
 
 def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
-    serve(node, Pricing())
-    for pricing in (client(node, Pricing), client(node, "pricing")):
+    node.serve(Pricing())
+    for pricing in (node.client(Pricing), node.client("pricing")):
         with pytest.raises(tw.NoSuchTarget, match="pricing has no method 'qoute': did you mean 'quote'"):
             pricing.qoute  # type: ignore[union-attr]  # noqa: B018
-        with pytest.raises(AttributeError, match="there are 'quote', 'ticks'"):
+        with pytest.raises(AttributeError, match="there are 'quote', 'ticks', 'told'"):
             pricing.sync.nothing  # noqa: B018
         assert not hasattr(pricing, "nothing")
         assert not hasattr(pricing, "_private")
@@ -105,10 +107,10 @@ def test_an_unknown_method_names_the_nearest(node: tw.Node) -> None:
 
 def test_a_client_is_made_before_its_service(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        early = client(node, "pricing")
+        early = node.client("pricing")
         with pytest.raises(tw.NoResponders):
             await early.quote("X")
-        serve(node, Pricing())
+        node.serve(Pricing())
         assert await early.quote("X") == "x"
         assert [tick async for tick in early.ticks("X")] == ["X"]
 
@@ -117,16 +119,16 @@ def test_a_client_is_made_before_its_service(run: Run) -> None:
 
 def test_a_name_that_differs_from_the_class_is_said(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Pricing(), name="prices")
-        assert await client(node, Pricing, "prices").quote("X") == "x"
+        node.serve(Pricing(), name="prices")
+        assert await node.client(Pricing, "prices").quote("X") == "x"
         with pytest.raises(tw.NoResponders, match="pricing: nobody serves it: did you mean 'prices'"):
-            await client(node, Pricing).quote("X")
+            await node.client(Pricing).quote("X")
 
     run(story)
 
 
 def test_clients_can_not_be_pickled_or_copied(node: tw.Node) -> None:
-    pricing = client(node, Pricing)
+    pricing = node.client(Pricing)
     for wrong in (pricing, pricing.quote, pricing.sync):
         with pytest.raises(tw.InvalidArgument, match="hand over the name 'pricing'"):
             pickle.dumps(wrong)
@@ -136,12 +138,16 @@ def test_clients_can_not_be_pickled_or_copied(node: tw.Node) -> None:
 
 def test_options_belong_to_the_client_that_has_them(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Pricing(), instance="one")
-        pricing = client(node, Pricing)
+        node.serve(Pricing(), instance="one")
+        pricing = node.client(Pricing)
         other = pricing.with_(timeout=1.0, priority="high", instance="one", headers={"a": "b"})
         assert await other.quote("X") == await pricing.quote("X") == "x"
         assert await pricing.quote.with_(timeout=2.0)("Y") == "y"  # type: ignore[attr-defined]
-        assert other.with_()._options == other._options  # type: ignore[attr-defined]
+        for same in (other, other.with_(), other.with_(priority="low")):
+            left, headers = await same.told()
+            assert left <= 1.0 and headers == {"a": "b"}
+        left, headers = await pricing.told()
+        assert left > 1.0 and headers == {}
 
     run(story)
 
@@ -163,7 +169,7 @@ def test_options_belong_to_the_client_that_has_them(run: Run) -> None:
     ],
 )
 def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str, Any], said: str) -> None:
-    for wrong in (client(node, Pricing).with_, client(node, "pricing").quote.with_):
+    for wrong in (node.client(Pricing).with_, node.client("pricing").quote.with_):
         with pytest.raises(tw.InvalidArgument) as refused:
             wrong(**options)
         assert said in str(refused.value)
@@ -172,31 +178,25 @@ def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str
 @pytest.mark.parametrize("wrong", [3, None, int, dict, "a.b", "", Pricing()])
 def test_what_is_no_service_has_no_client(node: tw.Node, wrong: Any) -> None:
     with pytest.raises(tw.InvalidArgument, match="service:"):
-        client(node, wrong)
+        node.client(wrong)
 
 
 def test_a_name_is_given_once(node: tw.Node) -> None:
     with pytest.raises(tw.InvalidArgument, match="name: 'b' is not allowed beside the name 'a'"):
-        client(node, "a", "b")
-
-
-def test_with_all_goes_with_a_policy_and_its_seed(node: tw.Node) -> None:
-    pricing: Any = client(node, Pricing)
-    assert pricing.with_(policy=Policy("random", seed=3))._options.policy.seed == 3
-    assert pricing.with_(policy="all").with_(policy="first")._options.policy.kind == "first"
+        node.client("a", "b")
 
 
 def test_a_decorated_class_has_typed_clients_too(run: Run) -> None:
-    @declared
+    @tw.service
     class Echo:
-        @method
+        @tw.method
         async def echo(self, n: int) -> int:
             return n
 
     async def story(node: tw.Node) -> None:
-        serve(node, Echo())
-        assert await client(node, Echo).echo(3) == 3
-        assert await asyncio.wait_for(client(node, Echo).echo(4), 30.0) == 4
+        node.serve(Echo())
+        assert await node.client(Echo).echo(3) == 3
+        assert await asyncio.wait_for(node.client(Echo).echo(4), 30.0) == 4
 
     run(story)
 

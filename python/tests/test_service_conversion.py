@@ -17,7 +17,6 @@ import pydantic
 import pytest
 import tidewire as tw
 from link_stories import PATIENCE_S, play, three
-from tidewire.services.conversion import UNFIT, converter
 
 T = typing.TypeVar("T")
 
@@ -136,23 +135,6 @@ MISFITS: list[tuple[Any, Any, str]] = [
     (Shaped, {"shape": CIRCLE, "colour": "red"}, "colour: there is no such field"),
     (Summed, {"numbers": [1], "total": 7}, "total: there is no such field"),
 ]
-
-
-@pytest.mark.promise("P13.19")
-@pytest.mark.parametrize("hint, value, made", FITS, ids=str)
-def test_a_value_that_fits_is_made_part_by_part(hint: Any, value: Any, made: Any) -> None:
-    convert = converter(hint)[1]
-    assert convert is not None
-    assert (convert(value), type(convert(value))) == (made, type(made))
-    assert convert(made) == made
-
-
-@pytest.mark.parametrize("hint, value, problem", MISFITS, ids=str)
-def test_a_value_that_does_not_fit_is_refused(hint: Any, value: Any, problem: str) -> None:
-    convert = converter(hint)[1]
-    assert convert is not None
-    with pytest.raises(UNFIT, match=problem):
-        convert(value)
 
 
 def taking(hint: Any) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Services: what is found wrong when a class is declared, and when a call does not fit."""
+"""Services: what is found wrong when a class is tw.service, and when a call does not fit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 import pytest
 import tidewire as tw
-from tidewire.services.client import client
-from tidewire.services.declare import Service, method, on
-from tidewire.services.declare import service as declared
-from tidewire.services.serve import serve
 
 if TYPE_CHECKING:
-    from tidewire.services.context import CallContext
+    from tidewire import CallContext
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 
@@ -30,51 +26,51 @@ def refused(declare: Callable[[], Any]) -> str:
 
 def test_all_problems_of_a_class_are_named_at_once() -> None:
     def declare() -> None:
-        class Wrong(Service, name="not one token", visibility="everybody"):
-            @method
+        class Wrong(tw.Service, name="not one token", visibility="everybody"):
+            @tw.method
             def missing() -> None: ...  # type: ignore[misc]
 
-            @method
+            @tw.method
             def misnamed(symbol: str) -> None: ...  # type: ignore[misc]
 
-            @method(name="a.b")
+            @tw.method(name="a.b")
             def dotted(self) -> None: ...
 
-            @method(name="other")
+            @tw.method(name="other")
             def first(self) -> None: ...
 
-            @method(name="other")
+            @tw.method(name="other")
             def second(self) -> None: ...
 
-            @method
+            @tw.method
             def positional(self, a: int, /, b: int) -> None: ...
 
-            @method(timeout=-1, visibility="some", idempotent="yes")  # type: ignore[arg-type]
+            @tw.method(timeout=-1, visibility="some", idempotent="yes")  # type: ignore[arg-type]
             def options(self) -> None: ...
 
-            @method
+            @tw.method
             def sync(self) -> None: ...  # type: ignore[override]
 
-            @method
+            @tw.method
             def _hidden(self) -> None: ...
 
-            @on("orders..*")
+            @tw.on("orders..*")
             def bad_subject(self, order: int) -> None: ...
 
-            @on("a.>.b", queue="")
+            @tw.on("a.>.b", queue="")
             def bad_queue(self, order: int) -> None: ...
 
-            @on("orders")
+            @tw.on("orders")
             def too_many(self, order: int, other: int) -> None: ...
 
-            @on("orders")
+            @tw.on("orders")
             def too_few(self) -> None: ...
 
-            @on("orders")
+            @tw.on("orders")
             def generator(self, order: int) -> Iterator[int]:
                 yield order
 
-            nameless = method(lambda self: 1)
+            nameless = tw.method(lambda self: 1)
 
     said = refused(declare)
     for problem in (
@@ -104,9 +100,9 @@ def test_all_problems_of_a_class_are_named_at_once() -> None:
 
 def test_one_problem_is_one_line() -> None:
     def declare() -> None:
-        @declared
+        @tw.service
         class Wrong:
-            @method
+            @tw.method
             def missing() -> None: ...  # type: ignore[misc]
 
     assert refused(declare).startswith(
@@ -117,8 +113,8 @@ def test_one_problem_is_one_line() -> None:
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", "a>", "a\n", "x" * 256, 3])
 def test_names_are_one_token_of_a_subject(name: Any) -> None:
     def declare() -> None:
-        class Named(Service, name=name):
-            @method
+        class Named(tw.Service, name=name):
+            @tw.method
             def nothing(self) -> None: ...
 
     assert "name:" in refused(declare)
@@ -127,8 +123,8 @@ def test_names_are_one_token_of_a_subject(name: Any) -> None:
 @pytest.mark.parametrize("subject", ["", ".", "a.", "a b", "a*", ">.a", "*a", "a." * 32 + "a", "x" * 256, 3, None])
 def test_subjects_of_events_are_patterns(subject: Any) -> None:
     def declare() -> None:
-        class Listening(Service):
-            @on(subject)
+        class Listening(tw.Service):
+            @tw.on(subject)
             def handle(self, message: int) -> None: ...
 
     assert "handle: subject:" in refused(declare)
@@ -136,25 +132,25 @@ def test_subjects_of_events_are_patterns(subject: Any) -> None:
 
 def test_what_is_no_function_can_not_be_marked() -> None:
     for wrong in (3, property(lambda self: 1), len, int):
-        assert "can't be marked" in refused(lambda wrong=wrong: method(wrong))  # type: ignore[misc]
-    assert "write @tw.on('orders.*')" in refused(lambda: on(lambda self, message: None))  # type: ignore[arg-type]
-    assert "decorate a class" in refused(lambda: declared(lambda: 1))  # type: ignore[type-var]
+        assert "can't be marked" in refused(lambda wrong=wrong: tw.method(wrong))  # type: ignore[misc]
+    assert "write @tw.on('orders.*')" in refused(lambda: tw.on(lambda self, message: None))  # type: ignore[arg-type]
+    assert "decorate a class" in refused(lambda: tw.service(lambda: 1))  # type: ignore[type-var]
 
 
 def test_marking_twice_and_too_much_is_refused() -> None:
     def twice() -> None:
-        class Twice(Service):
-            @method
-            @method(name="other")
+        class Twice(tw.Service):
+            @tw.method
+            @tw.method(name="other")
             def get(self) -> None: ...
 
     assert "get: marked by @tw.method 2 times" in refused(twice)
     many = {f"f{n}": (lambda: 1) for n in range(1_001)}
     with tw.Node() as node:
-        assert "1,001 are not allowed: declare at most 1,000" in refused(lambda: serve(node, many, name="many"))
-        assert "it has no methods" in refused(lambda: serve(node, type("Empty", (Service,), {})()))
-        assert "served with name=" in refused(lambda: serve(node, lambda: 1))
-        assert "serve a dict of functions with name=" in refused(lambda: serve(node, {"add": max}))
+        assert "1,001 are not allowed: declare at most 1,000" in refused(lambda: node.serve(many, name="many"))
+        assert "it has no methods" in refused(lambda: node.serve(type("Empty", (tw.Service,), {})()))
+        assert "served with name=" in refused(lambda: node.serve(lambda: 1))
+        assert "serve a dict of functions with name=" in refused(lambda: node.serve({"add": max}))
 
 
 def test_a_method_with_a_wrapper_and_an_override_keeps_its_mark() -> None:
@@ -165,9 +161,9 @@ def test_a_method_with_a_wrapper_and_an_override_keeps_its_mark() -> None:
 
         return inner
 
-    class Base(Service):
+    class Base(tw.Service):
         @wrapped
-        @method(idempotent=True)
+        @tw.method(idempotent=True)
         def get(self, n: int) -> int:
             return n
 
@@ -176,10 +172,10 @@ def test_a_method_with_a_wrapper_and_an_override_keeps_its_mark() -> None:
             return n + 1
 
     with tw.Node() as node:
-        served = serve(node, Derived())
+        served = node.serve(Derived())
         assert served.info.methods[0].idempotent
-        assert client(node, Derived).sync.get(1) == 2
-        assert refused(lambda: client(node, Derived).get()) == "derived.get: n: missing: give int"
+        assert node.client(Derived).sync.get(1) == 2
+        assert refused(lambda: node.client(Derived).get()) == "derived.get: n: missing: give int"
 
 
 def test_annotations_may_name_classes_of_the_function_around() -> None:
@@ -187,8 +183,8 @@ def test_annotations_may_name_classes_of_the_function_around() -> None:
     class Local:
         n: int
 
-    class Taking(Service):
-        @method
+    class Taking(tw.Service):
+        @tw.method
         def take(self, local: Local, later: list[Later]) -> int:
             return local.n + later[0].n
 
@@ -197,8 +193,8 @@ def test_annotations_may_name_classes_of_the_function_around() -> None:
         n: int
 
     with tw.Node() as node:
-        served = serve(node, Taking())
-        assert client(node, "taking").sync.take({"n": 1}, [Later(2)]) == 3
+        served = node.serve(Taking())
+        assert node.client("taking").sync.take({"n": 1}, [Later(2)]) == 3
         assert served.info.methods[0].notes == ("later: list[Later] could not be found",)
 
 
@@ -223,40 +219,40 @@ class Plain:
     """A class that nothing is known of."""
 
 
-class Taking(Service):
-    @method
+class Taking(tw.Service):
+    @tw.method
     async def take(self, value: Any, *rest: int, flag: bool = False, **others: float) -> Any:
         return value, rest, flag, others
 
-    @method
+    @tw.method
     async def order(self, order: Order) -> Any:
         return order
 
-    @method
+    @tw.method
     async def several(self, orders: list[Order], by: dict[str, Item] | None = None) -> Any:
         return orders, by
 
-    @method
+    @tw.method
     async def scalar(self, n: int = 0, x: float = 0.0, color: Color = Color.RED, plain: Plain | None = None) -> Any:
         return n, x, color, plain
 
-    @method
+    @tw.method
     async def either(self, value: Union[Order, Item, int]) -> Any:  # noqa: UP007
         return value
 
-    @method
+    @tw.method
     async def unknown(self, value: NotThere, context: CallContext) -> Any:  # type: ignore[name-defined]  # noqa: F821
         return value, context.method
 
-    @method
+    @tw.method
     async def items(self, numbers: AsyncIterator[int]) -> int:
         return len([n async for n in numbers])
 
 
 def test_arguments_bind_as_in_python(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Taking())
-        for taking in (client(node, Taking), client(node, "taking")):
+        node.serve(Taking())
+        for taking in (node.client(Taking), node.client("taking")):
             assert await taking.take(1) == (1, (), False, {})
             assert await taking.take(1, 2, 3, flag=True, x=1.0) == (1, (2, 3), True, {"x": 1.0})
             assert await taking.scalar(x=1, n=2) == (2, 1.0, Color.RED, None)
@@ -266,8 +262,8 @@ def test_arguments_bind_as_in_python(run: Run) -> None:
 
 def test_plain_data_becomes_what_the_method_wants(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Taking())
-        taking = client(node, "taking")
+        node.serve(Taking())
+        taking = node.client("taking")
         order, plain = Order("X"), Plain()
         assert await taking.order(order) is order, "what fits is handed over as it is"
         assert await taking.order({"symbol": "X", "qty": 2}) == Order("X", 2)
@@ -306,16 +302,11 @@ def test_arguments_that_do_not_fit_are_named(
     run: Run, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], said: str
 ) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Taking())
-        for taking in (client(node, Taking), client(node, "taking")):
+        served = node.serve(Taking())
+        for taking in (node.client(Taking), node.client("taking")):
             with pytest.raises(tw.InvalidArgument) as wrong:
                 await getattr(taking, name)(*args, **kwargs)
             assert said in str(wrong.value)
         assert served.statistics()["in_flight"] == 0
 
     run(story)
-
-
-def test_a_typed_client_names_what_is_wrong_at_the_call(node: tw.Node) -> None:
-    with pytest.raises(tw.InvalidArgument, match=r"taking\.order: order: missing"):
-        client(node, Taking).order()  # type: ignore[call-arg]

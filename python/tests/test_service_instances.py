@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing, soon
-from tidewire._limits import SERVICE_WAITING
-from tidewire.services.client import client
-from tidewire.services.declare import Service, method
-from tidewire.services.serve import Served, known, serve, services
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -22,12 +19,12 @@ PATIENCE = 30.0
 
 def test_several_instances_share_the_calls_and_one_that_stops_is_left_out(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        one, other = serve(node, Pricing(), instance="one"), serve(node, Pricing(), instance="other")
-        pricing = client(node, Pricing)
+        one, other = node.serve(Pricing(), instance="one"), node.serve(Pricing(), instance="other")
+        pricing = node.client(Pricing)
         for _ in range(10):
             await pricing.quote("X")
         assert [served.statistics()["calls"] for served in (one, other)] == [5, 5]
-        assert (await services(node))[0].instances == ("one", "other")
+        assert (await node.services())[0].instances == ("one", "other")
         ledger = await one.stop()
         assert (ledger.handled, ledger.balanced) == (5, True)
         assert await one.stop() is ledger
@@ -40,11 +37,11 @@ def test_several_instances_share_the_calls_and_one_that_stops_is_left_out(run: R
 
 
 def test_calls_that_had_begun_are_finished_at_a_stop(run: Run) -> None:
-    class Gate(Service):
+    class Gate(tw.Service):
         def __init__(self) -> None:
             self.inside, self.open = asyncio.Event(), asyncio.Event()
 
-        @method
+        @tw.method
         async def through(self) -> str:
             self.inside.set()
             await self.open.wait()
@@ -52,15 +49,15 @@ def test_calls_that_had_begun_are_finished_at_a_stop(run: Run) -> None:
 
     async def story(node: tw.Node) -> None:
         gate = Gate()
-        served = serve(node, gate)
-        call = asyncio.create_task(client(node, Gate).through())
+        served = node.serve(gate)
+        call = asyncio.create_task(node.client(Gate).through())
         await soon(gate.inside.wait())
         stopping = asyncio.create_task(served.stop())
         # Its first step leaves the registry.
         await asyncio.sleep(0)
-        assert not known(node)
+        assert not await node.services()
         with pytest.raises(tw.NoResponders, match="gate: nobody serves it"):
-            await client(node, Gate).through()
+            await node.client(Gate).through()
         gate.open.set()
         assert await soon(call) == "through"
         assert (await soon(stopping)).handled == 1
@@ -71,15 +68,15 @@ def test_calls_that_had_begun_are_finished_at_a_stop(run: Run) -> None:
 def test_calls_that_wait_at_an_instance_that_stops_go_to_another(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         full, free = Hanging(), Hanging()
-        one = serve(node, full, instance="one", concurrency=2)
-        calls = client(node, Hanging)
+        one = node.serve(full, instance="one", concurrency=2)
+        calls = node.client(Hanging)
         hung = [asyncio.create_task(calls.with_(timeout=PATIENCE).hang()) for _ in range(2)]
         await soon(full.inside.wait())
         assert one.statistics()["in_flight"] == 2
         waiting = asyncio.create_task(calls.ping())
         await asyncio.sleep(0)
         assert one.statistics()["waiting"] == 1
-        serve(node, free, instance="other")
+        node.serve(free, instance="other")
         stopping = asyncio.create_task(one.stop(drain=False))
         assert await soon(waiting) == "pong"
         for task in hung:
@@ -93,18 +90,18 @@ def test_calls_that_wait_at_an_instance_that_stops_go_to_another(run: Run) -> No
 def test_a_service_ends_with_its_node() -> None:
     async def main() -> None:
         async with tw.Node() as node:
-            served = serve(node, Pricing())
-            pricing = client(node, Pricing)
+            served = node.serve(Pricing())
+            pricing = node.client(Pricing)
             await pricing.quote("X")
         assert node.ledger is not None
         assert node.ledger.balanced
-        assert not known(node)
+        assert not await node.services()
         with pytest.raises(tw.NodeStopped):
             await pricing.quote("X")
         with pytest.raises(tw.NodeStopped):
-            serve(node, Pricing())
+            node.serve(Pricing())
         with pytest.raises(tw.NodeStopped):
-            client(node, Pricing)
+            node.client(Pricing)
         assert (await served.stop()).balanced
 
     asyncio.run(main())
@@ -112,8 +109,8 @@ def test_a_service_ends_with_its_node() -> None:
 
 def test_callers_on_other_loops_and_threads_are_served_alike(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Pricing())
-        pricing = client(node, Pricing)
+        node.serve(Pricing())
+        pricing = node.client(Pricing)
 
         async def many() -> float:
             return sum([(await pricing.quote("X", n)).price for n in range(50)])
@@ -130,10 +127,9 @@ def test_callers_on_other_loops_and_threads_are_served_alike(run: Run) -> None:
 
 def test_a_thousand_plain_calls_at_once_are_all_answered(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, {"double": lambda n: 2 * n}, name="math", concurrency=16)
-        math = client(node, "math")
+        served = node.serve({"double": lambda n: 2 * n}, name="math", concurrency=16)
+        math = node.client("math")
         assert await soon(asyncio.gather(*(math.double(n) for n in range(1000)))) == [2 * n for n in range(1000)]
-        assert served._host.crew.idle == len(served._host.crew.actors) <= 16
         assert served.statistics()["calls"] == 1000
 
     run(story)
@@ -141,8 +137,14 @@ def test_a_thousand_plain_calls_at_once_are_all_answered(run: Run) -> None:
 
 def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, {"plain": lambda n: n, "later": _later}, name="either", concurrency=4)
-        either = client(node, "either")
+        meeting = threading.Barrier(4)
+
+        def meet() -> str:
+            meeting.wait(PATIENCE)
+            return "met"
+
+        served = node.serve({"plain": lambda n: n, "later": _later, "meet": meet}, name="either", concurrency=4)
+        either = node.client("either")
         for turn in range(200):
             tasks = [asyncio.create_task(method(turn)) for method in (either.plain, either.later) for _ in range(4)]
             for _ in range(turn % 7):
@@ -153,11 +155,8 @@ def test_calls_that_are_cancelled_at_any_moment_leave_nothing_behind(run: Run) -
                 assert result == turn or isinstance(result, asyncio.CancelledError)
         assert [await either.plain(n) for n in range(10)] == list(range(10))
         assert [await either.later(n) for n in range(10)] == list(range(10))
-        crew = served._host.crew
-        for actor in crew.actors:
-            # A call that was cancelled in the middle may still be at work.
-            await actor.stop()
-        assert crew.idle == len(crew.actors) <= 4
+        # All places are free again: as many calls as there are places are at work at once.
+        assert await soon(asyncio.gather(*(either.meet() for _ in range(4)))) == ["met"] * 4
         assert (await served.stop()).balanced
 
     run(story)
@@ -170,68 +169,24 @@ async def _later(n: int) -> int:
 
 
 def test_a_method_does_not_wait_for_the_end_of_its_own_instance(run: Run) -> None:
-    class Ending(Service):
-        served: Served
+    class Ending(tw.Service):
+        served: tw.Served
 
-        @method
+        @tw.method
         async def end(self) -> None:
             await self.served.stop()
 
-        @method
+        @tw.method
         def end_plainly(self) -> None:
             self.served.sync.stop()
 
     async def story(node: tw.Node) -> None:
         ending = Ending()
-        ending.served = serve(node, ending)
+        ending.served = node.serve(ending)
         with pytest.raises(tw.AskCycle, match=r"ending\.end would wait for the end of its own instance"):
-            await client(node, Ending).end()
+            await node.client(Ending).end()
         with pytest.raises(tw.AskCycle):
-            await client(node, "ending").end_plainly()
+            await node.client("ending").end_plainly()
         assert (await ending.served.stop()).balanced
-
-    run(story)
-
-
-def test_an_instance_handles_as_many_calls_at_once_as_was_said(run: Run) -> None:
-    class Busy(Service):
-        def __init__(self) -> None:
-            self.now = self.most = 0
-
-        @method
-        async def work(self) -> None:
-            self.now += 1
-            self.most = max(self.most, self.now)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            self.now -= 1
-
-    async def story(node: tw.Node) -> None:
-        for concurrency in (1, 3):
-            busy = Busy()
-            served = serve(node, busy, concurrency=concurrency)
-            await asyncio.gather(*(client(node, Busy).work() for _ in range(50)))
-            assert busy.most == concurrency
-            await served.stop()
-
-    run(story)
-
-
-def test_one_call_too_many_is_refused(run: Run) -> None:
-    async def story(node: tw.Node) -> None:
-        hanging = Hanging()
-        served = serve(node, hanging, concurrency=1)
-        calls = client(node, Hanging)
-        hung = asyncio.create_task(calls.hang())
-        await soon(hanging.inside.wait())
-        waiting = [asyncio.create_task(calls.ping()) for _ in range(SERVICE_WAITING.default)]
-        await asyncio.sleep(0)
-        assert served.statistics()["waiting"] == SERVICE_WAITING.default
-        with pytest.raises(
-            tw.MailboxFull, match=r"hanging\.ping: too many calls wait for the instance .*service_waiting=10000"
-        ):
-            await calls.ping()
-        hung.cancel()
-        assert set(await soon(asyncio.gather(*waiting))) == {"pong"}
 
     run(story)

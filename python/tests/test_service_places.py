@@ -5,6 +5,7 @@ come on; others wait in their order.
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import random_budget
 import tidewire as tw
 from service_support import PATIENCE, soon
 
@@ -145,12 +147,12 @@ def test_all_roads_share_the_places_of_an_instance(kinds: tuple[str, ...], place
     play(main)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.timeout(random_budget.SECONDS + 60)
 @pytest.mark.parametrize(
     "kinds", [("later",), ("plain",), ("later", "plain"), ("items",), ("items_plainly",), ("items", "items_plainly")]
 )
-def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tuple[str, ...], seed: int) -> None:
-    async def main() -> None:
+def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tuple[str, ...]) -> None:
+    async def main(seed: int) -> None:
         chance = random.Random(seed)
         async with tw.Node() as hub:
             room = Room()
@@ -169,10 +171,11 @@ def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tu
                     await soon(until(lambda waits=number: served.statistics()["waiting"] == waits))
                 room.let_go()
                 await soon(asyncio.gather(*calls))
-                assert room.order == [0, *sorted(range(1, 13), key=lambda number: ORDER.index(came[number]))]
+                assert room.order == [0, *sorted(range(1, 13), key=lambda number: ORDER.index(came[number]))], seed
                 assert room.most == 1
 
-    play(main)
+    for seed in random_budget.seeds(f"{kinds} that wait", random_budget.SECONDS / 5):
+        play(functools.partial(main, seed))
 
 
 def test_a_call_over_a_link_that_is_given_up_while_it_waits_lets_go_of_what_it_came_with() -> None:

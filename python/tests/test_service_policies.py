@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire.services.calls import Answer
-from tidewire.services.client import client
-from tidewire.services.policies import Policy
-from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 
@@ -19,10 +15,10 @@ Run = Callable[[Callable[[tw.Node], Any]], Any]
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: Policy("best"), "policy: 'best' is not allowed: use one of 'first', 'random'"),
-        (lambda: Policy([]), "policy: [] is not allowed"),  # type: ignore[arg-type]
-        (lambda: Policy("random", seed="x"), "policy.seed: 'x' is not allowed"),  # type: ignore[arg-type]
-        (lambda: Policy(explore=2), "policy.explore: 2 is not allowed: give a number from 0 to 1"),
+        (lambda: tw.Policy("best"), "policy: 'best' is not allowed: use one of 'first', 'random'"),
+        (lambda: tw.Policy([]), "policy: [] is not allowed"),  # type: ignore[arg-type]
+        (lambda: tw.Policy("random", seed="x"), "policy.seed: 'x' is not allowed"),  # type: ignore[arg-type]
+        (lambda: tw.Policy(explore=2), "policy.explore: 2 is not allowed: give a number from 0 to 1"),
     ],
 )
 def test_policies_that_are_not_allowed_are_named(made: Callable[[], Any], said: str) -> None:
@@ -51,22 +47,22 @@ def echo(node: tw.Node, *instances: str) -> None:
         return {"where": where, "fail": fail, "hold": hold}
 
     for instance in instances:
-        serve(node, made(instance), name="echo", instance=instance)
+        node.serve(made(instance), name="echo", instance=instance)
 
 
 def test_a_client_chooses_by_its_policy(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         echo(node, "a", "b", "c")
-        calls = client(node, "echo")
+        calls = node.client("echo")
         assert [await calls.where() for _ in range(6)] == ["b", "c", "a"] * 2
         assert {await calls.with_(policy="first").where() for _ in range(5)} == {"a"}
         assert {await calls.with_(instance="c").where() for _ in range(5)} == {"c"}
-        same = [calls.with_(policy=Policy("random", seed=5)) for _ in range(2)]
+        same = [calls.with_(policy=tw.Policy("random", seed=5)) for _ in range(2)]
         one = [await same[0].where() for _ in range(30)]
         other = [await same[1].where() for _ in range(30)]
         assert one == other
         assert set(one) == {"a", "b", "c"}
-        quick = calls.with_(policy=Policy("lowest_latency", explore=0.0))
+        quick = calls.with_(policy=tw.Policy("lowest_latency", explore=0.0))
         assert len({await quick.where() for _ in range(20)}) >= 1
 
     run(story)
@@ -76,7 +72,7 @@ def test_a_client_chooses_by_its_policy(run: Run) -> None:
 def test_calls_go_round_an_instance_that_is_busy(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         echo(node, "a", "b")
-        calls, event = client(node, "echo"), asyncio.Event()
+        calls, event = node.client("echo"), asyncio.Event()
         held = [asyncio.create_task(calls.with_(instance="a").hold(event)) for _ in range(3)]
         await asyncio.sleep(0)
         assert {await calls.where() for _ in range(10)} == {"b"}
@@ -90,8 +86,9 @@ def test_calls_go_round_an_instance_that_is_busy(run: Run) -> None:
 def test_all_gives_what_each_instance_answered(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         echo(node, "a", "b", "c")
-        everybody = client(node, "echo").with_(policy="all")
-        assert await everybody.where() == [Answer("a", "a"), Answer("b", "b"), Answer("c", "c")]
+        everybody = node.client("echo").with_(policy="all")
+        assert await everybody.where() == [tw.Answer("a", "a"), tw.Answer("b", "b"), tw.Answer("c", "c")]
+        assert await everybody.with_(policy="first").where() == "a"
         a, b, c = await everybody.fail()
         assert (a.result(), c.result()) == ("a", "c")
         with pytest.raises(KeyError):
@@ -106,8 +103,8 @@ def test_all_gives_what_each_instance_answered(run: Run) -> None:
 
 def test_all_in_a_plain_thread(node: tw.Node) -> None:
     echo(node, "a", "b")
-    everybody = client(node, "echo").with_(policy="all")
-    assert everybody.sync.where() == [Answer("a", "a"), Answer("b", "b")]
+    everybody = node.client("echo").with_(policy="all")
+    assert everybody.sync.where() == [tw.Answer("a", "a"), tw.Answer("b", "b")]
     assert isinstance(everybody.sync.fail()[1].error, KeyError)
 
 
@@ -124,8 +121,8 @@ def test_all_that_is_cancelled_cancels_all(run: Run) -> None:
                 ended.put_nowait("ended")
 
         for _ in range(3):
-            serve(node, {"hang": hang}, name="hanging")
-        task = asyncio.create_task(client(node, "hanging").with_(policy="all").hang())
+            node.serve({"hang": hang}, name="hanging")
+        task = asyncio.create_task(node.client("hanging").with_(policy="all").hang())
         for _ in range(3):
             await asyncio.wait_for(begun.get(), 30.0)
         task.cancel()
@@ -141,11 +138,11 @@ def test_nobody_there_is_said_at_once(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         echo(node, "a")
         with pytest.raises(tw.NoResponders, match="ecko: nobody serves it: did you mean 'echo'"):
-            await client(node, "ecko").where()
+            await node.client("ecko").where()
         with pytest.raises(tw.NoResponders, match="'z' is not among its instances: there are 'a'"):
-            await client(node, "echo").with_(instance="z").where()
+            await node.client("echo").with_(instance="z").where()
         with pytest.raises(tw.NoResponders):
-            async for _ in client(node, "nothing").items():
+            async for _ in node.client("nothing").items():
                 pass
 
     run(story)

@@ -12,9 +12,9 @@ import pytest
 import tidewire as tw
 from home_support import story
 from link_processes import Program
-from tidewire._limits import SERVICE_METADATA_BYTES
 
 PATIENCE_S = 30.0
+METADATA_BYTES = 4_096
 
 
 class Pricing(tw.Service):
@@ -75,8 +75,8 @@ async def test_an_instance_tells_its_version_and_its_metadata_to_all_nodes() -> 
         ({"metadata": ["zone"]}, "metadata: .* is not allowed: give texts by name"),
         ({"metadata": {"": "eu"}}, 'metadata: "" is not allowed as a name'),
         (
-            {"metadata": {"note": "n" * (SERVICE_METADATA_BYTES.max - 3)}},
-            f"service_metadata_bytes={SERVICE_METADATA_BYTES.max}: it has {SERVICE_METADATA_BYTES.max + 1} bytes",
+            {"metadata": {"note": "n" * (METADATA_BYTES - 3)}},
+            f"service_metadata_bytes={METADATA_BYTES}: it has {METADATA_BYTES + 1} bytes",
         ),
     ],
 )
@@ -88,7 +88,7 @@ async def test_a_version_that_is_none_and_metadata_that_are_none_are_refused(
         with pytest.raises(tw.InvalidArgument, match=problem):
             node.serve(Pricing(), **options)
         assert await node.services() == []
-        await node.serve(Pricing(), metadata={"note": "n" * (SERVICE_METADATA_BYTES.max - 4)})
+        await node.serve(Pricing(), metadata={"note": "n" * (METADATA_BYTES - 4)})
 
 
 @story

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime
 import decimal
@@ -14,9 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pytest
 import tidewire as tw
-from tidewire.services.declare import Service, method, on
-from tidewire.services.info import ServiceInfo
-from tidewire.services.serve import known, serve, services
 
 
 class Side(enum.Enum):
@@ -70,7 +68,7 @@ def schema_of(hint: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
     take.__annotations__["value"] = hint
     with tw.Node() as node:
-        info = serve(node, {"take": take}, name="taking").info.methods[0]
+        info = node.serve({"take": take}, name="taking").info.methods[0]
     made = dict(info.parameters["properties"]["value"])
     assert "value" in info.parameters["required"]
     json.dumps(info.to_dict())
@@ -145,12 +143,12 @@ def test_pydantic_models_have_their_own_schema() -> None:
     assert notes == ()
 
 
-class Shop(Service, visibility="public"):
+class Shop(tw.Service, visibility="public"):
     """Sells things.
 
     At prices."""
 
-    @method(idempotent=True, timeout=2.0)
+    @tw.method(idempotent=True, timeout=2.0)
     async def buy(self, order: Order, *coupons: str, gift: bool = False, **extra: int) -> Item:
         """Buy something.
 
@@ -166,26 +164,26 @@ class Shop(Service, visibility="public"):
         """
         raise NotImplementedError
 
-    @method(visibility="node")
+    @tw.method(visibility="node")
     async def feed(self) -> AsyncIterator[Item]:
         yield Item("")
 
-    @method
+    @tw.method
     def plain_feed(self) -> Iterator[int]:
         yield 1
 
-    @method
+    @tw.method
     def bare(self, value, other=3): ...  # type: ignore[no-untyped-def]
 
-    @on("orders.*", queue="shop")
+    @tw.on("orders.*", queue="shop")
     async def on_order(self, order: Order) -> None:
         """Note an order."""
 
 
 def test_a_service_describes_itself(node: tw.Node) -> None:
-    served = serve(node, Shop(), instance="one")
-    serve(node, Shop(), instance="two")
-    (info,) = known(node)
+    served = node.serve(Shop(), instance="one")
+    node.serve(Shop(), instance="two")
+    (info,) = asyncio.run(node.services())
     assert (info.name, info.description, info.visibility) == ("shop", "Sells things.", "public")
     assert info.instances == ("one", "two")
     assert served.info.instances == ("one",)
@@ -218,23 +216,23 @@ def test_a_service_describes_itself(node: tw.Node) -> None:
 
 
 def test_what_a_service_says_is_data_and_does_not_change(node: tw.Node) -> None:
-    serve(node, Shop())
-    (info,) = known(node)
-    assert isinstance(info, ServiceInfo)
+    node.serve(Shop())
+    (info,) = asyncio.run(node.services())
+    assert isinstance(info, tw.ServiceInfo)
     assert json.loads(json.dumps(info.to_dict()))["methods"][0]["name"] == "buy"
     with pytest.raises(dataclasses.FrozenInstanceError):
         info.name = "other"  # type: ignore[misc]
 
 
 async def _listed(node: tw.Node) -> list[str]:
-    return [info.name for info in await services(node)]
+    return [info.name for info in await node.services()]
 
 
 def test_services_are_listed_by_name(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         assert await _listed(node) == []
-        later = serve(node, Shop(), name="b")
-        serve(node, Shop(), name="a")
+        later = node.serve(Shop(), name="b")
+        node.serve(Shop(), name="a")
         assert await _listed(node) == ["a", "b"]
         await later.stop()
         assert await _listed(node) == ["a"]

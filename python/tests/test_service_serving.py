@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
 from service_support import Hanging, Pricing
-from tidewire.services.client import client
-from tidewire.services.declare import Service, method
-from tidewire.services.declare import service as declared
-from tidewire.services.instance_transport import Request
-from tidewire.services.registry import registry_of
-from tidewire.services.serve import Served, known, serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -31,14 +27,14 @@ def test_functions_and_dicts_of_functions_can_be_served(run: Run) -> None:
         yield from range(n)
 
     async def story(node: tw.Node) -> None:
-        serve(node, {"add": lambda a, b: a + b, "double": double, "count": count, "len": len}, name="math")
-        math = client(node, "math")
+        node.serve({"add": lambda a, b: a + b, "double": double, "count": count, "len": len}, name="math")
+        math = node.client("math")
         assert await math.add(1, b=2) == 3
         assert await math.double(4) == 8
         assert [n async for n in math.count(3)] == [0, 1, 2]
         assert await math.len("four") == 4
-        serve(node, double)
-        assert await client(node, "double").double(5) == 10
+        node.serve(double)
+        assert await node.client("double").double(5) == 10
 
     run(story)
 
@@ -64,25 +60,25 @@ def test_any_object_serves_its_public_methods(run: Run) -> None:
 
         def _hidden(self) -> None: ...
 
-    @declared(name="thing2")
+    @tw.service(name="thing2")
     class Decorated(Thing):
         pass
 
     async def story(node: tw.Node) -> None:
-        served = serve(node, Thing())
-        thing = client(node, "thing")
+        served = node.serve(Thing())
+        thing = node.client("thing")
         await thing.add(2)
         assert (await thing.get(), await thing.twice(4), await thing.title()) == (3, 8, "Thing")
         assert [one.name for one in served.info.methods] == ["get", "add", "twice", "title"]
-        serve(node, Decorated())
-        assert await client(node, Decorated).title() == "Decorated"
+        node.serve(Decorated())
+        assert await node.client(Decorated).title() == "Decorated"
 
     run(story)
 
 
 def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run: Run) -> None:
-    class Base(Service, name="shop", visibility="public"):
-        @method
+    class Base(tw.Service, name="shop", visibility="public"):
+        @tw.method
         async def buy(self, n: int) -> int:
             raise NotImplementedError
 
@@ -91,9 +87,9 @@ def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run
             return n + 1
 
     async def story(node: tw.Node) -> None:
-        served = serve(node, Real())
+        served = node.serve(Real())
         assert (served.name, served.info.visibility) == ("shop", "public")
-        assert await client(node, Base).buy(1) == 2
+        assert await node.client(Base).buy(1) == 2
 
     run(story)
 
@@ -102,22 +98,22 @@ def test_an_object_that_derives_from_a_service_is_served_under_its_said_name(run
 
 
 def test_a_method_is_hidden_from_those_who_may_not_call_it(run: Run) -> None:
-    class Shop(Service, visibility="public"):
-        @method
+    class Shop(tw.Service, visibility="public"):
+        @tw.method
         async def buy(self) -> str:
             return "bought"
 
-        @method(visibility="private")
+        @tw.method(visibility="private")
         async def restock(self) -> str:
             return "restocked"
 
-        @method(visibility="node")
+        @tw.method(visibility="node")
         async def audit(self) -> str:
             return "audited"
 
     async def story(node: tw.Node) -> None:
-        served = serve(node, Shop())
-        assert await client(node, Shop).audit() == "audited"
+        served = node.serve(Shop())
+        assert await node.client(Shop).audit() == "audited"
         for origin, names in (
             ("public", ["buy"]),
             ("private", ["buy", "restock"]),
@@ -126,11 +122,7 @@ def test_a_method_is_hidden_from_those_who_may_not_call_it(run: Run) -> None:
             seen = served.info.seen_from(origin)
             assert seen is not None
             assert [one.name for one in seen.methods] == names
-        port = registry_of(node).group("shop").ports[served.instance]
-        assert await port.call(Request("shop", "restock", (), {}, origin="private", deadline=None)) == "restocked"
-        with pytest.raises(tw.NoSuchTarget, match="shop has no method 'restock'"):
-            port.call(Request("shop", "restock", (), {}, origin="public"))
-        hidden = serve(node, Shop(), name="hidden", visibility="node")
+        hidden = node.serve(Shop(), name="hidden", visibility="node")
         assert hidden.info.seen_from("private") is None
         assert {one.visibility for one in hidden.info.methods} == {"node"}
 
@@ -154,49 +146,49 @@ def test_a_method_is_hidden_from_those_who_may_not_call_it(run: Run) -> None:
 )
 def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str, Any], said: str) -> None:
     with pytest.raises(tw.InvalidArgument) as wrong:
-        serve(node, Pricing(), **options)
+        node.serve(Pricing(), **options)
     assert said in str(wrong.value)
-    assert not known(node)
+    assert not asyncio.run(node.services())
 
 
 @pytest.mark.parametrize("target", [None, 3, "text", [len], object(), Pricing, {}, {"a": 3}, {"a": int}])
 def test_what_can_not_be_served_is_refused(node: tw.Node, target: Any) -> None:
     with pytest.raises(tw.InvalidArgument):
-        serve(node, target, name="thing")
-    assert not known(node)
+        node.serve(target, name="thing")
+    assert not asyncio.run(node.services())
 
 
 def test_names_that_are_taken_are_refused(node: tw.Node) -> None:
-    serve(node, Pricing(), instance="one")
+    node.serve(Pricing(), instance="one")
     with pytest.raises(tw.NameTaken, match="instance: 'one' serves 'pricing' already"):
-        serve(node, Pricing(), instance="one")
+        node.serve(Pricing(), instance="one")
     with pytest.raises(tw.NameTaken, match="'pricing' is served already, with the methods fail, fail_plainly"):
-        serve(node, Hanging(), name="pricing")
+        node.serve(Hanging(), name="pricing")
     with pytest.raises(tw.UnknownDispatcher):
-        serve(node, Hanging(), dispatcher="nowhere")
-    assert [info.name for info in known(node)] == ["pricing"]
+        node.serve(Hanging(), dispatcher="nowhere")
+    assert [info.name for info in asyncio.run(node.services())] == ["pricing"]
 
 
 def test_a_dispatcher_is_chosen_for_plain_functions() -> None:
     with tw.Node(config={"dispatchers": {"io": {"threads": 1}}}) as node:
-        served: Served = serve(node, {"plain": lambda: "run"}, name="one", dispatcher="io")
-        assert client(node, "one").sync.plain() == "run"
-        assert served._host.crew.actors[0].statistics()["dispatcher"] == "io"
+        node.serve({"plain": lambda: threading.current_thread().name}, name="one", dispatcher="io")
+        there = node.spawn(lambda _: threading.current_thread().name, dispatcher="io")
+        assert node.client("one").sync.plain() == node.sync.ask(there, None)
 
 
 def test_a_plain_function_that_gives_a_coroutine_says_so(node: tw.Node) -> None:
     async def later() -> int:
         return 1
 
-    serve(node, {"wrapped": lambda: later()}, name="odd")
+    node.serve({"wrapped": lambda: later()}, name="odd")
     with pytest.raises(tw.InvalidArgument, match="a plain function gave a coroutine"):
-        client(node, "odd").sync.wrapped()
+        node.client("odd").sync.wrapped()
 
 
 def test_an_interrupted_wait_leaves_the_service_working(node: tw.Node) -> None:
     hanging = Hanging()
-    serve(node, hanging)
+    node.serve(hanging)
     with contextlib.suppress(tw.AskTimeout):
-        client(node, Hanging).with_(timeout=0.05).sync.block()
+        node.client(Hanging).with_(timeout=0.05).sync.block()
     hanging.thread_open.set()
-    assert client(node, Hanging).sync.ping() == "pong"
+    assert node.client(Hanging).sync.ping() == "pong"

@@ -10,19 +10,13 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from tidewire._binding import Admission
-from tidewire._limits import STREAM_AHEAD
-from tidewire.services.client import client
-from tidewire.services.context import CallContext, context
-from tidewire.services.declare import Service, method
-from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
-AHEAD = STREAM_AHEAD.default
+AHEAD = tw.ServiceConfig().stream_ahead
 
 
-class Ticks(Service):
+class Ticks(tw.Service):
     """Streams that count what they wrote, and say when they were closed."""
 
     def __init__(self) -> None:
@@ -31,7 +25,7 @@ class Ticks(Service):
         self.closed = threading.Event()
         self.waiting = threading.Event()
 
-    @method
+    @tw.method
     async def count(self, most: int = 1_000_000_000) -> AsyncIterator[int]:
         """Count from 0."""
         try:
@@ -41,7 +35,7 @@ class Ticks(Service):
         finally:
             self.closed.set()
 
-    @method
+    @tw.method
     def count_plainly(self, most: int = 1_000_000_000) -> Iterator[int]:
         try:
             for n in range(most):
@@ -55,7 +49,7 @@ class Ticks(Service):
         if self.written == AHEAD:
             self.ahead.set()
 
-    @method
+    @tw.method
     async def wait_after(self, most: int) -> AsyncIterator[int]:
         try:
             for n in range(most):
@@ -65,49 +59,49 @@ class Ticks(Service):
         finally:
             self.closed.set()
 
-    @method
+    @tw.method
     async def fail_after(self, most: int) -> AsyncIterator[int]:
         for n in range(most):
             yield n
         raise KeyError(most)
 
-    @method
+    @tw.method
     def fail_plainly_after(self, most: int) -> Iterator[int]:
         yield from range(most)
         raise KeyError(most)
 
-    @method
+    @tw.method
     async def total(self, numbers: AsyncIterator[int], add: int = 0) -> int:
         total = add
         async for n in numbers:
             total += n
         return total
 
-    @method
+    @tw.method
     def total_plainly(self, numbers: Any) -> int:
         return sum(numbers)
 
-    @method
+    @tw.method
     async def first(self, numbers: AsyncIterator[int]) -> int:
         async for n in numbers:
             return n
         return -1
 
-    @method
+    @tw.method
     async def doubled(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
         async for n in numbers:
             yield 2 * n
 
-    @method
-    async def seen(self, call: CallContext) -> AsyncIterator[Any]:
+    @tw.method
+    async def seen(self, call: tw.CallContext) -> AsyncIterator[Any]:
         yield call.method
-        yield context().remaining
-        yield context().trace == call.trace
+        yield tw.context().remaining
+        yield tw.context().trace == call.trace
 
-    @method
+    @tw.method
     def seen_plainly(self) -> Iterator[Any]:
         for _ in range(3 * AHEAD):
-            yield context().method
+            yield tw.context().method
 
 
 BOTH = pytest.mark.parametrize("count", ["count", "count_plainly"])
@@ -125,9 +119,9 @@ async def set_soon(event: threading.Event) -> bool:
 def test_an_infinite_stream_starts_at_once_and_ends_early(run: Run, count: str) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        served = serve(node, ticks)
+        served = node.serve(ticks)
         seen = []
-        async for n in getattr(client(node, Ticks), count)():
+        async for n in getattr(node.client(Ticks), count)():
             seen.append(n)
             if n == 1_000:
                 break
@@ -144,13 +138,13 @@ def test_an_infinite_stream_starts_at_once_and_ends_early(run: Run, count: str) 
 def test_a_slow_reader_stops_the_writer(run: Run, count: str) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        serve(node, ticks)
-        stream = getattr(client(node, Ticks), count)()
+        node.serve(ticks)
+        stream = getattr(node.client(Ticks), count)()
         assert await anext(stream) == 0
         assert await set_soon(ticks.ahead)
         # The writer has stopped; another service call goes through the same loop and threads
         # meanwhile.
-        assert await client(node, Ticks).wait_after(1).__anext__() == 0
+        assert await node.client(Ticks).wait_after(1).__anext__() == 0
         assert ticks.written <= 1 + AHEAD
         assert [await anext(stream) for _ in range(3 * AHEAD)] == list(range(1, 1 + 3 * AHEAD))
         assert ticks.written <= 1 + 4 * AHEAD
@@ -165,8 +159,8 @@ def test_a_slow_reader_stops_the_writer(run: Run, count: str) -> None:
 @BOTH
 def test_a_finite_stream_gives_all_its_items_and_ends(run: Run, count: str) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Ticks())
-        ticks = client(node, Ticks)
+        served = node.serve(Ticks())
+        ticks = node.client(Ticks)
         for most in (0, 1, AHEAD - 1, AHEAD, AHEAD + 1, 10 * AHEAD):
             assert [n async for n in getattr(ticks, count)(most)] == list(range(most))
         assert served.statistics()["streams"] == 6
@@ -177,9 +171,9 @@ def test_a_finite_stream_gives_all_its_items_and_ends(run: Run, count: str) -> N
 @pytest.mark.parametrize("name", ["fail_after", "fail_plainly_after"])
 def test_an_error_arrives_after_the_items_before_it(run: Run, name: str) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Ticks())
+        served = node.serve(Ticks())
         for most in (0, 1, AHEAD, 3 * AHEAD):
-            stream, seen = getattr(client(node, Ticks), name)(most), []
+            stream, seen = getattr(node.client(Ticks), name)(most), []
             with pytest.raises(KeyError, match=str(most)):
                 async for n in stream:
                     seen.append(n)
@@ -195,8 +189,8 @@ def test_an_error_arrives_after_the_items_before_it(run: Run, name: str) -> None
 def test_closing_reaches_a_generator_that_waits(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        serve(node, ticks)
-        async with client(node, "ticks").wait_after(2) as stream:
+        node.serve(ticks)
+        async with node.client("ticks").wait_after(2) as stream:
             assert [await anext(stream), await anext(stream)] == [0, 1]
             assert await set_soon(ticks.waiting)
         assert ticks.closed.is_set()
@@ -213,8 +207,8 @@ def test_a_reader_that_is_cancelled_may_read_on(run: Run) -> None:
             await release.wait()
             yield 1
 
-        serve(node, {"held": held}, name="slow")
-        stream = client(node, "slow").held()
+        node.serve({"held": held}, name="slow")
+        stream = node.client("slow").held()
         assert await anext(stream) == 0
         reader = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
@@ -228,8 +222,8 @@ def test_a_reader_that_is_cancelled_may_read_on(run: Run) -> None:
 
 def test_plain_threads_read_streams(node: tw.Node) -> None:
     ticks = Ticks()
-    served = serve(node, ticks)
-    calls = client(node, Ticks).sync
+    served = node.serve(ticks)
+    calls = node.client(Ticks).sync
     assert list(calls.count(100)) == list(calls.count_plainly(100)) == list(range(100))
     with calls.count() as stream:
         assert [next(stream) for _ in range(50)] == list(range(50))
@@ -244,8 +238,8 @@ def test_plain_threads_read_streams(node: tw.Node) -> None:
 def test_a_stream_has_the_time_it_was_given(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        serve(node, ticks)
-        calls = client(node, Ticks)
+        node.serve(ticks)
+        calls = node.client(Ticks)
         assert [value async for value in calls.seen()] == ["seen", None, True], "it has no deadline of its own"
         seen = []
         with pytest.raises(tw.AskTimeout, match=r"ticks\.wait_after: the stream's time is up"):
@@ -264,8 +258,8 @@ def test_a_stream_has_the_time_it_was_given(run: Run) -> None:
 def test_a_stream_whose_time_is_up_is_closed_although_nobody_reads(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        serve(node, ticks)
-        stream = client(node, Ticks).with_(timeout=0.05).wait_after(3)
+        node.serve(ticks)
+        stream = node.client(Ticks).with_(timeout=0.05).wait_after(3)
         assert await anext(stream) == 0
         assert await set_soon(ticks.closed)
         assert [await anext(stream), await anext(stream)] == [1, 2]
@@ -277,8 +271,8 @@ def test_a_stream_whose_time_is_up_is_closed_although_nobody_reads(run: Run) -> 
 
 def test_streams_whose_readers_are_slow_hold_no_thread(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Ticks())
-        calls = client(node, Ticks)
+        node.serve(Ticks())
+        calls = node.client(Ticks)
         streams = [calls.count_plainly() for _ in range(300)]
         for stream in streams:
             assert await soon(anext(stream)) == 0
@@ -292,8 +286,8 @@ def test_streams_whose_readers_are_slow_hold_no_thread(run: Run) -> None:
 
 def test_two_thousand_streams_at_once(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Ticks())
-        calls = client(node, Ticks)
+        served = node.serve(Ticks())
+        calls = node.client(Ticks)
         streams = [calls.count() for _ in range(2_000)]
         for n in range(3):
             assert await soon(asyncio.gather(*(anext(stream) for stream in streams))) == [n] * 2_000
@@ -320,11 +314,11 @@ def test_an_async_generator_as_an_argument_is_a_stream(run: Run) -> None:
             finally:
                 closed.append("closed")
 
-        serve(node, Ticks())
-        calls = client(node, Ticks)
+        node.serve(Ticks())
+        calls = node.client(Ticks)
         assert await calls.total(numbers(1_000)) == 499_500
         assert await calls.total(add=1, numbers=numbers(10)) == 46
-        assert await client(node, "ticks").total_plainly(numbers(1_000)) == 499_500
+        assert await node.client("ticks").total_plainly(numbers(1_000)) == 499_500
         assert await calls.first(numbers(1_000_000_000)) == 0
         assert closed == ["closed"] * 4, "the generator is closed when the call is over"
         assert [n async for n in calls.doubled(numbers(100))] == [2 * n for n in range(100)]
@@ -341,17 +335,17 @@ def test_an_error_of_an_argument_reaches_the_callee(run: Run) -> None:
             yield 1
             raise LookupError("no more")
 
-        serve(node, Ticks())
+        node.serve(Ticks())
         with pytest.raises(LookupError, match="no more"):
-            await client(node, Ticks).total(numbers())
+            await node.client(Ticks).total(numbers())
 
     run(story)
 
 
 def test_a_generator_lives_on_the_loop_of_its_caller(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Ticks())
-        calls = client(node, Ticks)
+        node.serve(Ticks())
+        calls = node.client(Ticks)
         there: list[Any] = []
 
         async def numbers() -> AsyncIterator[int]:
@@ -382,8 +376,8 @@ def test_a_caller_that_goes_closes_its_generator(run: Run) -> None:
             finally:
                 closed.set()
 
-        serve(node, Ticks())
-        task = asyncio.create_task(client(node, Ticks).total(numbers()))
+        node.serve(Ticks())
+        task = asyncio.create_task(node.client(Ticks).total(numbers()))
         await soon(begun.wait())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -400,8 +394,8 @@ def test_a_caller_that_goes_closes_its_generator(run: Run) -> None:
 def test_streams_are_cut_when_their_instance_stops(run: Run, count: str) -> None:
     async def story(node: tw.Node) -> None:
         ticks = Ticks()
-        served = serve(node, ticks)
-        stream = getattr(client(node, Ticks), count)()
+        served = node.serve(ticks)
+        stream = getattr(node.client(Ticks), count)()
         assert await anext(stream) == 0
         assert await set_soon(ticks.ahead)
         assert (await soon(served.stop())).balanced
@@ -418,8 +412,8 @@ def test_infinite_streams_do_not_hold_a_node_up(count: str) -> None:
     async def main() -> None:
         ticks = Ticks()
         async with tw.Node() as node:
-            serve(node, ticks)
-            stream = getattr(client(node, Ticks), count)()
+            node.serve(ticks)
+            stream = getattr(node.client(Ticks), count)()
             assert await anext(stream) == 0
             ledger = await soon(node.stop(timeout=None))
         assert ledger.balanced
@@ -436,8 +430,8 @@ def test_infinite_streams_do_not_hold_a_node_up(count: str) -> None:
 
 def test_streams_and_values_are_not_confused(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Ticks())
-        for calls in (client(node, Ticks), client(node, "ticks")):
+        node.serve(Ticks())
+        for calls in (node.client(Ticks), node.client("ticks")):
             with pytest.raises(tw.InvalidArgument, match=r"ticks\.count is a stream: read it with `async for`"):
                 await calls.count()  # type: ignore[misc]
             with pytest.raises(tw.InvalidArgument, match="total_plainly gives one value: await it"):
@@ -446,8 +440,8 @@ def test_streams_and_values_are_not_confused(run: Run) -> None:
             with pytest.raises(tw.InvalidArgument, match="policy: 'all' is not allowed for a stream"):
                 await anext(calls.with_(policy="all").count())
         with pytest.raises(tw.InvalidArgument, match="give AsyncIterator"):
-            await client(node, "ticks").total(12)
-        assert await client(node, "ticks").total([1, 2]) == 3
+            await node.client("ticks").total(12)
+        assert await node.client("ticks").total([1, 2]) == 3
 
     run(story)
 
@@ -456,9 +450,9 @@ def test_an_async_generator_needs_a_loop(node: tw.Node) -> None:
     async def numbers() -> AsyncIterator[int]:
         yield 1
 
-    serve(node, Ticks())
+    node.serve(Ticks())
     with pytest.raises(tw.InvalidArgument, match="needs an event loop"):
-        client(node, Ticks).sync.total(numbers())
+        node.client(Ticks).sync.total(numbers())
 
 
 def test_a_method_that_promises_a_stream_gives_one(run: Run) -> None:
@@ -472,22 +466,9 @@ def test_a_method_that_promises_a_stream_gives_one(run: Run) -> None:
         return inner()
 
     async def story(node: tw.Node) -> None:
-        serve(node, {"nothing": nothing, "made": made}, name="odd")
-        assert [n async for n in client(node, "odd").made()] == [1]
+        node.serve({"nothing": nothing, "made": made}, name="odd")
+        assert [n async for n in node.client("odd").made()] == [1]
         with pytest.raises(tw.InvalidArgument, match="gave a NoneType, and its annotation promises a stream"):
-            await anext(client(node, "odd").nothing())
+            await anext(node.client("odd").nothing())
 
     run(story)
-
-
-def test_streams_that_wait_begin_by_priority_and_in_their_order() -> None:
-    places = Admission(1, 100)
-    assert places.enter("first", "low")
-    for n in range(3):
-        for priority in ("low", "high", "urgent", "normal"):
-            assert not places.enter(f"{priority} {n}", priority)
-    begun, one = [], places.leave("first")
-    while one is not None:
-        begun.append(one)
-        one = places.leave(one)
-    assert begun == [f"{priority} {n}" for priority in ("urgent", "high", "normal", "low") for n in range(3)]

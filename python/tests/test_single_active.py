@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nodes, story
+from home_support import PATIENCE, every_home, nodes, release, story
 
 LONG = 600.0
 """A lease that is over long after the story: what happens before is not by its end."""
@@ -85,7 +85,7 @@ async def test_an_instance_that_has_lost_its_lease_answers_nothing_and_stands_by
         under_way = asyncio.ensure_future(node.client(Matching).hang(False))
         await asyncio.wait_for(matching.inside.wait(), PATIENCE)
         fence = served.fence
-        assert await node._home().call("release", "active.matching", fence)
+        assert await release(node, "active.matching", fence)
         with pytest.raises(tw.ActorStopped):
             await asyncio.wait_for(under_way, PATIENCE)
         # A call that comes while nobody is active waits until somebody is.
@@ -133,9 +133,8 @@ async def main():
         served = await node.serve(Matching("holder"), active="single", lease=float(sys.argv[2]))
         while True:
             print("active", await served.active(), flush=True)
-            seen = served.rests.count
             while served.is_active:
-                await node._engine.changed(served.rests, seen, 0.05)
+                await asyncio.sleep(0.02)
             print("lost", flush=True)
 
 asyncio.run(main())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import tidewire as tw
-from test_streams import both, home, story
+from home_support import both, home, story
 
 HEADER = "Tidewire-Schedule"
 

@@ -1,48 +1,20 @@
-"""Streams in a data folder, and at a hub that has one."""
+"""Streams in a data folder, at a hub that has one, and on NATS."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-
-
-@asynccontextmanager
-async def home(kind: str, folder: Path) -> AsyncIterator[tw.Node]:
-    """A node whose streams live in a folder of its own, or at a hub that has one."""
-    if kind == "folder":
-        async with tw.Node(data=folder) as node:
-            yield node
-        return
-    async with tw.Node(data=folder) as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        async with tw.Node(url) as node:
-            yield node
-
-
-def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
-
-    @functools.wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**given), 60))
-
-    return run
-
-
-both = pytest.mark.parametrize("kind", ["folder", "hub"])
+from home_support import PATIENCE, both, every_home, home, story
 
 
 @story
@@ -466,17 +438,16 @@ async def test_who_waits_at_a_hub_hears_at_once_of_an_event_and_of_the_end_of_th
     async with hub, tw.Node(hub.listen("tide://127.0.0.1:0").url) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
         consumer = await orders.consumer("billing", raise_on_outage=True)
-        calls = node._home().call
         waiting = asyncio.ensure_future(consumer.next())
         ends = asyncio.ensure_future(anext(orders.read(start="new", follow=True)))
         # Both are asked for at the hub by the time that it has answered this.
-        await calls("stream_info", "orders")
+        await orders.info()
         await orders.publish("orders.created", 1)
         event = await asyncio.wait_for(waiting, 30)
         assert event is not None and event.value == 1
         assert (await asyncio.wait_for(ends, 30)).value == 1
         again = asyncio.ensure_future(consumer.next())
-        await calls("stream_info", "orders")
+        await orders.info()
         started = asyncio.get_running_loop().time()
         ledger = await hub.stop(timeout=60.0)
         assert asyncio.get_running_loop().time() - started < 30, "it waits for nobody who only waits"
@@ -484,3 +455,95 @@ async def test_who_waits_at_a_hub_hears_at_once_of_an_event_and_of_the_end_of_th
         with pytest.raises(tw.TidewireError) as caught:
             await asyncio.wait_for(again, 30)
         assert caught.value.retryable
+
+
+# Batches
+
+
+@every_home
+@story
+async def test_a_batch_is_stored_whole_when_its_block_is_left(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>", "stock.>"])
+        async with orders.batch() as batch:
+            batch.publish("orders.created", {"n": 1}, key="anna", id="one")
+            batch.publish("stock.taken", b"raw", content="bytes")
+            assert (await orders.info()).messages == 0
+        assert [ack.sequence for ack in batch.acks] == [1, 2]
+        events = [event async for event in orders.read()]
+        assert [(event.subject, event.value, event.key) for event in events] == [
+            ("orders.created", {"n": 1}, "anna"),
+            ("stock.taken", b"raw", None),
+        ]
+        with pytest.raises(tw.InvalidArgument, match="the block of this batch was left"):
+            batch.publish("orders.created", 2)
+        async with orders.batch() as empty:
+            pass
+        assert empty.acks == [] and (await orders.info()).messages == 2
+
+
+@every_home
+@story
+async def test_of_a_batch_with_a_wrong_message_and_of_a_block_that_raises_nothing_is_stored(
+    kind: str, tmp_path: Path
+) -> None:
+    async with home(kind, tmp_path) as node:
+        orders = await node.stream("orders", subjects=["orders.>"])
+        with pytest.raises(tw.TidewireError) as failed:
+            async with orders.batch() as batch:
+                batch.publish("orders.created", 1)
+                batch.publish("elsewhere", 2)
+                batch.publish("orders.created", 3)
+        assert "elsewhere" in str(failed.value)
+        with pytest.raises(RuntimeError, match="changed my mind"):
+            async with orders.batch() as batch:
+                batch.publish("orders.created", 1)
+                raise RuntimeError("changed my mind")
+        with pytest.raises(tw.InvalidArgument, match="a batch has at most 1,000 messages"):
+            async with orders.batch() as batch:
+                for number in range(1_001):
+                    batch.publish("orders.created", number)
+        assert (await orders.info()).messages == 0 and batch.acks == []
+
+
+# Events that go back unseen
+
+LONG = 600.0
+
+
+@pytest.mark.promise("P17.100")
+@every_home
+@story
+async def test_an_event_whose_last_delivery_is_returned_is_not_dead(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        stream = await node.stream("orders", subjects=["orders.>"])
+        for number in range(40):
+            await stream.publish("orders.new", number)
+        seen = []
+        while len(seen) < 40:
+            async with await stream.consumer("billing", start="all", max_deliver=1, ack_wait=LONG) as consumer:
+                # The second fetch takes several events ahead, and closing returns them.
+                for _ in range(2):
+                    if (event := await consumer.next(PATIENCE)) is not None:
+                        seen.append(event.value)
+                        await event.ack()
+                assert await consumer.dead_letters() == []
+        assert sorted(seen) == list(range(40))
+
+
+@every_home
+@story
+async def test_a_requeued_event_that_fails_again_comes_again(kind: str, tmp_path: Path) -> None:
+    async with home(kind, tmp_path) as node:
+        stream = await node.stream("orders", subjects=["orders.>"])
+        consumer = await stream.consumer("billing", start="all", max_deliver=2, ack_wait=LONG)
+        await stream.publish("orders.new", "first")
+        event = await consumer.next(PATIENCE)
+        assert event is not None
+        await event.term("unreadable", wait=True)
+        assert await consumer.requeue(event.sequence) == 1
+        for delivery in (1, 2):
+            event = await consumer.next(PATIENCE)
+            assert event is not None and (event.value, event.delivery) == ("first", delivery)
+            await event.nak(wait=True)
+        assert [letter.sequence for letter in await consumer.dead_letters()] == [1]

@@ -151,12 +151,15 @@ def test_subscriptions_of_an_actor_are_set_and_ended(node: tw.Node) -> None:
     assert node.publish("c", 1) == 0
 
 
-@pytest.mark.parametrize("pattern", ["", "a..b", "a b", ".a", "a.", "a.>.b", "a*", "x" * 300, 7, None])
-def test_a_bad_pattern_is_refused_and_leaves_no_actor(node: tw.Node, pattern: Any) -> None:
-    with pytest.raises((tw.InvalidSubject, TypeError)):
-        node.subscribe(pattern, lambda _: None)
-    with pytest.raises((tw.InvalidSubject, TypeError)):
-        node.publish(pattern, 1)
+def test_a_bad_pattern_is_refused_and_leaves_no_actor(node: tw.Node) -> None:
+    patterns: list[Any] = ["", "a..b", "a b", ".a", "a.", "a.>.b", "a*", "x" * 300, 7, None]
+    for pattern in patterns:
+        with pytest.raises((tw.InvalidSubject, TypeError)):
+            node.subscribe(pattern, lambda _: None)
+        with pytest.raises((tw.InvalidSubject, TypeError)):
+            node.publish(pattern, 1)
+    statistics = node.statistics()
+    assert (statistics["actors"], statistics["subscriptions"]) == ([], 0)
 
 
 def test_a_constant_subscriber_sees_everything_while_others_come_and_go(node: tw.Node) -> None:

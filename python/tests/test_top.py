@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import tidewire as tw
+from command_support import run_all
 from rich.console import Console
-from tidewire.top.answer import ANSWER_BYTES_MAX, OTHERS_MAX, bounded
 from tidewire.top.rates import with_rates
 from tidewire.top.screen import picture, shared
-from top_support import ORDERS, PACKAGE, PATIENCE_S, look, program, top
+from top_support import ORDERS, PACKAGE, PATIENCE_S, ask, look, program, top
 
 # Contents of the screen
 
@@ -68,33 +68,36 @@ def test_statistics_of_a_node_tell_of_its_agents_and_of_pools(node: tw.Node) -> 
     assert "seen" not in [row["name"] for row in node.statistics()["pools"]]
 
 
-def test_services_are_seen_in_statistics_and_in_the_table(node: tw.Node) -> None:
+def test_services_are_seen_in_statistics_and_in_the_table(place: Path) -> None:
     def fails() -> None:
         raise KeyError
 
-    node.serve({"add": lambda a, b: a + b, "fails": fails}, name="math", instance="blue")
-    calls = node.client("math").sync
-    assert [calls.add(1, n) for n in range(3)] == [1, 2, 3]
-    with pytest.raises(KeyError):
-        calls.fails()
-    (row,) = node.statistics()["services"]
-    assert (row["service"], row["instance"], row["calls"], row["errors"]) == ("math", "blue", 4, 1)
-    assert (row["in_flight"], row["waiting"]) == (0, 0)
-    assert node.statistics()["remote"] == {"given": 0, "held": 0}
-    seen = with_rates(look(node), None)
-    (line,) = [line for line in drawn(seen, 100, None).splitlines() if line.startswith("math")]
+    with tw.Node(inspect=True) as node:
+        node.serve({"add": lambda a, b: a + b, "fails": fails}, name="math", instance="blue")
+        calls = node.client("math").sync
+        assert [calls.add(1, n) for n in range(3)] == [1, 2, 3]
+        with pytest.raises(KeyError):
+            calls.fails()
+        (row,) = node.statistics()["services"]
+        assert (row["service"], row["instance"], row["calls"], row["errors"]) == ("math", "blue", 4, 1)
+        assert (row["in_flight"], row["waiting"]) == (0, 0)
+        assert node.statistics()["remote"] == {"given": 0, "held": 0}
+        shown = top("--once", "--interval", "0.1", columns=100).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("math")]
     assert line.split()[:3] == ["math", "blue", "0"]
 
 
 def test_agents_of_other_nodes_are_looked_at_there(place: Path) -> None:
     async def story() -> None:
-        async with tw.Node(name="hub") as hub:
+        async with tw.Node(name="hub", inspect=True) as hub:
+            (path,) = place.iterdir()
             url = hub.listen("tide://127.0.0.1:0").url
             async with tw.Node(url, name="other") as other:
                 hub.agent(abs, id="here")
                 other.agent(abs, id="there")
                 await hub.until(lambda _: "there" in hub.agents, PATIENCE_S)
-                assert [row["id"] for row in look(hub)["agents"]] == ["here"]
+                seen = await asyncio.to_thread(ask, path, "statistics")
+                assert [row["id"] for row in seen["agents"]] == ["here"]
 
     asyncio.run(story())
 
@@ -126,22 +129,23 @@ def test_rates_come_from_two_looks_and_the_loaded_come_first(place: Path) -> Non
 
 
 def test_an_answer_has_a_bound(place: Path) -> None:
-    with tw.Node() as node:
-        for n in range(OTHERS_MAX + 10):
+    with tw.Node(inspect=True) as node:
+        (path,) = place.iterdir()
+        for n in range(60):
             node.spawn(lambda n: n)
         for n in range(400):
             node.agent(lambda n: n, id=f"agent-{n}", capabilities=["c" * 8_000])
-        answer = bounded(node.statistics())
-        assert len(json.dumps(answer, separators=(",", ":"))) <= ANSWER_BYTES_MAX
+        answer = ask(path, "statistics")
+        assert len(json.dumps(answer, separators=(",", ":"))) <= 1_048_576
         assert (answer["agents_count"], len(answer["agents"])) == (400, 50)
-        assert (answer["actors_count"], len(answer["actors"])) == (OTHERS_MAX + 10, OTHERS_MAX)
+        assert (answer["actors_count"], len(answer["actors"])) == (60, 50)
 
 
 def test_names_do_not_reach_the_terminal_as_commands(place: Path) -> None:
-    with tw.Node(name="n\x1b[2J[red]") as node:
+    with tw.Node(name="n\x1b[2J[red]", inspect=True) as node:
         node.agent(lambda n: n, id="a\x1b]0;title\x07[bold]", type="[blink]\n")
         node.spawn(lambda n: n, name="b\r\x9b1m")
-        shown = drawn(with_rates(look(node), None), 200, None)
+        shown = top("--once", "--interval", "0.1", columns=200).stdout
     assert all(text in shown for text in ("[red]", "[bold]", "[blink]", "1m"))
     assert not {"\x1b", "\x07", "\r", "\x9b"} & set(shown)
 
@@ -173,21 +177,25 @@ def drawn(seen: dict[str, Any], width: int, height: int | None) -> str:
 
 def test_several_nodes_are_listed_and_one_is_chosen(place: Path) -> None:
     with program(ORDERS) as orders, tw.Node(name="here", inspect=True), tw.Node(name="here", inspect=True):
-        ran = top("--once")
-        assert ran.returncode == 1
-        assert "3 nodes run: choose one with --node" in ran.stderr
         keys = [f"{os.getpid()}-here", f"{os.getpid()}-here~2", f"{orders.pid}-orders"]
-        assert sorted(line.split()[0] for line in ran.stderr.splitlines()[1:]) == sorted(keys)
-        for wanted, pid in (("orders", orders.pid), (str(orders.pid), orders.pid), (keys[0], os.getpid())):
-            chosen = top("--json", "--interval", "0.1", "--node", wanted)
-            assert json.loads(chosen.stdout)["pid"] == pid
-        assert "2 nodes are called 'here'" in top("--node", "here").stderr
-        assert "node: 'elsewhere' is not among" in top("--node", "elsewhere").stderr
+        wanted = {"orders": orders.pid, str(orders.pid): orders.pid, keys[0]: os.getpid()}
+        several, *chosen, twice, nowhere = run_all(
+            ("top", "--once"),
+            *(("top", "--json", "--interval", "0.1", "--node", name) for name in wanted),
+            ("top", "--node", "here"),
+            ("top", "--node", "elsewhere"),
+        )
+        assert several.returncode == 1
+        assert "3 nodes run: choose one with --node" in several.stderr
+        assert sorted(line.split()[0] for line in several.stderr.splitlines()[1:]) == sorted(keys)
+        assert [json.loads(one.stdout)["pid"] for one in chosen] == [*wanted.values()]
+        assert "2 nodes are called 'here'" in twice.stderr
+        assert "node: 'elsewhere' is not among" in nowhere.stderr
 
 
-@pytest.mark.parametrize("interval", ["0", "-1", "nan", "inf", "86400"])
-def test_an_interval_has_bounds(place: Path, interval: str) -> None:
-    ran = top("--interval", interval)
-    assert ran.returncode == 2
-    assert "interval: " in ran.stderr
-    assert "from 0.1 to 3,600" in ran.stderr
+def test_an_interval_has_bounds(place: Path) -> None:
+    intervals = ("0", "-1", "nan", "inf", "86400")
+    for ran in run_all(*(("top", "--interval", interval) for interval in intervals)):
+        assert ran.returncode == 2
+        assert "interval: " in ran.stderr
+        assert "from 0.1 to 3,600" in ran.stderr

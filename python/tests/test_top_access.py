@@ -6,9 +6,11 @@ import asyncio
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -189,3 +191,42 @@ def test_another_user_gets_no_answer_even_through_an_open_directory(place: Path)
         )
         assert ran.stdout in ("b''\n", "dropped\n"), ran.stderr
         assert ask(path, "about")["pid"] == os.getpid()
+
+
+# Clients that are a nuisance
+
+
+def test_garbage_is_dropped(place: Path) -> None:
+    with tw.Node(inspect=True):
+        (path,) = place.iterdir()
+        for garbage in (b"\x00\xff\xfe\n", b"[" * 1_000 + b"\n", b'{"ask": "who"}\n'):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(PATIENCE_S)
+                client.connect(str(path))
+                client.sendall(garbage)
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65_536):
+                    pass
+            assert ask(path, "about")["pid"] == os.getpid()
+
+
+def test_a_method_that_is_not_known_and_arguments_are_refused(place: Path) -> None:
+    with tw.Node(inspect=True):
+        (path,) = place.iterdir()
+        with pytest.raises(tw.NoResponders, match="nobody answers 'fly' here"):
+            ask(path, "fly")
+        with pytest.raises(tw.InvalidArgument, match=r"\$sys.about: it takes no arguments"):
+            ask(path, "about", 1)
+
+
+def test_more_clients_than_there_is_room_for_are_refused(place: Path) -> None:
+    with tw.Node(inspect=True), ExitStack() as joined:
+        (path,) = place.iterdir()
+        url = f"tide+unix://{path}"
+        watchers: list[tw.Node] = []
+        with pytest.raises(tw.LimitExceeded):
+            while len(watchers) < 100:
+                watchers.append(joined.enter_context(tw.Node(url, inspect=False)))
+        assert watchers
+        subject = f"svc.$sys.{path.stem}.about"
+        assert {watcher.request(subject, (), PATIENCE_S).wait()["pid"] for watcher in watchers} == {os.getpid()}

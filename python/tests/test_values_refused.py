@@ -10,9 +10,12 @@ import threading
 from typing import Any
 
 import pytest
-from tidewire._limits import PAYLOAD_BYTES, VALUE_DEPTH, VALUE_INLINE_BYTES
+import tidewire as tw
 from tidewire.errors import InvalidArgument, PayloadTooLarge, WireError
 from tidewire.values import decode, encode
+
+DEPTH, INLINE_BYTES = 64, 4_096
+"""Limits ``value_depth`` and ``value_inline_bytes`` of docs/reference/limits.md."""
 
 
 @dataclasses.dataclass
@@ -98,7 +101,7 @@ WRAPS = {
 
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
 def test_values_are_nested_up_to_the_limit_and_no_deeper(wrap: Any) -> None:
-    most = VALUE_DEPTH.default // 2 if wrap is ValueError else VALUE_DEPTH.default
+    most = DEPTH // 2 if wrap is ValueError else DEPTH
     deepest = nested(most, wrap)
     assert repr(decode(encode(deepest))) == repr(deepest)
     if wrap is not ValueError:
@@ -135,13 +138,13 @@ def test_what_is_shared_cannot_fill_the_memory() -> None:
         value = [value] * 10
     with pytest.raises(PayloadTooLarge):
         encode(value, bytes_max=1_000_000)
-    with pytest.raises(PayloadTooLarge, match=str(PAYLOAD_BYTES.default)):
+    with pytest.raises(PayloadTooLarge, match=str(tw.LinkConfig().payload_bytes)):
         encode([b"x" * 1_000_000] * 300)
 
 
 def test_the_limits_are_those_of_the_table() -> None:
-    assert encode(b"x" * VALUE_INLINE_BYTES.default)[0] != 0xC1
-    assert encode(b"x" * (VALUE_INLINE_BYTES.default + 1))[0] == 0xC1
+    assert encode(b"x" * INLINE_BYTES)[0] != 0xC1
+    assert encode(b"x" * (INLINE_BYTES + 1))[0] == 0xC1
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,17 @@ impl Gateway {
     /// `unauthorized` if other computers could connect in clear text. `config_invalid` if the
     /// address is in use, and `name_taken` if the hub has a node of its name.
     pub fn listen(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
+        let gateway = Self::bind(hub, url, options)?;
+        gateway.accept();
+        Ok(gateway)
+    }
+
+    /// Takes an address, as [`listen`](Self::listen) does. Clients that connect wait until
+    /// [`accept`](Self::accept) is called.
+    ///
+    /// # Errors
+    /// As for [`listen`](Self::listen).
+    pub fn bind(hub: &HubHandle, url: &str, options: GatewayOptions) -> Result<Self, GatewayError> {
         let address = of_url(url)?;
         let access = hub.access();
         check_open(address, access.is_open(), options.is_insecure)?;
@@ -36,6 +47,11 @@ impl Gateway {
         let server = Arc::new(Server::start(address, hub, node, access, options)?);
         let url = format!("http://{}", server.address());
         Ok(Self { server, url })
+    }
+
+    /// Accepts clients from now on.
+    pub fn accept(&self) {
+        self.server.accept();
     }
 
     /// Where it listens, with the real port.

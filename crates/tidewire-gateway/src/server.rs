@@ -42,6 +42,7 @@ pub(crate) struct Shared {
     pub files: Files,
     pub counting: Counting,
     /// True once the gateway stops.
+    pub accepting: watch::Sender<bool>,
     pub ending: watch::Sender<bool>,
     /// Those that are open. The lock is held for one addition, removal or look at all of them.
     connections: Mutex<Vec<Weak<Connection>>>,
@@ -88,6 +89,7 @@ impl Server {
             options,
             files,
             counting: Counting::default(),
+            accepting: watch::Sender::new(false),
             ending: watch::Sender::new(false),
             connections: Mutex::default(),
         });
@@ -123,6 +125,10 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         let idle = self.handle.spawn(async move { tokio::time::timeout(most, shared.counting.idle()).await.is_ok() });
         idle.await.unwrap_or(true)
+    }
+
+    pub fn accept(&self) {
+        self.shared.accepting.send_replace(true);
     }
 
     pub fn close(&self) {
@@ -169,11 +175,15 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
+    let mut accepting = shared.accepting.subscribe();
     let mut ending = shared.ending.subscribe();
     loop {
         let accepted = tokio::select! {
             _ = ending.wait_for(|ends| *ends) => break,
-            accepted = listener.accept() => accepted,
+            accepted = async {
+                let _ = accepting.wait_for(|accepts| *accepts).await;
+                listener.accept().await
+            } => accepted,
         };
         match accepted {
             Ok((stream, _)) => take_in(shared, stream),

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::connection::{Connection, Failure};
+use crate::content;
 use crate::cursor::{Cursor, From, Selection, scan};
 use crate::message::AckSubject;
 use crate::names;
@@ -24,6 +25,10 @@ use crate::streams::{all, find, first_difference, shown};
 const OPERATION: &str = "KV-Operation";
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
 const MARKER: &str = "Nats-Marker-Reason";
+/// Bytes of a header beside its name and value.
+const HEADER_LINE: usize = 4;
+/// At most so many bytes of headers that each write adds: the id and the expected revision.
+const OWN_HEADERS: usize = 160;
 const HISTORY_MAX: u32 = 64;
 /// How long a server remembers that a key's time was over, so that watchers learn of it.
 const MARKED_FOR_US: u64 = 60_000_000;
@@ -107,7 +112,8 @@ pub(crate) async fn put(
     if let Some(ttl_us) = ttl_us {
         headers.insert(names::TTL, clock::ttl_header(ttl_us).as_str());
     }
-    write(shared, bucket, key, headers, value, expect).await
+    let payload = content::payload_of(value, &mut headers);
+    write(shared, bucket, key, headers, payload, expect).await
 }
 
 /// Deletes a value, if there is one and the expectation holds.
@@ -147,11 +153,12 @@ pub(crate) async fn get(
 ) -> HomeResult<Option<Entry>> {
     check_key(&shared.connection, bucket, key)?;
     let Some(revision) = revision else {
-        return Ok(newest(shared, bucket, key).await?.filter(|entry| entry.value.is_some()));
+        let which = json!({"last_by_subj": format!("$KV.{bucket}.{key}")});
+        let newest = stored_entry(shared, bucket, &which, decoded_entry).await?;
+        return Ok(newest.filter(|entry| entry.value.is_some()));
     };
-    let stored = shared.stored(&names::bucket(bucket), &json!({"seq": revision})).await;
-    let stored = stored.map_err(|error| of_bucket(&shared.connection, bucket, error))?;
-    Ok(stored.map(|stored| entry_of(bucket, stored)).filter(|entry| entry.key == *key))
+    let found = stored_entry(shared, bucket, &json!({"seq": revision}), decoded_entry).await?;
+    Ok(found.filter(|entry| entry.key == *key))
 }
 
 /// Keys that have a value, in order.
@@ -179,7 +186,7 @@ pub(crate) async fn history(shared: &Shared, bucket: &str, key: &Subject) -> Hom
     let mut found = Vec::new();
     let selection = selection(bucket, key.as_str());
     let scanned = scan(&shared.connection, &selection, From::Sequence(1), |place, message| {
-        found.push(entry(bucket, place, message));
+        found.push(decoded_entry(bucket, place, message));
         true
     });
     scanned.await.map_err(|error| of_bucket(&shared.connection, bucket, error))?;
@@ -226,7 +233,7 @@ async fn changes(shared: &Shared, bucket: &str, selection: &Selection, watch: &W
     let pull = Pull { messages: watch.max, bytes: 0, wait: Wait::No };
     let (messages, end) = cursor.next(connection, pull).await;
     let pending = messages.last().map_or(0, |(place, _)| place.pending);
-    let entries: Vec<_> = messages.into_iter().map(|(place, message)| entry(bucket, place, message)).collect();
+    let entries: Vec<_> = messages.into_iter().map(|(place, message)| decoded_entry(bucket, place, message)).collect();
     match end {
         End::Away(error) if entries.is_empty() => return Err(error),
         End::Gone if entries.is_empty() => return Err(connection.away("a cursor was lost")),
@@ -257,6 +264,7 @@ pub(crate) async fn write(
     };
     let stream = names::bucket(bucket);
     let subject = format!("$KV.{bucket}.{key}");
+    check_size(&shared.connection, key, &headers, &value)?;
     let (mut asked, nonce) = (0, shared.connection.client.new_inbox());
     loop {
         let mut headers = headers.clone();
@@ -290,9 +298,21 @@ pub(crate) async fn write(
 /// The newest entry of a key, deleted or not, as the leader has it.
 pub(crate) async fn newest(shared: &Shared, bucket: &str, key: &Subject) -> HomeResult<Option<Entry>> {
     let which = json!({"last_by_subj": format!("$KV.{bucket}.{key}")});
-    let stored = shared.stored(&names::bucket(bucket), &which).await;
+    stored_entry(shared, bucket, &which, entry).await
+}
+
+/// A stored entry, as `read` reads it.
+async fn stored_entry(
+    shared: &Shared,
+    bucket: &str,
+    which: &Value,
+    read: fn(&str, AckSubject, Message) -> Entry,
+) -> HomeResult<Option<Entry>> {
+    let stored = shared.stored(&names::bucket(bucket), which).await;
     let stored = stored.map_err(|error| of_bucket(&shared.connection, bucket, error))?;
-    Ok(stored.map(|stored| entry_of(bucket, stored)))
+    Ok(stored.map(|Stored { message, sequence, time_us }| {
+        read(bucket, AckSubject { sequence, delivery: 1, time_us, pending: 0 }, message)
+    }))
 }
 
 /// The newest entry of every key that a pattern selects.
@@ -314,11 +334,13 @@ fn selection(bucket: &str, filter: &str) -> Selection {
     Selection { stream: names::bucket(bucket), filter: vec![format!("$KV.{bucket}.{filter}")] }
 }
 
-fn entry_of(bucket: &str, stored: Stored) -> Entry {
-    let place = AckSubject { sequence: stored.sequence, delivery: 1, time_us: stored.time_us, pending: 0 };
-    entry(bucket, place, stored.message)
+/// An entry whose value is encoded, also if another client wrote it.
+fn decoded_entry(bucket: &str, place: AckSubject, mut message: Message) -> Entry {
+    message.payload = content::value_of(message.payload, message.headers.as_ref());
+    entry(bucket, place, message)
 }
 
+/// An entry with its payload as the value.
 fn entry(bucket: &str, place: AckSubject, message: Message) -> Entry {
     let start = "$KV.".len() + bucket.len() + 1;
     let key = message.subject.get(start..).unwrap_or_default();
@@ -410,6 +432,24 @@ fn check_key(connection: &Connection, bucket: &str, key: &Subject) -> HomeResult
     }
     let words = format!("key: {:?} is none that NATS takes: write letters, digits, - / _ = and dots", key.as_str());
     Err(connection.error(HomeErrorKind::Invalid, &words))
+}
+
+/// Messages above `max_payload` end the connection: the servers count headers, too.
+fn check_size(connection: &Connection, key: &Subject, headers: &HeaderMap, value: &Bytes) -> HomeResult<()> {
+    let lines = headers.iter().flat_map(|(name, values)| {
+        let name: &str = name.as_ref();
+        values.iter().map(move |value| name.len() + value.as_str().len() + HEADER_LINE)
+    });
+    let (length, most) = (value.len() + lines.sum::<usize>() + OWN_HEADERS, connection.client.max_payload());
+    if length <= most {
+        return Ok(());
+    }
+    let words = format!(
+        "value: key {:?} would have {} bytes, with headers {length}: write at most {most}, or raise max_payload of the servers",
+        key.as_str(),
+        value.len(),
+    );
+    Err(connection.error(HomeErrorKind::TooLarge, &words))
 }
 
 fn other(shared: &Shared, key: &Subject, expected: u64, revision: u64) -> HomeError {

@@ -15,6 +15,7 @@ mod clock;
 mod cluster;
 mod connection;
 mod consumers;
+mod content;
 mod cursor;
 mod dead_letters;
 mod fetch;

@@ -135,6 +135,9 @@ impl RangeLoop<'_, '_> {
             if generation() != forks {
                 return Err(leave_child(py, returned));
             }
+            if !self.board.has_file() {
+                return Err(leave_without_files(py, index));
+            }
             let called = now_ns();
             let failure = match returned {
                 Ok(returned) => match self.collect(py, index, &returned, results) {
@@ -217,6 +220,17 @@ fn leave_child(py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) -> PyErr {
     let raised = returned.err().map(|raised| raised.into_value(py));
     match END.of(py, "tidewire._campaigns.worker", "end_child").and_then(|end| end.call1((raised,))) {
         Ok(_) => pyo3::exceptions::PyRuntimeError::new_err("a forked child can't be ended"),
+        Err(failure) => failure,
+    }
+}
+
+/// Ends a worker whose run has closed its files, before storage uses numbers that may belong to
+/// other files now. Returns only if it can't.
+#[cold]
+fn leave_without_files(py: Python<'_>, run: u64) -> PyErr {
+    static END: Once<Py<PyAny>> = Once::new();
+    match END.of(py, "tidewire._campaigns.worker", "end_without_files").and_then(|end| end.call1((run,))) {
+        Ok(_) => pyo3::exceptions::PyRuntimeError::new_err("a worker without its files can't be ended"),
         Err(failure) => failure,
     }
 }

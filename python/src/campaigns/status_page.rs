@@ -10,6 +10,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::io::fcntl_getfd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// Words of the page; `tidewire/_campaigns/status_page.py` has the same numbers.
@@ -20,7 +21,10 @@ const WORKER: usize = 2;
 const ENDED: usize = 3;
 
 /// The page, or memory of this process if no supervisor reads it.
-pub struct StatusPage(NonNull<AtomicU64>);
+pub struct StatusPage {
+    page: NonNull<AtomicU64>,
+    file: Option<RawFd>,
+}
 
 // SAFETY: all it refers to are atomic numbers that stay where they are as long as the process
 // lives.
@@ -40,7 +44,15 @@ impl StatusPage {
             // SAFETY: the memory is new, and never given back.
             None => unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, MapFlags::PRIVATE)? },
         };
-        NonNull::new(page.cast()).map(Self).ok_or_else(|| std::io::Error::other("no memory"))
+        let page = NonNull::new(page.cast()).ok_or_else(|| std::io::Error::other("no memory"))?;
+        Ok(Self { page, file })
+    }
+
+    /// False if a run has closed the file behind the page, with those of the storage, presumably.
+    #[inline]
+    pub fn has_file(&self) -> bool {
+        // SAFETY: the call only asks about the number, which may belong to no file.
+        self.file.is_none_or(|file| unsafe { fcntl_getfd(BorrowedFd::borrow_raw(file)) }.is_ok())
     }
 
     /// A run begins.
@@ -64,6 +76,6 @@ impl StatusPage {
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < WORDS);
         // SAFETY: the page is longer than its words, aligned, and lives as long as the process.
-        unsafe { self.0.add(index).as_ref() }
+        unsafe { self.page.add(index).as_ref() }
     }
 }

@@ -25,8 +25,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Listens at a URL, with limits by their names. When this returns, clients can connect.
-    pub fn listen(
+    /// Takes a URL, with limits by their names. Clients that connect wait for `accept`.
+    pub fn bind(
         py: Python<'_>,
         hub: &HubHandle,
         url: &str,
@@ -44,7 +44,7 @@ impl Gateway {
             .files(files)
             .insecure(insecure)
             .log(move |line| said.warn(line));
-        let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::listen(hub, url, options));
+        let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
         let gateway = listening.map_err(failed)?;
         let url = gateway.url().to_owned();
         Ok(Self { inner: Mutex::new(Some(PerProcessOwned::new(Arc::new(gateway)))), url })
@@ -71,6 +71,13 @@ impl Gateway {
     #[getter]
     fn is_open(&self) -> bool {
         self.inner.lock().is_some()
+    }
+
+    /// Accepts clients from now on.
+    fn accept(&self) {
+        if let Some(gateway) = self.gateway() {
+            gateway.accept();
+        }
     }
 
     /// Accepts no more requests. Requests in progress go on.

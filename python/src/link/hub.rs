@@ -97,13 +97,13 @@ impl Hub {
         Ok(Self { inner: PerProcessOwned::new(hub), name: name.to_owned(), number, settings })
     }
 
-    /// Listens at an address, with these certificates where the URL asks for TLS. When this
-    /// returns, nodes can join.
+    /// Takes an address, with these certificates where the URL asks for TLS. Nodes that connect
+    /// wait for `accept`.
     #[pyo3(signature = (url, tls = None))]
-    fn listen(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
+    fn bind(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
         self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
-        let listening = crate::attach::detach(py, || self.inner.listen(&address));
+        let listening = crate::attach::detach(py, || self.inner.bind(&address));
         Listening::new(py, listening)
     }
 
@@ -114,12 +114,12 @@ impl Hub {
         Listening::new(py, listening)
     }
 
-    /// Lets clients call over HTTP. `settings` are the name of the gateway's node, limits by their
-    /// names, origins, hosts, a folder of files, and true if other hosts may reach it in clear
-    /// text. `log` is as for the hub.
-    fn listen_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
+    /// Takes an address of HTTP clients, which wait for `accept`. `settings` are the name of the
+    /// gateway's node, limits by their names, origins, hosts, a folder of files, and true if other
+    /// hosts may reach it in clear text. `log` is as for the hub.
+    fn bind_http(&self, py: Python<'_>, url: &str, settings: GatewaySettings, log: Py<PyAny>) -> PyResult<Gateway> {
         self.inner.born.check(py)?;
-        Gateway::listen(py, &self.inner, url, settings, log)
+        Gateway::bind(py, &self.inner, url, settings, log)
     }
 
     /// From now on, only those with these tokens may join: before it listens for the first time.
@@ -208,6 +208,13 @@ impl Listening {
     #[getter]
     fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Lets nodes join from now on.
+    fn accept(&self) {
+        if let Some(listening) = self.inner.lock().as_ref().and_then(PerProcessOwned::mine) {
+            listening.accept();
+        }
     }
 
     /// True while the hub accepts nodes.

@@ -40,6 +40,7 @@ pub(super) fn raise(py: Python<'_>, failure: &HomeError) -> PyErr {
     let kind = failure.kind();
     let name = match kind {
         HomeErrorKind::Invalid => return error(py, "InvalidArgument", failure.message(), &[]),
+        HomeErrorKind::TooLarge => return error(py, "PayloadTooLarge", failure.message(), &[]),
         HomeErrorKind::Limit => return error(py, "LimitExceeded", failure.message(), &[]),
         HomeErrorKind::Denied => return error(py, "Unauthorized", failure.message(), &[]),
         HomeErrorKind::Unsupported => "Unsupported",

@@ -18,7 +18,7 @@ from tidewire._campaigns.group import Options, WorkerGroup
 from tidewire._campaigns.process import WorkerProcess
 from tidewire._campaigns.progress import Progress
 from tidewire._campaigns.report import Status, status_fields
-from tidewire._campaigns.worker import REFUSED
+from tidewire._campaigns.worker import REFUSED, WITHOUT_FILES
 from tidewire.errors import CampaignError, InvalidArgument, StoreUnavailable
 
 WORKERS_MAX = 1_024
@@ -104,8 +104,9 @@ class Supervisor:
             self._not_before = time.monotonic() + LOOK_S
             return
         self._group.lost(worker)
-        if worker.code == REFUSED and worker.said():
-            self._refused(worker, error_of(worker.said()))
+        refusal = refusal_of(worker)
+        if refusal is not None:
+            self._refused(worker, refusal)
             return
         status = self._group.patiently(self._status)
         self._not_before = time.monotonic() + self._deaths.pause(worker, status.runs - status.left)
@@ -194,8 +195,20 @@ def stopped_by(stop: Callable[[], None], *numbers: signal.Signals) -> Iterator[N
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-def error_of(said: dict[str, Any]) -> Exception:
-    """Return the error with which a worker has refused."""
+def refusal_of(worker: WorkerProcess) -> Exception | None:
+    """Return the error with which a worker has refused; None if it ended in another way."""
+    if worker.code == REFUSED and (said := worker.said()):
+        return _error_of(said)
+    if worker.code == WITHOUT_FILES and (run := worker.board.run) is not None:
+        return CampaignError(
+            f"run {run} closed file descriptors that it had not opened (os.closerange, a daemon library?), those of its"
+            " worker among them: close only your own",
+            kind="function",
+        )
+    return None
+
+
+def _error_of(said: dict[str, Any]) -> Exception:
     message = str(said.get("message", ""))
     kind = getattr(errors, str(said.get("class")), None) if said.get("known") else None
     if isinstance(kind, type) and issubclass(kind, CampaignError):

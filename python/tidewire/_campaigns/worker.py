@@ -21,7 +21,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 REFUSED = 3
-"""The exit code of a worker that can't work at its campaign, and has said why."""
+"""Exit code of a worker that can't work at its campaign, and has said why."""
+WITHOUT_FILES = 4
+"""Exit code of a worker whose run has closed its files."""
 _ORDERS_BYTES_MAX = 1 << 20
 
 
@@ -79,6 +81,13 @@ def end_child(error: BaseException | None) -> NoReturn:
         code = 1
     _flush_prints()
     os._exit(code & 0xFF)
+
+
+def end_without_files(run: int) -> NoReturn:
+    """End this process, whose run has closed its files."""
+    print(f"run {run} closed file descriptors of its worker: close only those that it opened", file=sys.stderr)
+    _flush_prints()
+    os._exit(WITHOUT_FILES)
 
 
 class Loaded(NamedTuple):

@@ -13,8 +13,7 @@ from tidewire._campaigns.code import check_guard
 from tidewire._campaigns.group import Options, WorkerGroup
 from tidewire._campaigns.process import WorkerProcess
 from tidewire._campaigns.store import url_of
-from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, error_of, stopped_by
-from tidewire._campaigns.worker import REFUSED
+from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, refusal_of, stopped_by
 from tidewire.errors import CampaignError, StoreUnavailable
 
 _log = logging.getLogger("tidewire._campaigns")
@@ -145,8 +144,9 @@ class Server:
             return
         self._group.lost(worker)
         try:
-            if worker.code == REFUSED and worker.said():
-                raise error_of(worker.said())
+            refusal = refusal_of(worker)
+            if refusal is not None:
+                raise refusal
             status = self._group.patiently(lambda: self._group.store.status(worker.campaign))
             ended = status["done"] + status["failed"] + status["quarantined"]
             served.not_before = now + served.deaths.pause(worker, ended)

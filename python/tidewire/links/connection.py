@@ -201,10 +201,9 @@ class Connection:
         files = certificates(tls)
         check_open(url, bool(tokens or self._tokens), insecure, mutual=files is not None and files[0] is not None)
         hub = self.hub or Hub(node.name, tokens, node.links.to_dict(), _log(node.name))
-        listening = hub.listen(url, files)
+        listening = hub.bind(url, files)
+        self._begin(hub, tokens, listening)
         self.ends.places.append(listening)
-        if self.hub is None:
-            self._is_hub(hub, tokens, listening.url)
         return listening
 
     def listen_http(self, url: str, tokens: list[Any], insecure: bool, http: Http) -> Gateway:
@@ -223,10 +222,9 @@ class Connection:
         name = f"{node.name}-http" if not others else f"{node.name}-http-{others + 1}"
         files = None if http.files is None else str(http.files)
         settings = (name, dict(http.limits), list(http.cors), list(http.hosts), files, insecure)
-        gateway = hub.listen_http(url, settings, _log(node.name))
+        gateway = hub.bind_http(url, settings, _log(node.name))
+        self._begin(hub, tokens, gateway)
         self.ends.gateways.append(gateway)
-        if self.hub is None:
-            self._is_hub(hub, tokens, gateway.url)
         return gateway
 
     def _check_hub(self, tokens: list[Any]) -> None:
@@ -242,6 +240,16 @@ class Connection:
             raise InvalidArgument(
                 "tokens: others than those of the first place are not allowed: give the hub all of them in its first listen()"
             )
+
+    def _begin(self, hub: Hub, tokens: list[Any], place: Listening | Gateway) -> None:
+        """Serve at the hub, if it is new, and then let others join at a place."""
+        try:
+            if self.hub is None:
+                self._is_hub(hub, tokens, place.url)
+        except BaseException:
+            place.close()
+            raise
+        place.accept()
 
     def _is_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
         """Join the hub that this node is from now on."""

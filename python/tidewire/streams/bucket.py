@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from tidewire.errors import InvalidArgument
 from tidewire.streams.home import span_us
 from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
+from tidewire.streams.value_type import value_type
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
+    from tidewire.streams.value_type import ValueType
 
 
 class Entry:
@@ -24,15 +28,32 @@ class Entry:
         is_deleted: True if the key has no value.
     """
 
-    __slots__ = ("_data", "_time_us", "is_deleted", "key", "revision")
+    __slots__ = ("_data", "_time_us", "_type", "is_deleted", "key", "revision")
 
-    def __init__(self, raw: tuple[str, bytes | None, int, int]) -> None:
+    def __init__(self, raw: tuple[str, bytes | None, int, int], type: ValueType | None = None) -> None:
         self.key, self._data, self.revision, self._time_us = raw
+        self._type = type
         self.is_deleted = self._data is None
 
     @property
     def value(self) -> Any:
-        """The value; None if it was deleted."""
+        """The value; bytes if it was written with ``content`` or by another program; None if it was
+        deleted. The value has the ``type`` that the read was given.
+
+        Raises:
+            InvalidArgument: if it does not fit the type; the message names the bucket, the revision
+                and the field.
+        """
+        value = self._decoded()
+        return value if self._type is None or self.is_deleted else self._type.fit(self.revision, value)
+
+    @property
+    def payload(self) -> bytes | None:
+        """The stored bytes: those that other NATS clients see; None if it was deleted."""
+        value = self._decoded()
+        return value if isinstance(value, bytes) else self._data
+
+    def _decoded(self) -> Any:
         return None if self._data is None else decode(self._data)
 
     @property
@@ -41,7 +62,24 @@ class Entry:
         return datetime.fromtimestamp(self._time_us / 1_000_000, timezone.utc)
 
     def __repr__(self) -> str:
-        return f"<Entry {self.key} {'deleted' if self.is_deleted else repr(self.value)} at {self.revision}>"
+        return f"<Entry {self.key} {'deleted' if self.is_deleted else repr(self._decoded())} at {self.revision}>"
+
+
+def _stored(value: Any, content: str) -> Any:
+    """Return what a bucket stores for a value: bytes for all but "value"."""
+    if content == "value":
+        return value
+    if content == "json":
+        return json.dumps(value, separators=(",", ":")).encode()
+    if content == "text" and isinstance(value, str):
+        return value.encode()
+    if content == "bytes" and isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if content in ("text", "bytes"):
+        raise InvalidArgument(
+            f"value: a {type(value).__name__} is not allowed with content={content!r}: give {content}"
+        )
+    raise InvalidArgument(f'content: {content!r} is not allowed: give "value", "json", "text" or "bytes"')
 
 
 class Bucket:
@@ -53,44 +91,57 @@ class Bucket:
         self._home = home
         self.name = name
 
-    async def put(self, key: str, value: Any, *, ttl: float | None = None) -> int:
+    async def put(self, key: str, value: Any, *, ttl: float | None = None, content: str = "value") -> int:
         """Write a value, and return its revision: it is on the disk then.
 
         Args:
             key: The key.
             value: Any value that can travel over links; at most 1 MiB.
             ttl: Seconds after which it is gone.
+            content: "json", "text" or "bytes" store the value in a form that other programs read.
+                Such a value comes back as bytes.
 
         Raises:
+            PayloadTooLarge: if it has more bytes than a NATS server takes.
             StreamFull: if the bucket would have more than its ``max_bytes``.
             InvalidSubject: if the key is not allowed.
         """
-        return await self._put(key, value, None, ttl)
+        return await self._put(key, value, None, ttl, content)
 
-    async def create(self, key: str, value: Any, *, ttl: float | None = None) -> int:
+    async def create(self, key: str, value: Any, *, ttl: float | None = None, content: str = "value") -> int:
         """Write a value if the key has none.
 
         Raises:
             RevisionConflict: if it has one.
         """
-        return await self._put(key, value, 0, ttl)
+        return await self._put(key, value, 0, ttl, content)
 
-    async def update(self, key: str, value: Any, *, revision: int, ttl: float | None = None) -> int:
+    async def update(
+        self, key: str, value: Any, *, revision: int, ttl: float | None = None, content: str = "value"
+    ) -> int:
         """Write a value if the newest entry of the key has this revision.
 
         Raises:
             RevisionConflict: if it has another.
         """
-        return await self._put(key, value, revision, ttl)
+        return await self._put(key, value, revision, ttl, content)
 
-    async def _put(self, key: str, value: Any, expect: int | None, ttl: float | None) -> int:
-        revision: int = await self._home.call("put", self.name, key, encode(value), expect, span_us("ttl", ttl))
+    async def _put(self, key: str, value: Any, expect: int | None, ttl: float | None, content: str) -> int:
+        data = encode(_stored(value, content))
+        revision: int = await self._home.call("put", self.name, key, data, expect, span_us("ttl", ttl))
         return revision
 
-    async def get(self, key: str, revision: int | None = None) -> Entry | None:
-        """Return the newest entry of a key, or that of a revision; None if it has no value."""
+    async def get(self, key: str, revision: int | None = None, *, type: Any = None) -> Entry | None:
+        """Return the newest entry of a key, or that of a revision; None if it has no value.
+
+        Args:
+            key: The key.
+            revision: The revision of the entry; None for the newest.
+            type: The type of ``entry.value``, such as a dataclass or ``list[int]``. Bytes are read
+                as JSON.
+        """
         raw = await self._home.call("get", self.name, key, revision)
-        return None if raw is None else Entry(raw)
+        return None if raw is None else Entry(raw, self._type(type))
 
     async def delete(self, key: str, *, revision: int | None = None, purge: bool = False) -> int:
         """Delete the value of a key, and its history too with ``purge``; return the revision.
@@ -110,11 +161,16 @@ class Bucket:
             if len(more) < 1_000:
                 return found
 
-    async def history(self, key: str) -> list[Entry]:
-        """Return the stored entries of a key, oldest first, deletions included."""
-        return [Entry(raw) for raw in await self._home.call("history", self.name, key)]
+    async def history(self, key: str, *, type: Any = None) -> list[Entry]:
+        """Return the stored entries of a key, oldest first, deletions included; ``type`` as for
+        ``get``.
+        """
+        kind = self._type(type)
+        return [Entry(raw, kind) for raw in await self._home.call("history", self.name, key)]
 
-    def watch(self, filter: str = ">", *, after: int = 0, raise_on_outage: bool = False) -> Pages[Entry]:
+    def watch(
+        self, filter: str = ">", *, after: int = 0, type: Any = None, raise_on_outage: bool = False
+    ) -> Pages[Entry]:
         """Return the present entries and then every change, of each key at least the newest one.
 
         A read of it that is cancelled takes nothing: the next one continues. A watch waits while
@@ -123,19 +179,23 @@ class Bucket:
         Args:
             filter: A pattern of keys.
             after: Changes after this revision only.
+            type: The type of ``entry.value``, as for ``get``.
             raise_on_outage: True to raise the error of an outage instead, such as LinkLost or
                 HomeUnavailable.
         """
-        position = after
+        position, kind = after, self._type(type)
         outage = None if raise_on_outage else Outage(self._home, f"watch of bucket {self.name!r}")
 
         async def page() -> Iterable[Entry]:
             nonlocal position
             wait_us = self._home.wait_us if outage is None else outage.wait_us
             raw, position, _ = await self._home.call("watch", self.name, filter, position, 1_000, wait_us)
-            return map(Entry, raw)
+            return [Entry(one, kind) for one in raw]
 
         return Pages(page, outage)
+
+    def _type(self, kind: Any) -> ValueType | None:
+        return value_type(f"bucket {self.name!r}: revision", kind)
 
     async def info(self) -> dict[str, Any]:
         """Return its settings, and how many keys and bytes it has."""

@@ -18,7 +18,7 @@ from tidewire.streams.outage import Outage
 from tidewire.streams.pages import Pages
 from tidewire.streams.publisher import Ack, Batcher, Publisher, message_of
 from tidewire.streams.schedule import Schedule, when_of
-from tidewire.streams.value_type import shape_of
+from tidewire.streams.value_type import value_type
 
 if TYPE_CHECKING:
     from tidewire.streams.home import Home
@@ -288,7 +288,7 @@ class Stream:
             )
         if mode == "broadcast":
             name = f"{name}-{os.urandom(6).hex()}"
-        shape = shape_of(self.name, type)
+        shape = value_type(f"stream {self.name!r}: event", type)
         patterns = [filter] if isinstance(filter, str) else list(filter)
         delays = [span_us("backoff", delay) for delay in backoff]
         inactive_us = 3_600_000_000 if mode == "broadcast" else 0
@@ -335,7 +335,7 @@ class Stream:
             DataCorrupt: at an event whose checksum is wrong.
         """
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        position, shape = start_of(start), shape_of(self.name, type)
+        position, shape = start_of(start), value_type(f"stream {self.name!r}: event", type)
         outage = Outage(self._home, f"replay of stream {self.name!r}") if follow and not raise_on_outage else None
         is_over = False
 

@@ -1,9 +1,10 @@
-"""Value types: the type that a reader wants for events, and the conversion to it, as for typed
-parameters of services.
+"""Value types: the type that a reader wants for events and entries, and the conversion to it, as
+for typed parameters of services.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -17,43 +18,57 @@ _INNER = re.compile(r" - at `\$(.*)`$")
 
 
 class ValueType:
-    """A type that the values of a stream's events are made to.
+    """A type that the values of a stream or bucket are made to.
 
     Args:
-        stream: The stream, for errors.
+        place: Origin of the values, for errors: ``stream 'orders': event``.
         kind: The type: a dataclass, a msgspec Struct, ``list[int]``, or any other that a parameter
             of a service may have.
     """
 
-    __slots__ = ("_convert", "_exact", "_kind", "_stream")
+    __slots__ = ("_convert", "_exact", "_kind", "_place")
 
-    def __init__(self, stream: str, kind: Any) -> None:
-        self._stream = stream
+    def __init__(self, place: str, kind: Any) -> None:
+        self._place = place
         self._kind = kind
         self._exact, self._convert = converter(kind)
 
-    def fit(self, sequence: int, value: Any) -> Any:
-        """Return the value of an event as the type.
+    def fit(self, number: int, value: Any) -> Any:
+        """Return a value as the type. Bytes that are not of the type are read as JSON.
+
+        Args:
+            number: The sequence of the event, or the revision of the entry.
+            value: The value.
 
         Raises:
-            InvalidArgument: if it does not fit; the message names the stream, the event and the
-                field.
+            InvalidArgument: if it does not fit; the message names the stream or bucket, the number
+                and the field.
         """
         if self._convert is None or value.__class__ is self._exact:
             return value
         try:
             return self._convert(value)
         except UNFIT as error:
-            field, why = _parted(str(error))
-            raise InvalidArgument(
-                f"stream {self._stream!r}: event {sequence}: {field}: {why}: it is {short(value)}, and {text(self._kind)} was asked for:"
-                " read it without `type=`, or as what was published"
-            ) from None
+            unfit = error
+        if isinstance(value, bytes):
+            # Other programs write JSON without a header that says so.
+            try:
+                value = json.loads(value)
+                return value if value.__class__ is self._exact else self._convert(value)
+            except json.JSONDecodeError:
+                pass
+            except UNFIT as error:
+                unfit = error
+        field, why = _parted(str(unfit))
+        raise InvalidArgument(
+            f"{self._place} {number}: {field}: {why}: it is {short(value)}, and {text(self._kind)} was asked for:"
+            " read it without `type=`, or as what was written"
+        ) from None
 
 
-def shape_of(stream: str, kind: Any) -> ValueType | None:
-    """Return the shape of a type; None for none, which takes values as they came."""
-    return None if kind is None else ValueType(stream, kind)
+def value_type(place: str, kind: Any) -> ValueType | None:
+    """Return the value type of a place; None for no type, which takes values as they came."""
+    return None if kind is None else ValueType(place, kind)
 
 
 def _parted(said: str) -> tuple[str, str]:

@@ -23,6 +23,8 @@ pub enum HomeErrorKind {
     Invalid,
     /// This storage backend can't do it, as its capabilities declare.
     Unsupported,
+    /// The payload has more bytes than the storage backend takes.
+    TooLarge,
     /// There is no stream, consumer or bucket of this name, or it was deleted.
     NotFound,
     /// A stream, consumer or bucket of this name exists with other settings.
@@ -82,9 +84,10 @@ impl HomeError {
 
 impl HomeErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Invalid,
         Self::Unsupported,
+        Self::TooLarge,
         Self::NotFound,
         Self::Differs,
         Self::Full,
@@ -108,6 +111,7 @@ impl HomeErrorKind {
         match self {
             Self::Invalid => "invalid",
             Self::Unsupported => "unsupported",
+            Self::TooLarge => "too_large",
             Self::NotFound => "not_found",
             Self::Differs => "differs",
             Self::Full => "full",

@@ -25,6 +25,7 @@ const BACKLOG: u32 = 1_024;
 pub struct Listening {
     /// The address, with the real port.
     pub address: Address,
+    begin: Arc<Notify>,
     end: Arc<Notify>,
     file: Option<PathBuf>,
 }
@@ -42,15 +43,26 @@ impl HubHandle {
     /// # Errors
     /// [`ListenError`] if the place is taken or not allowed.
     pub fn listen(&self, address: &Address) -> Result<Listening, ListenError> {
+        let listening = self.bind(address)?;
+        listening.accept();
+        Ok(listening)
+    }
+
+    /// Takes an address. Nodes that connect wait until [`Listening::accept`] is called.
+    ///
+    /// # Errors
+    /// [`ListenError`] if the place is taken or not allowed.
+    pub fn bind(&self, address: &Address) -> Result<Listening, ListenError> {
         let error = |error| ListenError { address: address.clone(), error };
-        let end = Arc::new(Notify::new());
-        let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), address.clone());
+        let (begin, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (shared, wanted) = (Arc::downgrade(&self.shared), address.clone());
+        let gates = Gates { begin: Arc::clone(&begin), end: Arc::clone(&end) };
         let frame_max = self.shared.hub.lock().frame_bytes();
         let listening = self.shared.runtime.block_on(async move {
             match &wanted {
                 Address::Unix(path) => {
                     let listener = bind_unix(path).await?;
-                    tokio::spawn(accept_unix(listener, None, shared, ends));
+                    tokio::spawn(accept_unix(listener, None, shared, gates));
                     Ok((wanted.clone(), Some(path.clone())))
                 }
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -58,14 +70,14 @@ impl HubHandle {
                     let layers = Layers::of(&wanted, frame_max)?;
                     let listener = TcpListener::bind((host.as_str(), *port)).await?;
                     let port = listener.local_addr()?.port();
-                    tokio::spawn(accept_tcp(listener, layers, shared, ends));
+                    tokio::spawn(accept_tcp(listener, layers, shared, gates));
                     Ok((wanted.with_port(port), None))
                 }
             }
         });
         let listening = listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended")));
         let (address, file) = listening.map_err(error)?;
-        Ok(Listening { address, end, file })
+        Ok(Listening { address, begin, end, file })
     }
 
     /// Listens at a Unix socket for processes of this user alone: any other is turned away, root
@@ -76,19 +88,47 @@ impl HubHandle {
     /// [`ListenError`] if the place is not allowed.
     pub fn listen_to_own_user(&self, path: &Path) -> Result<Listening, ListenError> {
         let address = Address::Unix(path.to_owned());
-        let end = Arc::new(Notify::new());
-        let (shared, ends, wanted) = (Arc::downgrade(&self.shared), Arc::clone(&end), path.to_owned());
+        let (begin, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (shared, wanted) = (Arc::downgrade(&self.shared), path.to_owned());
+        let gates = Gates { begin: Arc::clone(&begin), end: Arc::clone(&end) };
         let listening = self.shared.runtime.block_on(async move {
             let unnamed = wanted.with_extension("new");
             let listener = bind_unix(&unnamed).await?;
             let user = std::fs::metadata(&unnamed)?.uid();
             std::fs::rename(&unnamed, wanted)?;
-            tokio::spawn(accept_unix(listener, Some(user), shared, ends));
+            tokio::spawn(accept_unix(listener, Some(user), shared, gates));
             Ok(())
         });
         match listening.unwrap_or_else(|| Err(io::Error::other("the thread of links has ended"))) {
-            Ok(()) => Ok(Listening { address, end, file: Some(path.to_owned()) }),
+            Ok(()) => {
+                let listening = Listening { address, begin, end, file: Some(path.to_owned()) };
+                listening.accept();
+                Ok(listening)
+            }
             Err(error) => Err(ListenError { address, error }),
+        }
+    }
+}
+
+impl Listening {
+    /// Lets nodes join here from now on.
+    pub fn accept(&self) {
+        self.begin.notify_one();
+    }
+}
+
+/// Signals to the task of one listener.
+struct Gates {
+    begin: Arc<Notify>,
+    end: Arc<Notify>,
+}
+
+impl Gates {
+    /// Waits until connections may be accepted; false if the listener ends before.
+    async fn opened(&self) -> bool {
+        tokio::select! {
+            () = self.begin.notified() => true,
+            () = self.end.notified() => false,
         }
     }
 }
@@ -136,10 +176,13 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<Shared>, end: Arc<Notify>) {
+async fn accept_tcp(listener: TcpListener, layers: Option<Layers>, shared: Weak<Shared>, gates: Gates) {
+    if !gates.opened().await {
+        return;
+    }
     loop {
         let accepted = tokio::select! {
-            () = end.notified() => return,
+            () = gates.end.notified() => return,
             accepted = listener.accept() => accepted,
         };
         let Some(shared) = shared.upgrade() else { return };
@@ -182,10 +225,13 @@ async fn accept_layered(
 }
 
 /// Takes nodes in, of `user` alone if there is one.
-async fn accept_unix(listener: UnixListener, user: Option<u32>, shared: Weak<Shared>, end: Arc<Notify>) {
+async fn accept_unix(listener: UnixListener, user: Option<u32>, shared: Weak<Shared>, gates: Gates) {
+    if !gates.opened().await {
+        return;
+    }
     loop {
         let accepted = tokio::select! {
-            () = end.notified() => return,
+            () = gates.end.notified() => return,
             accepted = listener.accept() => accepted,
         };
         let Some(shared) = shared.upgrade() else { return };

@@ -49,6 +49,10 @@ impl Link {
                     let text = "it closed the connection before it said WELCOME: check whether it listens with the scheme of the URL";
                     Err(JoinError::Io(to, io::Error::new(io::ErrorKind::ConnectionAborted, text)))
                 }
+                Ok(Err(Fault::Silent)) => {
+                    let text = "it takes connections and does not answer: it stands still, or is no hub";
+                    Err(JoinError::Io(to, io::Error::new(io::ErrorKind::TimedOut, text)))
+                }
                 Ok(Err(Fault::Told { number, text })) => Err(JoinError::Told(to, number, text)),
                 Ok(Err(fault)) => Err(JoinError::Fault(to, String::from(&fault))),
                 Err(_) => Err(JoinError::Fault(to, "it closed the connection before it said WELCOME".to_owned())),

@@ -345,7 +345,7 @@ impl Task {
             let words = format!(
                 "payload: {length} bytes are too long: send at most {most}, or raise max_payload of the servers"
             );
-            return refuse(HomeErrorKind::Invalid, words);
+            return refuse(HomeErrorKind::TooLarge, words);
         }
         if message.ttl_us.is_some() && !known.ttls {
             let words = format!("ttl: stream {stream:?} was made without times to live: allow_msg_ttl enables them");

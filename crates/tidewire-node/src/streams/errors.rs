@@ -6,8 +6,9 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::error::Error;
 
-const CODES: [(HomeErrorKind, ErrorCode); 15] = [
+const CODES: [(HomeErrorKind, ErrorCode); 16] = [
     (HomeErrorKind::Invalid, ErrorCode::InvalidArgument),
+    (HomeErrorKind::TooLarge, ErrorCode::PayloadTooLarge),
     (HomeErrorKind::Limit, ErrorCode::LimitExceeded),
     (HomeErrorKind::Denied, ErrorCode::Unauthorized),
     (HomeErrorKind::Unsupported, ErrorCode::Unsupported),
@@ -35,7 +36,7 @@ fn kind_of(code: ErrorCode) -> HomeErrorKind {
         ErrorCode::LinkLost | ErrorCode::NoResponders | ErrorCode::NodeStopped | ErrorCode::AskTimeout => {
             HomeErrorKind::Unreachable
         }
-        ErrorCode::InvalidSubject | ErrorCode::PayloadTooLarge | ErrorCode::WireError => HomeErrorKind::Invalid,
+        ErrorCode::InvalidSubject | ErrorCode::WireError => HomeErrorKind::Invalid,
         code => CODES.iter().find(|(_, known)| *known == code).map_or(HomeErrorKind::Disk, |(kind, _)| *kind),
     }
 }
