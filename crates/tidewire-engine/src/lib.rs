@@ -93,7 +93,7 @@ pub mod raw {
     pub use crate::reply::{AskEnd, AskHandle, AskState};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;
-    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation};
+    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation, identity, take_descriptors_of_parent};
 }
 
 /// The example of the guide runs as a test.
