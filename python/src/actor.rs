@@ -80,7 +80,7 @@ impl ActorRef {
         };
         let cell = Arc::clone(self.inner.cell());
         let operation = async move {
-            let told = |error| attach(|py| errors::ask(py, error, cell.name()));
+            let told = |error| attach(|py| errors::ask(py, error, cell.name(), || cell.hint()));
             Ok(pending.await.map_err(told)?.into_py())
         };
         Pending::owed(py, "ask", acting, Box::pin(operation))

@@ -161,7 +161,17 @@ pub trait LoopSource: Send + Sync {
     fn run(&self, py: Python<'_>);
 }
 
+/// The reason and the fix where handlers wait for a loop that nobody runs.
+pub const NOT_RUNNING: &str = "the event loop of its handlers does not run, because run_until_complete() has \
+     returned or the loop was stopped: run the loop as long as others call, with run_forever() or in asyncio.run()";
+
 impl LoopHandle {
+    /// True unless the loop is open and does not run.
+    pub fn is_running(&self, py: Python<'_>) -> bool {
+        let Some(event_loop) = self.event_loop(py) else { return true };
+        event_loop.call_method0("is_running").and_then(|running| running.is_truthy()).unwrap_or(true)
+    }
+
     /// Runs an inlet whenever the loop is woken.
     pub fn add_inlet(&self, inlet: Arc<dyn LoopSource>) {
         self.inlets.lock().push(inlet);
@@ -360,13 +370,18 @@ pub struct DeferredLoop {
 impl DeferredLoop {
     /// A dispatcher that wakes the loop bound to this place.
     pub fn external(&self) -> Arc<External> {
-        let place = self.clone();
-        External::new(Box::new(move || {
+        let (place, of_hint) = (self.clone(), self.clone());
+        let wakeup = Box::new(move || {
             let line = place.line.lock().clone();
             if let Some(line) = line {
                 line.wake();
             }
-        }))
+        });
+        let hint = Box::new(move || {
+            let line = of_hint.line.lock().clone()?;
+            crate::attach::attach(|py| (!line.is_running(py)).then(|| NOT_RUNNING.to_owned()))
+        });
+        External::explained(wakeup, hint)
     }
 
     /// Binds the loop. Actors that became ready before are run now.

@@ -140,10 +140,24 @@ pub fn subscribe(py: Python<'_>, failure: &SubscribeError) -> PyErr {
 }
 
 /// The error of an ask, with the name of the actor where it has one.
-pub fn ask(py: Python<'_>, failure: AskError, actor: Option<impl AsRef<str>>) -> PyErr {
-    let text = failure.about(actor.as_ref().map(AsRef::as_ref));
+/// `hint` tells why the event loop of the actor does not run it.
+pub fn ask(
+    py: Python<'_>,
+    failure: AskError,
+    actor: Option<impl AsRef<str>>,
+    hint: impl FnOnce() -> Option<String>,
+) -> PyErr {
+    let mut text = failure.about(actor.as_ref().map(AsRef::as_ref));
     match failure {
-        AskError::Timeout { .. } => error(py, "AskTimeout", &text, &[]),
+        AskError::Timeout { starved, .. } => {
+            let cause = starved.map(|starved| starved.to_string()).or_else(|| {
+                let hint = hint()?;
+                text = text.replacen("allow more time, or look at its queueing time", &hint, 1);
+                Some(hint)
+            });
+            let cause = cause.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);
+            error(py, "AskTimeout", &text, &[("cause", cause)])
+        }
         AskError::Refused(reason) => refusal(py, reason, actor),
         AskError::Lost { reason: DeadReason::Dropped, .. } => error(py, "MailboxFull", &text, &[]),
         AskError::Lost { .. } => error(py, "ActorStopped", &text, &[]),

@@ -1,5 +1,7 @@
 //! Counters, times and stop reports as Python objects.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tidewire_engine::{
@@ -28,7 +30,9 @@ pub fn actor(py: Python<'_>, statistics: &ActorStatistics) -> PyResult<Py<PyAny>
 fn dispatcher(py: Python<'_>, statistics: &DispatcherStatistics) -> PyResult<Py<PyAny>> {
     let row = PyDict::new(py);
     row.set_item("threads", statistics.threads)?;
+    row.set_item("threads_max", statistics.threads_max)?;
     row.set_item("asleep", statistics.asleep)?;
+    row.set_item("held_by", statistics.starved.as_ref().map(|starved| &starved.held_by).unwrap_or(&BTreeMap::new()))?;
     row.set_item("throughput", statistics.throughput)?;
     row.set_item("actors", statistics.actors)?;
     row.set_item("accepted", statistics.accepted)?;

@@ -56,7 +56,7 @@ def test_a_blocked_event_loop_is_reported_to_the_caller_and_in_the_log(started: 
     error = asyncio.run(timeout_of(url, "block", 1.0, 2.0, is_told=bool))
     assert error.blocked_ms is not None
     assert 0 < error.blocked_ms < 10_000
-    assert "the event loop of the node that answers has been blocked for" in str(error)
+    assert "the node that answers has begun no call for" in str(error)
     server.expect_log("the event loop has been blocked for", "look for a handler that does not await")
 
 

@@ -23,6 +23,7 @@ def examine(config: Path | None) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "interpreter_lock": getattr(sys, "_is_gil_enabled", lambda: True)(),
         "configuration": None,
+        "threads_max": {},
         "checks": {},
         "problems": problems,
     }
@@ -32,6 +33,8 @@ def examine(config: Path | None) -> dict[str, Any]:
         problems += error.problems
         return report
     report["configuration"] = node._engine.config()
+    rows = node.statistics()["dispatchers"].items()
+    report["threads_max"] = {name: row["threads_max"] for name, row in rows if row["threads_max"]}
     with node:
         for name, check in _CHECKS.items():
             began = time.perf_counter()

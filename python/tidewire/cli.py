@@ -491,6 +491,10 @@ def _show(report: dict[str, Any]) -> None:
     if report["configuration"]:
         console.print("\nconfiguration in force", style="bold")
         console.print(report["configuration"].rstrip(), markup=False)
+    if report["threads_max"]:
+        console.print("\nmost threads for handlers, spare threads included", style="bold")
+    for name, most in report["threads_max"].items():
+        console.print(f"  {name}: {most}", markup=False)
     if report["checks"]:
         console.print("\ntried out", style="bold")
     for name, micros in report["checks"].items():

@@ -172,7 +172,7 @@ impl<T> AskSlot<T> {
     }
 
     pub fn time_is_up(&self) {
-        self.end(Err(AskError::Timeout { actor: self.actor(), after: self.after() }), EXPIRED);
+        self.end(Err(AskError::Timeout { actor: self.actor(), after: self.after(), starved: None }), EXPIRED);
     }
 
     fn end(&self, value: Result<T, AskError>, stage: u8) -> bool {
@@ -267,7 +267,7 @@ impl<T: Send + 'static> AskHandle for AskSlot<T> {
             AskEnd::Handled => return self.ends_without(HANDLED),
             AskEnd::Failed(fault) => AskError::Failed(fault),
             AskEnd::Dead { reason: DeadReason::Expired, .. } => {
-                AskError::Timeout { actor: self.actor(), after: self.after() }
+                AskError::Timeout { actor: self.actor(), after: self.after(), starved: None }
             }
             AskEnd::Dead { actor, reason } => AskError::Lost { actor, reason },
         };

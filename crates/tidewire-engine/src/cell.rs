@@ -492,6 +492,14 @@ impl<M: Send + 'static> ActorCell<M> {
 }
 
 impl<M: Send + 'static> ActorCell<M> {
+    /// The reason of its event loop for not running it, if there is one.
+    pub fn hint(&self) -> Option<String> {
+        match &self.dispatcher.place {
+            crate::dispatch::DispatcherKind::Threads(_) => None,
+            crate::dispatch::DispatcherKind::External(external) => external.hint(),
+        }
+    }
+
     /// Recovers from a panic outside of the handlers, in a drop: the actor goes on with its
     /// remaining messages.
     #[cold]
@@ -516,6 +524,10 @@ impl<M: Send + 'static> Runnable for ActorCell<M> {
             Some(NextStep::Requeue) => dispatch::schedule(self),
             None => self.go_on(),
         }
+    }
+
+    fn actor(&self) -> ActorId {
+        self.id
     }
 
     fn dispatcher(&self) -> &Arc<Dispatcher> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidewire_proto::subject::SubjectError;
 
 use crate::actor::ActorId;
+use crate::starvation::Starvation;
 
 /// Failure of a handler: any error that can travel between threads.
 pub type Fault = Box<dyn Error + Send + Sync + 'static>;
@@ -117,6 +118,8 @@ pub enum AskError {
         actor: ActorId,
         /// How long the asker was ready to wait.
         after: Duration,
+        /// Present if the dispatcher of that actor had no free thread meanwhile.
+        starved: Option<Box<Starvation>>,
     },
     /// The mailbox refused the message.
     Refused(Refusal),
@@ -147,10 +150,13 @@ impl AskError {
     pub fn about(&self, name: Option<&str>) -> String {
         let known = |actor: &ActorId| ActorLabel(*actor, name).to_string();
         match self {
-            Self::Timeout { actor, after } => format!(
-                "actor {} gave no reply within {after:?}: allow more time, or look at its queueing time",
-                known(actor)
-            ),
+            Self::Timeout { actor, after, starved } => {
+                let cause = match starved {
+                    Some(starved) => starved.to_string(),
+                    None => "allow more time, or look at its queueing time".to_owned(),
+                };
+                format!("actor {} gave no reply within {after:?}: {cause}", known(actor))
+            }
             Self::Refused(refusal) => refusal.about(name),
             Self::Lost { actor, reason } => {
                 format!("actor {} did not handle the message: it was dead-lettered as {reason}", known(actor))

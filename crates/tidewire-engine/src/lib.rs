@@ -46,6 +46,7 @@ mod short_lock;
 mod short_mutex;
 mod signal;
 mod slot_cache;
+mod starvation;
 mod statistics;
 mod stop_report;
 mod subjects;
@@ -71,6 +72,7 @@ pub use options::{Mailbox, OnFailure, Overflow, Priority, SpawnOptions, Supervis
 pub use probe::Probe;
 pub use reply::{Pending, Reply};
 pub use signal::{Signal, StopReason};
+pub use starvation::Starvation;
 pub use statistics::{ActorStatistics, DispatcherStatistics, Statistics, Timings};
 pub use stop_report::{Ledger, Stop, StopReport, Stopping, Stuck, WaitsForItself};
 pub use subjects::{Published, Subscription};
@@ -91,7 +93,7 @@ pub mod raw {
     pub use crate::reply::{AskEnd, AskHandle, AskState};
     pub use crate::timers::Fire;
     pub use crate::watch::Watch;
-    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation};
+    pub use tidewire_sync::{Condvar, Mutex, PerProcess, forked, generation, identity, take_descriptors_of_parent};
 }
 
 /// The example of the guide runs as a test.

@@ -17,6 +17,7 @@ use crate::current;
 use crate::deadlines::DeadlineKey;
 use crate::error::{AskError, Fault};
 use crate::slot_cache;
+use crate::starvation::of_dispatcher;
 use crate::timers::Fire;
 
 /// The place for one reply. Passing it on lets somebody else reply later.
@@ -173,11 +174,13 @@ fn edge<T>(slot: &AskSlot<T>) -> Result<Option<Edge>, AskError> {
     Ok(Some(Edge { asker, asked, core }))
 }
 
-fn counted<T>(slot: &AskSlot<T>, value: Result<T, AskError>) -> Result<T, AskError> {
-    if let Err(AskError::Timeout { .. }) = &value
+fn counted<T>(slot: &AskSlot<T>, mut value: Result<T, AskError>) -> Result<T, AskError> {
+    if let Err(AskError::Timeout { actor, after, starved }) = &mut value
         && let Some(core) = slot.home.upgrade()
     {
         core.ask_timeouts.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now().checked_sub(*after);
+        *starved = core.find(*actor).and_then(|cell| of_dispatcher(&core, cell.place(), begun)).map(Box::new);
     }
     value
 }

@@ -7,6 +7,7 @@ use tidewire_core::histogram::Histogram;
 
 use crate::actor::ActorId;
 use crate::error::DeadReason;
+use crate::starvation::Starvation;
 
 /// True if this turn is timed, or this message of a handler that awaits.
 pub fn is_sampled(number: impl Into<u64>) -> bool {
@@ -63,8 +64,12 @@ pub struct DispatcherStatistics {
     pub name: Box<str>,
     /// Threads alive.
     pub threads: usize,
+    /// Most threads that may be alive, spare threads included.
+    pub threads_max: usize,
     /// Threads asleep.
     pub asleep: usize,
+    /// The handlers that hold all threads while other actors wait for one.
+    pub starved: Option<Starvation>,
     /// Most messages of one turn.
     pub throughput: usize,
     /// Actors on it.

@@ -68,7 +68,7 @@ mod error {
     #[allow(dead_code)]
     pub enum AskError {
         Failed(Fault),
-        Timeout { actor: ActorId, after: Duration },
+        Timeout { actor: ActorId, after: Duration, starved: Option<()> },
         NoReply { actor: ActorId },
         Lost { actor: ActorId, reason: DeadReason },
     }

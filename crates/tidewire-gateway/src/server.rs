@@ -15,6 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use tidewire_link::{Access, HubHandle};
 use tidewire_node::Node;
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_sync::of_this_process;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
@@ -171,7 +172,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG).map(of_this_process)
 }
 
 async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
@@ -186,7 +187,7 @@ async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
             } => accepted,
         };
         match accepted {
-            Ok((stream, _)) => take_in(shared, stream),
+            Ok((stream, _)) => take_in(shared, of_this_process(stream)),
             Err(error) => {
                 (shared.options.log)(&format!("http: a connection could not be taken in: {error}"));
                 // It would fail again at once, for example because no descriptors are left.

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tidewire_core::link::outbox::WriteBatch;
+use tidewire_sync::of_this_process;
 
 /// Most slices of one write.
 const SLICES: usize = 16;
@@ -56,8 +57,8 @@ impl RawStream {
     /// Another descriptor of the same stream.
     pub fn duplicate(&self) -> io::Result<Self> {
         match self {
-            Self::Tcp(stream) => stream.try_clone().map(Self::Tcp),
-            Self::Unix(stream) => stream.try_clone().map(Self::Unix),
+            Self::Tcp(stream) => stream.try_clone().map(of_this_process).map(Self::Tcp),
+            Self::Unix(stream) => stream.try_clone().map(of_this_process).map(Self::Unix),
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidewire_sync::of_this_process;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -42,6 +43,10 @@ pub struct Layers {
 impl Socket {
     pub fn tcp(stream: TcpStream) -> Self {
         Self::Tcp(without_delay(stream))
+    }
+
+    pub fn unix(stream: UnixStream) -> Self {
+        Self::Unix(of_this_process(stream))
     }
 
     /// Connects, and performs the handshakes of TLS and WebSocket.
@@ -198,7 +203,7 @@ impl Layers {
 
 async fn connect(address: &Address, frame_max: usize) -> io::Result<Socket> {
     match address {
-        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+        Address::Unix(path) => UnixStream::connect(path).await.map(Socket::unix),
         Address::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await.map(Socket::tcp),
         Address::Tls { host, port, tls } => {
             let (stream, secured) = connect_secured(host, *port, tls, ALPN).await?;
@@ -235,7 +240,7 @@ fn carried(stream: &Arc<TcpStream>, secured: Option<TlsIo>) -> Carrier {
 fn without_delay(stream: TcpStream) -> TcpStream {
     // Frames gather here, so that the system need not wait for more.
     let _ = stream.set_nodelay(true);
-    stream
+    of_this_process(stream)
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

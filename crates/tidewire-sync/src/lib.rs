@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod locks;
+mod own_descriptors;
 mod process;
 mod signals;
 
 pub use locks::{Condvar, Mutex, MutexGuard, RwLock};
+pub use own_descriptors::{identity, of_this_process, take_descriptors_of_parent};
 pub use process::{PerProcess, forked, generation};
 pub use signals::leave_signals;

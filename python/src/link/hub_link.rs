@@ -216,10 +216,18 @@ impl Link {
 
     /// Hands calls and messages to `receive`, as a list of (number, call or message), on the loop
     /// of this bridge; (0, False) says that the link is lost, (0, None) that the node has joined
-    /// again, and (n, None) that the node whose link has this number has gone.
-    fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>) -> PyResult<()> {
+    /// again, and (n, None) that the node whose link has this number has gone. `engine` runs plain
+    /// functions of the handlers.
+    #[pyo3(signature = (bridge, receive, engine = None))]
+    fn deliver_to(&self, py: Python<'_>, bridge: &Bridge, receive: Py<PyAny>, engine: Option<&Engine>) -> PyResult<()> {
         self.inner.born.check(py)?;
-        let intake = LoopInbox::open(&bridge.line, receive, self.flusher.clone(), self.taking.clone());
+        let intake = LoopInbox::open(
+            &bridge.line,
+            receive,
+            self.flusher.clone(),
+            self.taking.clone(),
+            engine.map(Engine::handle),
+        );
         let weak = Arc::downgrade(&intake);
         self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
         let weak = Arc::downgrade(&intake);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
@@ -102,8 +103,14 @@ impl LoopInbox {
     /// False) when the link is lost; (0, None) when the node has joined again; (number, None) when
     /// the node of this number has gone; (number, error) when the hub refuses a subscription and
     /// nobody awaits that.
-    pub fn open(line: &Arc<LoopHandle>, receive: Py<PyAny>, link: Flusher, taking: ReferenceReader) -> Arc<Self> {
-        let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new());
+    pub fn open(
+        line: &Arc<LoopHandle>,
+        receive: Py<PyAny>,
+        link: Flusher,
+        taking: ReferenceReader,
+        engine: Option<EngineHandle>,
+    ) -> Arc<Self> {
+        let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new(engine));
         let intake =
             Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, watchdog, taking });
         line.add_inlet(Arc::clone(&intake) as Arc<dyn LoopSource>);
@@ -146,11 +153,12 @@ impl LoopInbox {
         self.wake();
     }
 
-    /// For how many milliseconds the loop has been blocked. It is asked for a sign of life.
+    /// For how many milliseconds the loop, or all threads of a dispatcher, have been blocked.
+    /// The loop is asked for a sign of life.
     pub fn blocked_ms(&self) -> u32 {
         self.watchdog.asks();
         self.wake();
-        self.watchdog.blocked_ms()
+        self.watchdog.blocked_ms(&self.line())
     }
 
     fn take(&self, py: Python<'_>) -> Vec<InboundItem> {

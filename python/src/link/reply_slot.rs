@@ -166,8 +166,9 @@ impl PendingReply {
             }
             Some((at, blocked_ms)) => {
                 let ms = at.elapsed().as_millis() + u128::from(blocked_ms);
-                let mend = "look for a handler there that does not await";
-                (format!("the event loop of the node that answers has been blocked for {ms} ms: {mend}"), Some(ms))
+                let what = "the node that answers has begun no call";
+                let causes = "its event loop is blocked or does not run, or its dispatcher has no free thread";
+                (format!("{what} for {ms} ms, because {causes}: its log names the cause and the fix"), Some(ms))
             }
         };
         let blocked_ms = blocked_ms.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);

@@ -295,7 +295,7 @@ class Connection:
     def _open(self) -> Pending:
         link = self.link
         link.take_with(_taking(weakref.ref(self)))
-        self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self))))
+        self.node._on_loop(lambda bridge: link.deliver_to(bridge, _receiving(weakref.ref(self)), self.node._engine))
         self.objects.open()
         statistics = self.node._inspector
         if statistics is not None:

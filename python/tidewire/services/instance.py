@@ -84,11 +84,11 @@ class ServiceInstance:
         if (True, False) in kinds:
             self.values = self._spawn(self.gate, room.mailbox, room.calls)
         if (False, False) in kinds:
-            self._crew = ThreadWorkers(node, room, dispatcher, self.values)
+            self._crew = ThreadWorkers(node, room, dispatcher, self.values, info.name)
         if (False, True) in kinds:
             # A call that blocks must not hold up a stream.
             self._stream_crew = ThreadWorkers(
-                node, dataclasses.replace(room, calls=room.streams), dispatcher, self.values
+                node, dataclasses.replace(room, calls=room.streams), dispatcher, self.values, info.name
             )
         if (True, True) in kinds:
             # It gets those that have a place, and those whose reader went away before they began.

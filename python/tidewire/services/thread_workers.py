@@ -5,6 +5,7 @@ one for each call under way.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ from tidewire.supervision import Mailbox
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Pending, RemoteCall
     from tidewire.node import Node
+
+
+_numbers = itertools.count(1)
+"""Names of actors are unique in a node."""
 
 
 class Member:
@@ -62,15 +67,24 @@ class ThreadWorkers:
             that go on are not among them.
         dispatcher: Dispatcher whose threads run them.
         parent: The actor after whose end they end, if there is one.
+        title: Title of the service in their names, which errors and statistics show.
     """
 
-    def __init__(self, node: Node, room: ConcurrencyLimits, dispatcher: str, parent: ActorRef | None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        room: ConcurrencyLimits,
+        dispatcher: str,
+        parent: ActorRef | None,
+        title: str | None = None,
+    ) -> None:
         self._node = node
         self._room = room
         # Cancelled calls stay in a mailbox until their turn: it has to have an end too.
         self._mailbox = Mailbox(room.calls + room.waiting + room.streams)
         self._dispatcher = dispatcher
         self._parent = parent
+        self._title = title
         # The lock protects who is free, and who has which job.
         self._lock = threading.RLock()
         self._members: list[Member] = []
@@ -164,7 +178,8 @@ class ThreadWorkers:
         def plan() -> Plan:
             return Plan(_receive, takes_context=False, coroutine=False)
 
-        options = Options(mailbox=self._mailbox, dispatcher=self._dispatcher)
+        name = None if self._title is None else f"worker {next(_numbers)} of {self._title}"
+        options = Options(name=name, mailbox=self._mailbox, dispatcher=self._dispatcher)
         member = Member(self._node._spawn_plan(plan, options, self._parent))
         self._members.append(member)
         return member

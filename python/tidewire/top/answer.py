@@ -22,7 +22,7 @@ _POOL = (
     *("oldest_wait_ms", "accepted", "handled", "failed", "timed_out", "dead_lettered", "redelivered", "restarts"),
 )
 _SERVICE = ("service", "instance", "errors", "cancelled", "streams", "in_flight", "waiting", "p50_us", "p99_us")
-_DISPATCHER = ("threads", "asleep", "actors", "depth", "handled", "failed", "dropped")
+_DISPATCHER = ("threads", "threads_max", "asleep", "actors", "depth", "handled", "failed", "dropped")
 _WHOLE = ("timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
 
 _Row = dict[str, Any]
@@ -64,7 +64,8 @@ def condense(statistics: _Row, rows: int) -> _Row:
         "actors": [_actor(row) for row in _busiest(others, min(rows, OTHERS_MAX))],
         "actors_count": len(others),
         "dispatchers": [
-            {"name": name, **_pick(row, _DISPATCHER), **_times(row)} for name, row in statistics["dispatchers"].items()
+            {"name": name, **_pick(row, _DISPATCHER), "starved": bool(row["held_by"]), **_times(row)}
+            for name, row in statistics["dispatchers"].items()
         ],
         **_pick(statistics, _WHOLE),
     }

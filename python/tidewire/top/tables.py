@@ -117,7 +117,9 @@ def _workers(row: _Row) -> Text:
 
 
 def _threads(row: _Row) -> Text:
-    return Text(f"{row['threads'] - row['asleep']}/{row['threads']}")
+    # Of older nodes the bound is unknown.
+    most = row.get("threads_max", row["threads"])
+    return Text(f"{row['threads'] - row['asleep']}/{most}", "red" if row.get("starved") else "")
 
 
 _TIMES = (

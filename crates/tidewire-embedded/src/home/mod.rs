@@ -80,7 +80,7 @@ fn lock(path: &Path, place: &str) -> HomeResult<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
     let file = file.map_err(|error| unusable(&name, &error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(tidewire_sync::of_this_process(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mend = "stop that, or join the node that has it with its address";
             let text = format!("{place}: another node or process has this data folder open; {mend}");

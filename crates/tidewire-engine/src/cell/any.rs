@@ -2,7 +2,7 @@
 
 use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;
-use crate::dispatch::Run as Runnable;
+use crate::dispatch::{Dispatcher, Run as Runnable};
 use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
@@ -21,6 +21,7 @@ use std::task::{Wake, Waker};
 pub(crate) trait AnyCell: Send + Sync {
     fn id(&self) -> ActorId;
     fn name(&self) -> Option<&Arc<str>>;
+    fn place(&self) -> &Arc<Dispatcher>;
     fn notify(self: Arc<Self>, notice: Notice);
     fn begin_stop(self: Arc<Self>, drain: bool, reason: StopReason);
     fn abandon(self: Arc<Self>);
@@ -50,6 +51,10 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
 
     fn name(&self) -> Option<&Arc<str>> {
         self.name.as_ref()
+    }
+
+    fn place(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
     }
 
     fn notify(self: Arc<Self>, notice: Notice) {

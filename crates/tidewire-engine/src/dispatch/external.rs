@@ -14,11 +14,16 @@ use crate::guard::guarded;
 /// thread.
 pub type Wakeup = Box<dyn Fn() + Send + Sync>;
 
+/// Explains why an event loop does not run its ready actors, if there is a reason that it would not
+/// find itself.
+pub type Hint = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// A run queue that an event loop serves by calling [`run_ready`](External::run_ready) after each
 /// wake-up.
 pub struct External {
     line: Mutex<ReadyQueue>,
     wakeup: Wakeup,
+    hint: Option<Hint>,
 }
 
 #[derive(Default)]
@@ -35,7 +40,17 @@ struct ReadyQueue {
 impl External {
     /// A dispatcher whose loop is woken by `wakeup`.
     pub fn new(wakeup: Wakeup) -> Arc<Self> {
-        Arc::new(Self { line: Mutex::default(), wakeup })
+        Arc::new(Self { line: Mutex::default(), wakeup, hint: None })
+    }
+
+    /// As [`new`](Self::new), with an explanation for asks whose time was up.
+    #[doc(hidden)]
+    pub fn explained(wakeup: Wakeup, hint: Hint) -> Arc<Self> {
+        Arc::new(Self { line: Mutex::default(), wakeup, hint: Some(hint) })
+    }
+
+    pub(crate) fn hint(&self) -> Option<String> {
+        self.hint.as_ref().and_then(|hint| hint())
     }
 
     /// Runs what is ready now, and answers how many turns that were. Actors that become ready

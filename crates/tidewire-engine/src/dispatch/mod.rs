@@ -9,6 +9,8 @@ mod worker;
 
 use std::sync::Arc;
 
+use crate::actor::ActorId;
+
 pub use external::{External, Wakeup};
 pub(crate) use pool::{Pool, PoolOptions};
 pub use pool::{ThreadHooks, ThreadWrapper};
@@ -22,6 +24,8 @@ pub use self::tokio::TokioDispatcher;
 pub(crate) trait Run: Send + Sync {
     /// Runs one turn.
     fn run(self: Arc<Self>);
+    /// The actor.
+    fn actor(&self) -> ActorId;
     /// Where it runs.
     fn dispatcher(&self) -> &Arc<Dispatcher>;
     /// Lets go of what an actor holds that was abandoned and that no thread will run again.

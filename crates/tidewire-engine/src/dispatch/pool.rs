@@ -11,7 +11,9 @@ use tidewire_sync::{Condvar, Mutex, RwLock};
 use super::Task;
 use super::parker::ParkedThreads;
 use super::worker::{self, WorkerState};
+use crate::actor::ActorId;
 use crate::guard::guarded;
+use crate::starvation::Starvation;
 
 /// Must run what it is given, once, on the same thread.
 pub type ThreadWrapper = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
@@ -70,6 +72,17 @@ pub(crate) struct Pool {
     ending: AtomicBool,
     /// There are as many threads as there may be; only a hint, set under the crew's lock.
     complete: AtomicBool,
+    /// The last time at which the pool was seen without a free thread, and who held them.
+    pub last_starved: Mutex<Option<(Instant, Starvation)>>,
+    /// Since when no turn has ended while the pool was without a free thread, and how many had.
+    stalled: Mutex<Option<(u64, Instant)>>,
+}
+
+/// A pool of which all threads are in handlers while other actors wait.
+pub(crate) struct HeldThreads {
+    pub actors: Vec<ActorId>,
+    /// Threads that wait through the engine.
+    pub blocked: usize,
 }
 
 #[derive(Default)]
@@ -97,6 +110,8 @@ impl Pool {
             started: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            last_starved: Mutex::default(),
+            stalled: Mutex::default(),
         })
     }
 
@@ -209,6 +224,35 @@ impl Pool {
     /// True if any actor waits for a thread.
     pub fn anything_waits(&self) -> bool {
         !self.injector.is_empty() || self.posts.read().iter().any(|post| !post.stealer.is_empty())
+    }
+
+    /// The holders of all threads that the pool may have now, if an actor waits for a thread.
+    pub fn held(&self) -> Option<HeldThreads> {
+        if !self.anything_waits() {
+            return None;
+        }
+        let blocked = {
+            let crew = self.crew.lock();
+            if !self.is_complete(&crew) {
+                return None;
+            }
+            crew.blocked
+        };
+        let actors: Vec<_> = self.posts.read().iter().map(|post| post.runs()).collect::<Option<_>>()?;
+        (!actors.is_empty()).then_some(HeldThreads { actors, blocked })
+    }
+
+    /// For how long all threads have been in the same turns, as seen by calls of this.
+    pub fn stalled_for(&self) -> Duration {
+        let ended = self.posts.read().iter().map(|post| post.turns()).fold(0, u64::wrapping_add);
+        let is_held = self.held().is_some();
+        let mut stalled = self.stalled.lock();
+        *stalled = match *stalled {
+            _ if !is_held => None,
+            Some(seen) if seen.0 == ended => Some(seen),
+            _ => Some((ended, Instant::now())),
+        };
+        stalled.map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 
     /// True if all threads are idle or stuck.

@@ -14,6 +14,7 @@ use crossbeam_deque::Worker as Line;
 use super::parker::Parker;
 use super::pool::{Pool, TaskStealer};
 use super::{DispatcherKind, Task};
+use crate::actor::ActorId;
 use crate::guard::guarded;
 
 /// State of one worker thread that other threads see.
@@ -23,6 +24,8 @@ pub(crate) struct WorkerState {
     bed: Arc<Parker>,
     /// Odd while a turn runs; grows by two per turn.
     turns: AtomicU64,
+    /// The actor of the present turn, or of the last one.
+    actor: AtomicU64,
     /// It has found nothing to do, and looks or sleeps.
     resting: AtomicBool,
     /// The present turn was found not to move.
@@ -40,6 +43,7 @@ impl WorkerState {
             stealer: line.stealer(),
             bed: Parker::new(),
             turns: AtomicU64::new(0),
+            actor: AtomicU64::new(0),
             resting: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             lags: AtomicBool::new(false),
@@ -50,6 +54,11 @@ impl WorkerState {
 
     pub fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
+    }
+
+    /// The actor whose turn it is on the thread, if one has a turn.
+    pub fn runs(&self) -> Option<ActorId> {
+        self.in_turn().then(|| ActorId::new(self.actor.load(Ordering::Relaxed)))
     }
 
     pub fn in_turn(&self) -> bool {
@@ -188,6 +197,7 @@ pub(crate) fn work(pool: Arc<Pool>, post: Arc<WorkerState>, line: Line<Task>) {
                 if std::mem::take(&mut rested) {
                     pool.pass_watch_on();
                 }
+                post.actor.store(task.actor().get(), Ordering::Relaxed);
                 post.step();
                 guarded(|| task.run());
                 post.step();

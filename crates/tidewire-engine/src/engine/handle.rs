@@ -12,11 +12,13 @@ use super::EngineHandle;
 use crate::actor::{Actor, ActorId, ActorRef, Context};
 use crate::cell::ActorCell;
 use crate::config::EngineConfig;
+use crate::core::Core;
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::dispatch::{Dispatcher, DispatcherKind};
 use crate::error::{DeadReason, Fault, SpawnError, SubscribeError};
 use crate::future::{Inbox, Task};
 use crate::options::{Priority, SpawnOptions};
+use crate::starvation::{Starvation, of_dispatcher};
 use crate::statistics::{DispatcherStatistics, Statistics, Timings};
 use crate::subjects::{Published, Subscription};
 use crate::timers::Timer;
@@ -371,7 +373,8 @@ impl EngineHandle {
     /// Counters and times of everything. The cost grows with the number of actors.
     pub fn statistics(&self) -> Statistics {
         let actors: Vec<_> = self.core.all().into_iter().map(|cell| cell.statistics()).collect();
-        let dispatchers = self.core.dispatchers.read().values().map(|d| dispatcher_statistics(d, &actors)).collect();
+        let dispatchers: Vec<_> = self.core.dispatchers.read().values().cloned().collect();
+        let dispatchers = dispatchers.iter().map(|d| dispatcher_statistics(&self.core, d, &actors)).collect();
         Statistics {
             dispatchers,
             actors,
@@ -384,6 +387,19 @@ impl EngineHandle {
         }
     }
 
+    /// The dispatcher that has had no free thread for longest, and for how long, as seen by calls
+    /// of this.
+    pub fn starvation(&self) -> Option<(Starvation, Duration)> {
+        let dispatchers: Vec<_> = self.core.dispatchers.read().values().cloned().collect();
+        let stalled = |dispatcher: &Arc<Dispatcher>| match &dispatcher.place {
+            DispatcherKind::Threads(pool) => pool.stalled_for(),
+            DispatcherKind::External(_) => Duration::ZERO,
+        };
+        let longest = dispatchers.iter().map(|one| (one, stalled(one))).max_by_key(|(_, time)| *time);
+        let (dispatcher, time) = longest.filter(|(_, time)| !time.is_zero())?;
+        Some((of_dispatcher(&self.core, dispatcher, None)?, time))
+    }
+
     /// Statistics of the live actor with this id, for any message type.
     pub fn statistics_of(&self, id: ActorId) -> Option<crate::statistics::ActorStatistics> {
         self.core.find(id).map(|cell| cell.statistics())
@@ -391,17 +407,22 @@ impl EngineHandle {
 }
 
 fn dispatcher_statistics(
+    core: &Core,
     dispatcher: &Dispatcher,
     actors: &[crate::statistics::ActorStatistics],
 ) -> DispatcherStatistics {
-    let (threads, asleep) = match &dispatcher.place {
-        DispatcherKind::Threads(pool) => (pool.threads_alive(), pool.sleepers.count()),
-        DispatcherKind::External(_) => (0, 0),
+    let (threads, threads_max, asleep) = match &dispatcher.place {
+        DispatcherKind::Threads(pool) => {
+            (pool.threads_alive(), pool.options.threads + pool.options.spare_threads, pool.sleepers.count())
+        }
+        DispatcherKind::External(_) => (0, 0, 0),
     };
     let mut sum = DispatcherStatistics {
         name: dispatcher.name.clone(),
         threads,
+        threads_max,
         asleep,
+        starved: of_dispatcher(core, dispatcher, None),
         throughput: dispatcher.throughput as usize,
         actors: 0,
         accepted: 0,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidewire_sync::of_this_process;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::Notify;
 
@@ -68,7 +69,7 @@ impl HubHandle {
                 Address::Tcp { host, .. } if host.is_empty() => Err(io::Error::from(io::ErrorKind::InvalidInput)),
                 Address::Tcp { host, port } | Address::Tls { host, port, .. } | Address::Ws { host, port, .. } => {
                     let layers = Layers::of(&wanted, frame_max)?;
-                    let listener = TcpListener::bind((host.as_str(), *port)).await?;
+                    let listener = of_this_process(TcpListener::bind((host.as_str(), *port)).await?);
                     let port = listener.local_addr()?.port();
                     tokio::spawn(accept_tcp(listener, layers, shared, gates));
                     Ok((wanted.with_port(port), None))
@@ -241,7 +242,7 @@ async fn accept_unix(listener: UnixListener, user: Option<u32>, shared: Weak<Sha
                     continue;
                 }
                 let greeting = shared.greetings.begin(place_of(None));
-                shared.accept(Socket::Unix(stream), greeting);
+                shared.accept(Socket::unix(stream), greeting);
             }
             Err(error) => pause(&shared, &error).await,
         }
@@ -272,7 +273,7 @@ async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     }
     // Nobody can connect before it listens, and then only this user can.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG).map(of_this_process)
 }
 
 /// True if a file is a socket on which no process listens. A connection to any other file would
