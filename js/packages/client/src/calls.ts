@@ -12,6 +12,7 @@ import { asyncDispose } from "./symbols.js";
 import { decodeLenient } from "./text.js";
 import { readLoaded, type Take, Unloaded } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
+import { Waiters, type WaitOptions } from "./waiters.js";
 
 /** Environment of outbound calls: clock, references and link. */
 export interface CallSite {
@@ -270,11 +271,6 @@ function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unk
 	);
 }
 
-interface Waiter {
-	readonly resolve: (result: IteratorResult<unknown, undefined>) => void;
-	readonly reject: (error: unknown) => void;
-}
-
 /**
  * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
  * there, and waits for that.
@@ -283,7 +279,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 	private sent: Sent | undefined;
 	private begun = false;
 	private readonly items = new Queue<Uint8Array>();
-	private readonly waiters = new Queue<Waiter>();
+	private readonly waiters = new Waiters<IteratorResult<unknown, undefined>>();
 	private end: { readonly error: unknown } | undefined;
 	private taken = 0;
 	private isUnread = false;
@@ -300,8 +296,9 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 		return this;
 	}
 
-	/** The next item. Several may wait for items: each gets one, in order. */
-	next(): Promise<IteratorResult<unknown, undefined>> {
+	/** The next item. While one `next()` waits, another gets the same item. */
+	async next({ signal }: WaitOptions = {}): Promise<IteratorResult<unknown, undefined>> {
+		signal?.throwIfAborted();
 		this.begin();
 		const item = this.items.shift();
 		if (item !== undefined) {
@@ -310,7 +307,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 		if (this.end !== undefined) {
 			return this.ended();
 		}
-		return new Promise((resolve, reject) => this.waiters.push({ resolve, reject }));
+		return this.waiters.wait(signal);
 	}
 
 	/** Reads no more, and waits until the other side has closed its generator. */
@@ -318,9 +315,7 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 		this.begun = true;
 		this.isUnread = true;
 		this.items.clear();
-		for (let waiter = this.waiters.shift(); waiter !== undefined; waiter = this.waiters.shift()) {
-			waiter.resolve({ done: true, value: undefined });
-		}
+		this.waiters.tell({ done: true, value: undefined });
 		if (this.sent !== undefined && this.end === undefined) {
 			this.sent.session.want(this.sent.id, 0);
 			this.from.runtime.plan();
@@ -388,11 +383,10 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 			if (this.isUnread) {
 				return;
 			}
-			const waiter = this.waiters.shift();
-			if (waiter === undefined) {
+			if (this.waiters.size === 0) {
 				this.items.push(payload);
 			} else {
-				this.read(payload).then(waiter.resolve, waiter.reject);
+				this.waiters.tell(this.read(payload));
 			}
 		},
 		over: () => this.finish({ error: undefined }),
@@ -433,8 +427,8 @@ export class Stream implements AsyncIterableIterator<unknown, undefined, undefin
 		for (const closed of this.closed.splice(0)) {
 			closed();
 		}
-		for (let waiter = this.waiters.shift(); waiter !== undefined; waiter = this.waiters.shift()) {
-			this.ended().then(waiter.resolve, waiter.reject);
+		if (this.waiters.size > 0) {
+			this.waiters.tell(this.ended());
 		}
 	}
 }

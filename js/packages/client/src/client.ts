@@ -1,5 +1,6 @@
 /** Clients of services: what their calls look like in TypeScript. */
 import type { CallOptions, Named } from "./options.js";
+import type { Reader } from "./page_reader.js";
 
 /** A call that gives one value. It is made when it is awaited (or `then` is called), once. */
 export type Call<T> = Promise<T>;
@@ -8,7 +9,9 @@ export type Call<T> = Promise<T>;
  * A call that gives items. It is made when it is read; leaving the loop early closes the generator
  * on the other side.
  */
-export type Items<T> = AsyncIterable<T>;
+export interface Items<T> extends AsyncIterable<T> {
+	[Symbol.asyncIterator](): Reader<T>;
+}
 
 /**
  * A method of a client: it takes the parameters of the method, or some of them by position and the

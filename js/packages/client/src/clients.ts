@@ -45,9 +45,7 @@ export class Clients {
 	}
 
 	client<T = AnyService>(service: string, options: CallOptions): Client<T> {
-		if (typeof service !== "string" || !NAME.test(service)) {
-			throw new InvalidArgument(`client: service: ${shown(service)} is not allowed: give the name of a service`);
-		}
+		checkService("client", service);
 		checkOptions(options);
 		return clientOf(
 			(method) => this.method(service, method, options),
@@ -88,6 +86,13 @@ export class Clients {
 	/** Sends a request to a subscriber of a subject. */
 	request(subject: string, value: unknown, options: CallOptions): Promise<unknown> {
 		return callValue(this.site, requestPlan(subject, options), value);
+	}
+}
+
+/** Refuses what is no name of a service. */
+export function checkService(title: string, service: unknown): void {
+	if (typeof service !== "string" || !NAME.test(service)) {
+		throw new InvalidArgument(`${title}: service: ${shown(service)} is not allowed: give the name of a service`);
 	}
 }
 

@@ -29,7 +29,7 @@ export function checkConnect(url: string, options: ConnectOptions): void {
 	if (nats !== undefined) {
 		const place = `${nats}://${servers}`;
 		throw new InvalidArgument(
-			`connect: url: '${place}' is not allowed: this client joins a hub, not NATS: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\`, and connect to ws://127.0.0.1:7421`,
+			`connect: url: '${place}' is not allowed: this client joins a hub, not NATS: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\``,
 		);
 	}
 	let scheme: string | undefined;

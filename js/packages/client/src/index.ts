@@ -37,7 +37,7 @@ export {
 	type Policy,
 	type Priority,
 } from "./options.js";
-export type { Reader, WaitOptions } from "./page_reader.js";
+export type { Reader } from "./page_reader.js";
 export { Remote, remote } from "./remote.js";
 export type { ServeOptions, ServiceHandle } from "./served_instance.js";
 export type { ServiceStatistics } from "./service_instance.js";
@@ -61,3 +61,4 @@ export { NdArray, type TypedArray } from "./values/arrays.js";
 export { ByteArray, FrozenSet, record, Tuple, tuple, typeOf } from "./values/kinds.js";
 export { Complex, Decimal, UUID } from "./values/numbers.js";
 export { DateTime, Duration, LocalDate, LocalDateTime, LocalTime } from "./values/times.js";
+export type { WaitOptions } from "./waiters.js";

@@ -1,7 +1,7 @@
 /** Node: the program's interface to its link to a hub. */
 
 import type { AnyService, Client } from "./client.js";
-import { Clients } from "./clients.js";
+import { Clients, checkService } from "./clients.js";
 import { type ConnectOptions, checkConnect } from "./connect_options.js";
 import type { ServiceInfo } from "./discovery.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
@@ -10,7 +10,7 @@ import type { Incoming } from "./inbound.js";
 import type { Joined, LinkEvents } from "./link.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
-import type { Reader, WaitOptions } from "./page_reader.js";
+import type { Reader } from "./page_reader.js";
 import { Presence } from "./presence.js";
 import { Runtime } from "./runtime.js";
 import type { ServeOptions, ServiceHandle } from "./served_instance.js";
@@ -23,12 +23,13 @@ import type { Commands } from "./streams/commands.js";
 import type { Lease, LeaseOptions } from "./streams/lease.js";
 import type { Store } from "./streams/store.js";
 import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
-import { checkSubject, checkSubscription, covers, NAME } from "./subjects.js";
-import type { Envelope, Listener, Subscribed, SubscribeOptions, Subscription } from "./subscriptions.js";
+import { checkSubject, checkSubscription, covers } from "./subjects.js";
+import type { Envelope, Listener, SubscribeOptions, Subscription } from "./subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
+import { Waiters, type WaitOptions } from "./waiters.js";
 
 const REMOTE_GONE = 30;
 
@@ -186,31 +187,9 @@ export class Node {
 	 * The messages of a pattern, to be read in a loop. It is known to the hub once its first
 	 * message is asked for; up to 1,000 wait.
 	 */
-	subscription(
-		pattern: string,
-		options: SubscribeOptions = {},
-	): AsyncIterableIterator<Envelope, undefined, undefined> & AsyncDisposable {
+	subscription(pattern: string, options: SubscribeOptions = {}): Reader<Envelope> {
 		checkSubscription(pattern, options.queue ?? "");
-		let own: Promise<Subscribed> | undefined;
-		const begin = (): Promise<Subscribed> => {
-			own ??= this.answering().then((incoming) => incoming.subscribe(pattern, undefined, options));
-			return own;
-		};
-		const end = async (): Promise<IteratorResult<Envelope, undefined>> => {
-			await (await own)?.return();
-			return { done: true, value: undefined };
-		};
-		return {
-			next: async () => (await begin()).next(),
-			return: end,
-			[Symbol.asyncIterator]() {
-				void begin().catch(() => {});
-				return this;
-			},
-			[asyncDispose]: async () => {
-				await end();
-			},
-		};
+		return lazily(async () => (await this.answering()).subscribe(pattern, undefined, options), true);
 	}
 
 	/**
@@ -247,10 +226,8 @@ export class Node {
 	 * the token does not allow `$hub.services` and `$hub.services.*`.
 	 */
 	watchServices(service?: string): Reader<InstanceChange> {
-		if (service !== undefined && (typeof service !== "string" || !NAME.test(service))) {
-			throw new InvalidArgument(
-				`watchServices: service: ${shown(service)} is not allowed: give the name of a service, or nothing for all`,
-			);
+		if (service !== undefined) {
+			checkService("watchServices", service);
 		}
 		return lazily(async () => {
 			const { watchServices } = await import("./lazy_chunk.js");
@@ -458,18 +435,36 @@ export class Node {
 	};
 }
 
-/** A reader whose code is loaded with its first read. */
-function lazily<T>(load: () => Promise<Reader<T>>): Reader<T> {
+/** A reader that begins with its first read, or, if it is `eager`, with its loop. */
+function lazily<T>(begin: () => Promise<Reader<T>>, eager = false): Reader<T> {
 	let own: Promise<Reader<T>> | undefined;
-	const reader = (): Promise<Reader<T>> => {
-		own ??= load();
-		return own;
+	let isOver = false;
+	const beginning = new Waiters<Reader<T>>();
+	const start = (): void => {
+		own ??= begin();
+		const tell = (): void => beginning.tell(own as Promise<Reader<T>>);
+		own.then(tell, tell);
 	};
-	const end = async (): Promise<IteratorResult<T, undefined>> => (await reader()).return();
+	const end = async (): Promise<IteratorResult<T, undefined>> => {
+		isOver = true;
+		await (await own)?.return();
+		return { done: true, value: undefined };
+	};
 	return {
-		next: async (options?: WaitOptions) => (await reader()).next(options),
+		next: async (options: WaitOptions = {}) => {
+			options.signal?.throwIfAborted();
+			if (isOver) {
+				return { done: true, value: undefined };
+			}
+			const begun = beginning.wait(options.signal);
+			start();
+			return (await begun).next(options);
+		},
 		return: end,
 		[Symbol.asyncIterator]() {
+			if (eager) {
+				start();
+			}
 			return this;
 		},
 		[asyncDispose]: async () => {

@@ -1,12 +1,7 @@
 /** Iterators over items that come in pages, such as changes and events. */
 import { Queue } from "./queue.js";
 import { asyncDispose } from "./symbols.js";
-
-/** How long a read waits. */
-export interface WaitOptions {
-	/** Ends the wait with its reason. The read then has taken nothing, and the next read goes on. */
-	readonly signal?: AbortSignal;
-}
+import { Waiters, type WaitOptions } from "./waiters.js";
 
 /**
  * An iterator with waits that can be given up: `for await`, or `next({ signal })`. While one
@@ -19,63 +14,45 @@ export interface Reader<T> extends AsyncIterableIterator<T, undefined, undefined
 	[Symbol.asyncIterator](): Reader<T>;
 }
 
-interface Waiter<T> {
-	readonly resolve: (result: IteratorResult<T, undefined>) => void;
-	readonly reject: (error: unknown) => void;
-}
-
 const DONE = { done: true, value: undefined } as const;
 
 /** Asks for a page only while a read waits: nothing but the rest of one page queues up. */
 export class PageReader<T> implements Reader<T> {
 	private readonly items = new Queue<T>();
-	private readonly waiters = new Set<Waiter<T>>();
+	private readonly waiters = new Waiters<IteratorResult<T, undefined>>();
 	private readonly leaving = new AbortController();
 	private isPulling = false;
 	private isOver = false;
 
 	/**
 	 * @param page Waits for the next items; undefined: there will be none. An error goes to the
-	 * reads that wait, and ends nothing. The signal aborts when the reader has ended.
+	 * reads that wait, and ends nothing. Its signal aborts when the reader has ended.
+	 * @param signal Ends each wait from then on.
 	 * @param ended Called once, at the end.
 	 */
 	constructor(
 		private readonly page: (signal: AbortSignal) => Promise<readonly T[] | undefined>,
+		private readonly signal?: AbortSignal,
 		private readonly ended: () => void = () => {},
-	) {}
+	) {
+		signal?.addEventListener("abort", this.abort);
+		if (signal?.aborted) {
+			this.abort();
+		}
+	}
 
-	next({ signal }: WaitOptions = {}): Promise<IteratorResult<T, undefined>> {
-		return new Promise((resolve, reject) => {
-			signal?.throwIfAborted();
-			// A read that waits already is before this one, and its item is for both.
-			const item = this.items.shift();
-			if (item !== undefined) {
-				resolve({ done: false, value: item });
-				return;
-			}
-			if (this.isOver) {
-				resolve(DONE);
-				return;
-			}
-			const abort = (): void => {
-				this.waiters.delete(waiter);
-				reject(signal?.reason);
-			};
-			const told = (): void => signal?.removeEventListener("abort", abort);
-			const waiter: Waiter<T> = {
-				resolve: (result) => {
-					told();
-					resolve(result);
-				},
-				reject: (error) => {
-					told();
-					reject(error);
-				},
-			};
-			signal?.addEventListener("abort", abort);
-			this.waiters.add(waiter);
-			void this.pull();
-		});
+	async next({ signal }: WaitOptions = {}): Promise<IteratorResult<T, undefined>> {
+		signal?.throwIfAborted();
+		const value = this.items.shift();
+		if (value !== undefined) {
+			return { done: false, value };
+		}
+		if (this.isOver) {
+			return DONE;
+		}
+		const told = this.waiters.wait(signal);
+		void this.pull();
+		return told;
 	}
 
 	async return(): Promise<IteratorResult<T, undefined>> {
@@ -91,6 +68,8 @@ export class PageReader<T> implements Reader<T> {
 	async [asyncDispose](): Promise<void> {
 		await this.return();
 	}
+
+	private readonly abort = (): void => this.leaving.abort(this.signal?.reason);
 
 	private async pull(): Promise<void> {
 		if (this.isPulling) {
@@ -109,27 +88,24 @@ export class PageReader<T> implements Reader<T> {
 				}
 				const value = this.waiters.size > 0 ? this.items.shift() : undefined;
 				if (value !== undefined) {
-					this.tell((waiter) => waiter.resolve({ done: false, value }));
+					this.waiters.tell({ done: false, value });
 				}
 			} catch (error) {
-				this.tell((waiter) => waiter.reject(error));
+				if (this.waiters.size > 0) {
+					this.waiters.tell(Promise.reject(error));
+				}
 			}
 		}
 		this.isPulling = false;
 	}
 
 	private finish(): void {
-		this.tell((waiter) => waiter.resolve(DONE));
+		this.waiters.tell(DONE);
 		if (!this.isOver) {
 			this.isOver = true;
+			this.signal?.removeEventListener("abort", this.abort);
 			this.leaving.abort();
 			this.ended();
 		}
-	}
-
-	private tell(tell: (waiter: Waiter<T>) => void): void {
-		const waiters = [...this.waiters];
-		this.waiters.clear();
-		waiters.forEach(tell);
 	}
 }

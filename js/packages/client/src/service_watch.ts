@@ -34,6 +34,7 @@ export function watchServices(node: WatchedNode, service: string | undefined): P
 	const watch = new ServiceWatch(node, service);
 	return new PageReader(
 		() => watch.changes(),
+		undefined,
 		() => watch.stop(),
 	);
 }

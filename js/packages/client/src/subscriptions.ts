@@ -2,8 +2,10 @@
 import type { Id } from "./frames.js";
 import { LimitExceeded } from "./generated/errors.js";
 import { SUBSCRIPTION_CAPACITY } from "./generated/limits.js";
+import type { Reader } from "./page_reader.js";
 import { Queue } from "./queue.js";
 import { asyncDispose } from "./symbols.js";
+import { Waiters, type WaitOptions } from "./waiters.js";
 
 /** One message with its metadata. */
 export interface Envelope {
@@ -46,14 +48,14 @@ export interface Unread {
 	readonly envelope: () => Envelope;
 }
 
-export class Subscribed implements Subscription, AsyncIterableIterator<Envelope, undefined, undefined> {
+export class Subscribed implements Subscription, Reader<Envelope> {
 	/** Its exchange with the hub; undefined while there is no link. */
 	id: Id | undefined;
 	isStopped = false;
 	/** True if the hub has known of the subscription: a new link announces it again. */
 	isKnown = false;
 	private readonly waiting = new Queue<Unread>();
-	private readonly readers = new Queue<(result: IteratorResult<Envelope, undefined>) => void>();
+	private readonly readers = new Waiters<IteratorResult<Envelope, undefined>>();
 	private isBusy = false;
 	private counts = { received: 0, dropped: 0, errors: 0 };
 
@@ -79,7 +81,7 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 			this.isStopped = true;
 			this.waiting.clear();
 			this.ends(this);
-			this.finish();
+			this.readers.tell({ done: true, value: undefined });
 		}
 	}
 
@@ -93,7 +95,7 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 		if (this.listener === undefined && this.readers.size > 0) {
 			const value = this.read(message);
 			if (value !== undefined) {
-				this.readers.shift()?.({ done: false, value });
+				this.readers.tell({ done: false, value });
 			}
 		} else if (this.waiting.size >= SUBSCRIPTION_CAPACITY) {
 			this.counts.dropped++;
@@ -142,7 +144,8 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 		return this;
 	}
 
-	async next(): Promise<IteratorResult<Envelope, undefined>> {
+	async next({ signal }: WaitOptions = {}): Promise<IteratorResult<Envelope, undefined>> {
+		signal?.throwIfAborted();
 		for (;;) {
 			const message = this.waiting.shift();
 			if (message !== undefined) {
@@ -155,19 +158,13 @@ export class Subscribed implements Subscription, AsyncIterableIterator<Envelope,
 			if (this.isStopped) {
 				return { done: true, value: undefined };
 			}
-			return new Promise((resolve) => this.readers.push(resolve));
+			return this.readers.wait(signal);
 		}
 	}
 
 	async return(): Promise<IteratorResult<Envelope, undefined>> {
 		this.stop();
 		return { done: true, value: undefined };
-	}
-
-	private finish(): void {
-		for (let reader = this.readers.shift(); reader !== undefined; reader = this.readers.shift()) {
-			reader({ done: true, value: undefined });
-		}
 	}
 }
 

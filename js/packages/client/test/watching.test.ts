@@ -237,3 +237,99 @@ test("a page watches the services of Python, also when the hub comes back", { ti
 	}
 	assert.deepEqual(await watch.next(), { done: true, value: undefined });
 });
+
+/** An iterator, and what has its next item come. */
+interface Source {
+	readonly name: string;
+	readonly items: Reader<unknown>;
+	readonly give: (value: number) => Promise<void>;
+}
+
+async function sources(world: World, node: Node): Promise<Source[]> {
+	const call = async (subject: string, count: number): Promise<Said> => {
+		for (let turn = 0; turn < 100; turn++) {
+			const found = world.last.of(Kind.CALL).filter(({ head }) => head.subject === subject);
+			if (found.length > count) {
+				return found[count] as Said;
+			}
+			await settled();
+		}
+		throw new Error(`${subject}: it was not called`);
+	};
+	const home = "svc.tidewire-streams.call";
+	const reply = (to: Said, value: unknown): void => world.last.say(Kind.REPLY, 2 | 8, to.frame, {}, writeValue(value));
+	const stream = node.client("pricing").ticks?.()[Symbol.asyncIterator]();
+	assert.ok(stream);
+	const subscription = node.subscription("ticks");
+	const bucket = node.kv("config");
+	const found = await call(home, 0);
+	reply(found, {});
+	const watch = (await bucket).watch();
+	let watched = 1;
+	return [
+		{
+			name: "method",
+			items: stream,
+			give: async (value) =>
+				world.last.say(Kind.ITEM, 2 | 8, (await call("svc.pricing.ticks", 0)).frame, {}, writeValue(value)),
+		},
+		{
+			name: "subscription",
+			items: subscription,
+			give: async (value) => {
+				const head = { origin: 0, to: { slot: 0, generation: 0 }, subject: "ticks", fields: [] };
+				world.last.say(Kind.PUBLISH, 2, { slot: 0, generation: 0 }, head, writeValue(value));
+			},
+		},
+		{
+			name: "watch",
+			items: watch,
+			give: async (value) => reply(await call(home, watched++), [[["key", writeValue(value), value, 0]], value]),
+		},
+	];
+}
+
+test("reads that are given up take no item of a method, a subscription or a watch", async () => {
+	const shops = new Shops();
+	const node = await shops.join();
+	for (const { name, items, give } of await sources(shops.world, node)) {
+		const taken = (result: IteratorResult<unknown, undefined>): unknown => {
+			const { done, value } = result;
+			assert.ok(!done, name);
+			return typeof value === "object" ? (value as { value: unknown }).value : value;
+		};
+		// A race is lost, and the read that follows waits.
+		await abandoned(items.next());
+		const second = items.next();
+		await settled();
+		await give(1);
+		assert.equal(taken(await second), 1, name);
+		// A signal ends a wait, and the item comes later.
+		const controller = new AbortController();
+		const aborted = assert.rejects(items.next({ signal: controller.signal }), /enough/);
+		await settled();
+		controller.abort(new Error("enough"));
+		await aborted;
+		await give(2);
+		await settled();
+		assert.equal(taken(await items.next()), 2, name);
+		// The end of a reader ends its waits.
+		const open = items.next();
+		await settled();
+		void items.return();
+		assert.deepEqual(await open, { done: true, value: undefined }, name);
+	}
+});
+
+test("a read of a subscription is given up while there is no link", async () => {
+	const shops = new Shops();
+	const node = await shops.join();
+	shops.world.isUp = false;
+	shops.world.last.cut();
+	const items = node.subscription("ticks");
+	const controller = new AbortController();
+	const aborted = assert.rejects(items.next({ signal: controller.signal }), /enough/);
+	await settled();
+	controller.abort(new Error("enough"));
+	await aborted;
+});

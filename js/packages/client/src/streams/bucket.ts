@@ -1,4 +1,5 @@
 /** Key-value buckets: the newest value of each key, with revisions and history. */
+import { PageReader, type Reader } from "../page_reader.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";
@@ -141,18 +142,14 @@ export class Bucket<T = unknown> {
 	 *
 	 * @param options `after`: changes after this revision only; `signal` ends the wait.
 	 */
-	async *watch(
-		filter = ">",
-		options: { readonly after?: number; readonly signal?: AbortSignal } = {},
-	): AsyncGenerator<Entry<T>, undefined, undefined> {
-		for (let after = options.after ?? 0; ; ) {
+	watch(filter = ">", options: { readonly after?: number; readonly signal?: AbortSignal } = {}): Reader<Entry<T>> {
+		let after = options.after ?? 0;
+		return new PageReader(async (signal) => {
 			const args = [this.name, filter, after, PAGE, WAIT_US];
-			const [raw, upto] = (await this.home.ask("watch", args, options.signal)) as [unknown[], number];
-			for (const fields of raw) {
-				yield new Entry<T>(fields);
-			}
+			const [raw, upto] = (await this.home.ask("watch", args, signal)) as [unknown[], number];
 			after = upto;
-		}
+			return raw.map((fields) => new Entry<T>(fields));
+		}, options.signal);
 	}
 
 	/** Its settings, and how many keys and bytes it has. */

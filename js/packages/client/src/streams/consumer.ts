@@ -1,6 +1,7 @@
 /** Consumers: named cursors over a stream, whose events are settled. */
 import { InvalidArgument } from "../generated/errors.js";
 import { shown } from "../options.js";
+import type { Reader } from "../page_reader.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { DeadEvent, type Settled, type Settler, StreamEvent } from "./event.js";
@@ -98,9 +99,19 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	 * Events as they come. Leaving the loop gives back the fetched and unhandled ones, and stores
 	 * the acks.
 	 */
-	[Symbol.asyncIterator](): AsyncIterableIterator<StreamEvent<T>, undefined, undefined> {
+	[Symbol.asyncIterator](): Reader<StreamEvent<T>> {
+		let waiting: Promise<StreamEvent<T> | undefined> | undefined;
+		const shared = (): Promise<StreamEvent<T> | undefined> => {
+			waiting ??= this.next().finally(() => {
+				waiting = undefined;
+			});
+			return waiting;
+		};
 		return {
-			next: async () => ({ done: false, value: (await this.next()) as StreamEvent<T> }),
+			next: async ({ signal } = {}) => {
+				const event = await (signal === undefined ? shared() : this.next({ signal }));
+				return { done: false, value: event as StreamEvent<T> };
+			},
 			return: async () => {
 				await this.close();
 				return { done: true, value: undefined };
@@ -108,6 +119,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 			[Symbol.asyncIterator]() {
 				return this;
 			},
+			[asyncDispose]: () => this.close(),
 		};
 	}
 

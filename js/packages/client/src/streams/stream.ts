@@ -2,6 +2,7 @@
 import { InvalidArgument } from "../generated/errors.js";
 import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
 import { shown } from "../options.js";
+import { PageReader, type Reader } from "../page_reader.js";
 import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
 import { type Message, messageOf, type PublishOptions, StreamEvent } from "./event.js";
 import {
@@ -208,20 +209,21 @@ export class Stream<T = unknown> {
 	}
 
 	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
-	async *read(options: ReadOptions = {}): AsyncGenerator<StreamEvent<T>, undefined, undefined> {
-		const { stop = null, follow = false, signal } = options;
+	read(options: ReadOptions = {}): Reader<StreamEvent<T>> {
+		const { stop = null, follow = false } = options;
 		const filter = patternsOf(options.filter);
-		for (let at = startOf(options.start ?? "all"); ; ) {
+		let at = startOf(options.start ?? "all");
+		let isLast = false;
+		return new PageReader(async (signal) => {
+			if (isLast) {
+				return undefined;
+			}
 			const args = [this.name, at, stop, filter, PAGE, PAGE_BYTES, follow ? WAIT_US : 0];
 			const [events, following, last] = (await this.home.ask("read", args, signal)) as [unknown[], number, number];
-			for (const fields of events) {
-				yield new StreamEvent<T>(fields);
-			}
-			if ((stop !== null && following > stop) || (!follow && following > last)) {
-				return;
-			}
+			isLast = (stop !== null && following > stop) || (!follow && following > last);
 			at = startOf(following);
-		}
+			return events.map((fields) => new StreamEvent<T>(fields));
+		}, options.signal);
 	}
 
 	/** State of the stream. */
