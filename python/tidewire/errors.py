@@ -547,7 +547,7 @@ class NotFound(HomeError, LookupError):
 
 
 class SettingsDiffer(HomeError):
-    """The existing object has other settings; the message names the first difference.
+    """The existing object has other settings; the message names all differences.
 
     Pass the existing settings, or delete the object first.
     """

@@ -350,7 +350,7 @@ export class NotFound extends HomeError {
 }
 
 /**
- * The existing object has other settings; the message names the first difference.
+ * The existing object has other settings; the message names all differences.
  * Pass the existing settings, or delete the object first.
  */
 export class SettingsDiffer extends HomeError {
