@@ -119,6 +119,10 @@ def pictured(run: tw.Run) -> dict[str, float | int]:
         "wide": 1e150 if run.index == 1 else -5.0,
         "tenths": 0.1 * run.index,
         "whole": run.index,
+        "huge": 1e150,
+        "huger": 1e300 * (run.index + 1.5),
+        "ends": 1.75e308 * (-1) ** run.index,
+        "tiny": 5e-324 * run.index,
     }
 
 
