@@ -84,6 +84,11 @@ def number(run: tw.Run) -> float:
     return run.random.random()
 
 
+def noisy(run: tw.Run) -> float:
+    """A level with noise around it."""
+    return float(run.params["level"] + run.params["noise"] * (run.random.random() - 0.5))
+
+
 def plain(run):  # type: ignore[no-untyped-def]
     return {"index": run.index, "flag": run.index > 1, "seed": run.seed % 1000}
 

@@ -253,6 +253,40 @@ async def test_services_answer_as_the_micro_protocol_has_it() -> None:
                 )
 
 
+@pytest.mark.promise("P17.115")
+@story
+async def test_each_answer_of_an_instance_has_the_version_of_that_instance() -> None:
+    with nats_server() as url:
+        async with (
+            shop(url, "one", "a", version="1.4.2-rc.1+b7", metadata={"zone": "eu"}),
+            shop(url, "two", "b", version="2.0.0"),
+            shop(url, "three", "c"),
+            client(url) as plain,
+        ):
+            for verb in ("PING", "INFO", "STATS"):
+                for subject in (f"$SRV.{verb}", f"$SRV.{verb}.shop"):
+                    answers = await offered(plain, subject, 3)
+                    assert {one["id"]: (one["version"], one["metadata"]) for one in answers} == {
+                        "a": ("1.4.2-rc.1+b7", {"zone": "eu"}),
+                        "b": ("2.0.0", {}),
+                        "c": ("0.0.0", {}),
+                    }
+
+
+@pytest.mark.promise("P17.115")
+@story
+async def test_an_instance_that_comes_back_with_another_version_says_so() -> None:
+    with nats_server() as url:
+        async with shop(url, "one", "a", version="1.0.0") as (node, served, handle), client(url) as plain:
+            (info,) = await offered(plain, "$SRV.INFO.shop.a")
+            assert info["version"] == "1.0.0"
+            await handle.stop()
+            await gone(plain, "$SRV.PING.shop.a")
+            await node.serve(served, instance="a", version="1.1.0")
+            (info,) = await offered(plain, "$SRV.INFO.shop.a")
+            assert info["version"] == "1.1.0"
+
+
 @story
 async def test_a_service_of_nats_answers_in_the_same_form() -> None:
     """The client of nats-py asks a service of its own, and one of a node."""

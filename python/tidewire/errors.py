@@ -157,17 +157,17 @@ class AskTimeout(TidewireError, TimeoutError):
 
     ``blocked_ms``: 0 if a call over a link was at work at last, more if its event loop was blocked;
     None if nothing is known.
-    ``cause``: The reason and its fix, if Tidewire knows one: the dispatcher has no free thread, or
+    ``reason``: The reason and its fix, if Tidewire knows one: the dispatcher has no free thread, or
     the event loop does not run. Else None.
     """
 
     code = "ask_timeout"
     retryable = True
 
-    def __init__(self, message: str = "", *, blocked_ms: int | None = None, cause: str | None = None) -> None:
+    def __init__(self, message: str = "", *, blocked_ms: int | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.blocked_ms: int | None = blocked_ms
-        self.cause: str | None = cause
+        self.reason: str | None = reason
 
 
 class AskCycle(TidewireError):
@@ -547,7 +547,7 @@ class NotFound(HomeError, LookupError):
 
 
 class SettingsDiffer(HomeError):
-    """The existing object has other settings; the message names the first difference.
+    """The existing object has other settings; the message names all differences.
 
     Pass the existing settings, or delete the object first.
     """

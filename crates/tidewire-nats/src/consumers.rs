@@ -13,7 +13,7 @@ use crate::names;
 use crate::pull::{Pull, Puller, Wait};
 use crate::shared::Shared;
 use crate::stream_cache::CachedStream;
-use crate::streams::{create_dead, find, first_difference, shown, sorted};
+use crate::streams::{create_dead, find, same, sorted};
 
 /// A server measures pauses by the clock; this pause is practically endless.
 const FOR_EVER_US: u64 = 100 * 366 * 86_400 * 1_000_000;
@@ -60,12 +60,12 @@ pub(crate) async fn create(shared: &Shared, stream: &str, settings: ConsumerSett
     check(&shared.connection, &settings)?;
     let known = shared.streams.find(&shared.connection, stream).await?;
     if let Some(info) = found(shared, stream, &settings.name).await? {
-        same(&shared.connection, &read(&info), &settings)?;
+        same(&shared.connection, read(&info).difference(&settings))?;
         shared.consumers.learn(stream, &settings);
         return described(shared, stream, &info).await;
     }
     let info = make(shared, stream, &known, &settings).await?;
-    same(&shared.connection, &read(&info), &settings)?;
+    same(&shared.connection, read(&info).difference(&settings))?;
     shared.consumers.learn(stream, &settings);
     described(shared, stream, &info).await
 }
@@ -376,20 +376,6 @@ fn overlap(left: &Pattern, right: &Pattern) -> bool {
             _ => return false,
         }
     }
-}
-
-/// Refuses settings that are not those which the consumer has.
-fn same(connection: &Connection, has: &ConsumerSettings, asked: &ConsumerSettings) -> HomeResult<()> {
-    let fields = [
-        ("filter", sorted(&has.filter), sorted(&asked.filter)),
-        ("ack_wait_us", shown(&has.ack_wait_us), shown(&asked.ack_wait_us)),
-        ("max_deliver", shown(&has.max_deliver), shown(&asked.max_deliver)),
-        ("backoff_us", shown(&has.backoff_us), shown(&asked.backoff_us)),
-        ("max_in_flight", shown(&has.max_in_flight), shown(&asked.max_in_flight)),
-        ("order", shown(&has.order), shown(&asked.order)),
-        ("inactive_us", shown(&has.inactive_us), shown(&asked.inactive_us)),
-    ];
-    first_difference(connection, &format!("consumer {:?}", has.name), fields)
 }
 
 impl Failure {

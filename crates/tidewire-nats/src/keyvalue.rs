@@ -20,7 +20,7 @@ use crate::names;
 use crate::pull::{End, Pull, Puller, Wait};
 use crate::shared::{Shared, Stored};
 use crate::stream_reader::wait;
-use crate::streams::{all, find, first_difference, shown};
+use crate::streams::{all, find, same};
 
 const OPERATION: &str = "KV-Operation";
 const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
@@ -39,14 +39,7 @@ pub(crate) async fn create(shared: &Shared, settings: BucketSettings) -> HomeRes
     let connection = &shared.connection;
     check(connection, &settings)?;
     let info = make(shared, &settings).await?;
-    let has = read(&info);
-    let fields = [
-        ("history", shown(&has.history), shown(&settings.history)),
-        ("ttl_us", shown(&has.ttl_us), shown(&settings.ttl_us)),
-        ("max_bytes", shown(&has.max_bytes), shown(&settings.max_bytes)),
-        ("replicas", shown(&has.replicas), shown(&settings.replicas)),
-    ];
-    first_difference(connection, &format!("bucket {:?}", has.name), fields)
+    same(connection, read(&info).difference(&settings))
 }
 
 /// Makes the stream of a bucket, or finds it.

@@ -31,7 +31,7 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
     let name = settings.name.clone();
     match find(connection, &name).await {
         Ok(info) => {
-            same(connection, &read(&info), &settings)?;
+            same(connection, read(&info).difference(&settings))?;
             // The stream belongs to another client: its private streams are created when missing.
             shared.streams.learn(connection, &name, &info);
             return described(shared, &info).await;
@@ -45,7 +45,7 @@ pub(crate) async fn create(shared: &Shared, settings: StreamSettings) -> HomeRes
         // Somebody else has made it meanwhile.
         Err(Failure::Refused { code: 10_058, .. }) => {
             let info = find(connection, &name).await.map_err(|failure| failure.of_stream(connection, &name))?;
-            same(connection, &read(&info), &settings)?;
+            same(connection, read(&info).difference(&settings))?;
             info
         }
         Err(failure) => return Err(refused(connection, &name, failure)),
@@ -293,36 +293,9 @@ fn check(connection: &Connection, settings: &StreamSettings) -> HomeResult<()> {
     Ok(())
 }
 
-/// Refuses settings that are not those which the stream has.
-fn same(connection: &Connection, has: &StreamSettings, asked: &StreamSettings) -> HomeResult<()> {
-    let fields = [
-        ("subjects", sorted(&has.subjects), sorted(&asked.subjects)),
-        ("max_age_us", shown(&has.max_age_us), shown(&asked.max_age_us)),
-        ("max_bytes", shown(&has.max_bytes), shown(&asked.max_bytes)),
-        ("max_messages", shown(&has.max_messages), shown(&asked.max_messages)),
-        ("full", shown(&has.full), shown(&asked.full)),
-        ("dedupe_us", shown(&has.dedupe_us), shown(&asked.dedupe_us)),
-        ("replicas", shown(&has.replicas), shown(&asked.replicas)),
-        ("compact", shown(&has.compact.map(Compact::name)), shown(&asked.compact.map(Compact::name))),
-    ];
-    first_difference(connection, &format!("stream {:?}", has.name), fields)
-}
-
-/// Refuses an object that exists with other settings: names the first difference.
-pub(crate) fn first_difference<const COUNT: usize>(
-    connection: &Connection,
-    what: &str,
-    fields: [(&str, String, String); COUNT],
-) -> HomeResult<()> {
-    match fields.into_iter().find(|(_, has, asked)| has != asked) {
-        None => Ok(()),
-        Some((field, has, asked)) => {
-            let words = format!(
-                "{field}: {what} has {has}, and {asked} was asked for: ask for what it has, or delete it first"
-            );
-            Err(connection.error(HomeErrorKind::Differs, &words))
-        }
-    }
+/// Refuses settings that differ from those of an existing object.
+pub(crate) fn same(connection: &Connection, difference: Option<String>) -> HomeResult<()> {
+    difference.map_or(Ok(()), |text| Err(connection.error(HomeErrorKind::Differs, &text)))
 }
 
 fn refused(connection: &Connection, stream: &str, failure: Failure) -> HomeError {
@@ -339,10 +312,6 @@ fn refused(connection: &Connection, stream: &str, failure: Failure) -> HomeError
         }
         other => other.of_stream(connection, stream),
     }
-}
-
-pub(crate) fn shown<T: std::fmt::Debug>(value: &T) -> String {
-    format!("{value:?}").replace("Some(", "").replace(')', "")
 }
 
 pub(crate) fn sorted(patterns: &[Pattern]) -> String {

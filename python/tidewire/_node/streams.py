@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidewire._log import logger
 from tidewire._node.services import Services
 from tidewire._urls import is_nats
-from tidewire.errors import HomeError, InvalidArgument
+from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,16 +44,17 @@ class Streams(Services):
         self,
         name: str,
         *,
-        subjects: Sequence[str],
+        subjects: Sequence[str] | None = None,
         max_age: float | None = None,
         max_bytes: int | None = None,
         max_messages: int | None = None,
-        full: Literal["refuse", "drop_old"] = "refuse",
-        dedupe: float = 120.0,
-        replicas: int = 1,
+        full: Literal["refuse", "drop_old"] | None = None,
+        dedupe: float | None = None,
+        replicas: int | None = None,
         compact: Literal["key", "subject"] | None = None,
     ) -> Stream:
-        """Make a stream, or find that it is there with the same settings.
+        """Make a stream, or open the existing one with the same settings. With its name alone, open
+        the existing one with the settings that it has.
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
@@ -60,14 +62,16 @@ class Streams(Services):
             max_age: Seconds after which events are forgotten.
             max_bytes: Its largest size on disk.
             max_messages: How many events it may have.
-            full: Behavior at a limit: publishing is refused, or the oldest events go.
-            dedupe: Seconds for which an ``id`` is remembered; 0 for not at all.
-            replicas: On how many servers it is kept; 1 in a folder.
+            full: Behavior at a limit: ``"refuse"`` (the default) refuses to publish, ``"drop_old"``
+                drops the oldest events.
+            dedupe: Seconds for which an ``id`` is remembered, 120 by default; 0 for not at all.
+            replicas: On how many servers it is kept, 1 by default; 1 in a folder.
             compact: ``"key"`` or ``"subject"``: only the newest event of each stays; one that it
                 replaces is read and delivered no more.
 
         Raises:
-            SettingsDiffer: if it exists with other settings; the message names the first.
+            SettingsDiffer: if it exists with other settings; the message names all differences.
+            NotFound: if only its name was given, and there is none.
             Unsupported: for what this home can't do.
             InvalidArgument: if an argument is not allowed, or the node has neither a data folder
                 nor a hub.
@@ -75,20 +79,37 @@ class Streams(Services):
         from tidewire.streams.home import span_us
         from tidewire.streams.stream import Stream
 
-        if full not in ("refuse", "drop_old"):
+        if full not in (None, "refuse", "drop_old"):
             raise InvalidArgument(f'full: {full!r} is not allowed: give "refuse" or "drop_old"')
         if compact not in (None, "key", "subject"):
             raise InvalidArgument(f'compact: {compact!r} is not allowed: give "key", "subject" or None')
         if isinstance(subjects, str):
             raise InvalidArgument(f"subjects: the string {subjects!r} is not allowed: give a list of patterns")
+        if subjects is None:
+            given = {
+                "max_age": max_age,
+                "max_bytes": max_bytes,
+                "max_messages": max_messages,
+                "full": full,
+                "dedupe": dedupe,
+                "replicas": replicas,
+                "compact": compact,
+            }
+            settings = [setting for setting, value in given.items() if value is not None]
+            if settings:
+                raise InvalidArgument(
+                    f"subjects: missing, with {', '.join(settings)}: give subjects=[{f'{name}.>'!r}] to make a "
+                    "stream, or the name alone to open an existing one"
+                )
+            return await self.find_stream(name)
         home = self._home()
-        age_us, dedupe_us, drop = span_us("max_age", max_age), span_us("dedupe", dedupe), full == "drop_old"
-        args = (name, list(subjects), age_us, max_bytes, max_messages, drop, dedupe_us, replicas, compact)
-        await home.call("create_stream", *args)
+        age_us, dedupe_us = span_us("max_age", max_age), span_us("dedupe", 120.0 if dedupe is None else dedupe)
+        limits, copies = (age_us, max_bytes, max_messages, full == "drop_old"), 1 if replicas is None else replicas
+        await home.call("create_stream", name, list(subjects), *limits, dedupe_us, copies, compact)
         return Stream(home, name)
 
     async def find_stream(self, name: str) -> Stream:
-        """Find a stream, whatever its settings.
+        """Open an existing stream with the settings that it has, as ``stream`` with the name alone.
 
         Raises:
             NotFound: if there is none.
@@ -96,7 +117,10 @@ class Streams(Services):
         from tidewire.streams.stream import Stream
 
         home = self._home()
-        await home.call("stream_info", name)
+        try:
+            await home.call("stream_info", name)
+        except NotFound as error:
+            raise NotFound(f"{error}: make it with node.stream({name!r}, subjects=[{f'{name}.>'!r}])") from None
         return Stream(home, name)
 
     async def streams(self) -> list[StreamInfo]:
@@ -109,33 +133,46 @@ class Streams(Services):
         self,
         name: str,
         *,
-        history: int = 1,
+        history: int | None = None,
         ttl: float | None = None,
         max_bytes: int | None = None,
-        replicas: int = 1,
+        replicas: int | None = None,
     ) -> Bucket:
-        """Make a key-value bucket, or find that it is there with the same settings.
+        """Make a key-value bucket, or open the existing one with the same settings. With its name
+        alone, open the existing one with the settings that it has; if there is none, make it with
+        the defaults.
 
         Args:
             name: Letters, digits, ``_`` and ``-``, at most 64.
-            history: How many entries of a key are kept, 1 to 64.
+            history: How many entries of a key are kept, 1 to 64; 1 by default.
             ttl: Seconds after which entries go.
             max_bytes: Largest size of keys and values, 64 MiB by default; the storage backend
                 of a folder holds them in memory.
-            replicas: On how many servers it is kept.
+            replicas: On how many servers it is kept, 1 by default.
 
         Raises:
-            SettingsDiffer: if it exists with other settings.
+            SettingsDiffer: if it exists with other settings; the message names all differences.
         """
         from tidewire.streams.bucket import Bucket
         from tidewire.streams.home import span_us
 
         home = self._home()
-        await home.call("create_bucket", name, history, span_us("ttl", ttl), max_bytes, replicas)
+        named_only = history is ttl is max_bytes is replicas is None
+        if named_only:
+            with contextlib.suppress(NotFound):
+                await home.call("bucket_info", name)
+                return Bucket(home, name)
+        kept, copies = 1 if history is None else history, 1 if replicas is None else replicas
+        try:
+            await home.call("create_bucket", name, kept, span_us("ttl", ttl), max_bytes, copies)
+        except SettingsDiffer:
+            # Another one made it in the meantime.
+            if not named_only:
+                raise
         return Bucket(home, name)
 
     async def find_kv(self, name: str) -> Bucket:
-        """Find a bucket, whatever its settings.
+        """Open an existing bucket with the settings that it has.
 
         Raises:
             NotFound: if there is none.
@@ -143,7 +180,10 @@ class Streams(Services):
         from tidewire.streams.bucket import Bucket
 
         home = self._home()
-        await home.call("bucket_info", name)
+        try:
+            await home.call("bucket_info", name)
+        except NotFound as error:
+            raise NotFound(f"{error}: make it with node.kv({name!r})") from None
         return Bucket(home, name)
 
     async def buckets(self) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ class CommandStore:
                 max_messages=_ENDS_MAX,
                 full="drop_old",
             ),
-            node.kv(QUEUE),
+            node.kv(QUEUE, history=1),
         )
 
     @property

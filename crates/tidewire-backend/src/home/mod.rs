@@ -25,6 +25,7 @@ mod answer;
 mod capabilities;
 mod capability;
 mod consumer;
+mod difference;
 mod error;
 mod keyvalue;
 mod lease;

@@ -148,8 +148,8 @@ pub trait Streams: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names the
-    /// first field that differs, with both values.
+    /// [`Differs`](super::HomeErrorKind::Differs) if it has other settings: the message names
+    /// all fields that differ, with both values.
     /// [`Unsupported`](super::HomeErrorKind::Unsupported) if a setting needs a missing capability.
     fn create_stream(&self, settings: StreamSettings) -> Answer<StreamInfo>;
 

@@ -11,7 +11,7 @@ use tidewire_proto::generated::limits;
 use super::files::SegmentCursor;
 use super::names::{check_consumer, check_count, clipped};
 use super::read::{Subjects, is_shown, selects, taken};
-use super::streams::{same, spelled_us};
+use super::streams::same;
 use super::{Cursor, Folder};
 use crate::state::Op;
 
@@ -43,7 +43,7 @@ impl Folder {
         let known = self.stream(stream)?;
         let (number, name) = (known.number, settings.name.clone());
         if let Some(cursor) = known.cursors.get(&name) {
-            same_settings(&cursor.settings, &settings)?;
+            same(cursor.settings.difference(&settings))?;
             return self.consumer_info(stream, &name);
         }
         check_count("consumers", known.cursors.len(), &limits::STREAM_CONSUMERS)?;
@@ -435,20 +435,4 @@ fn stale(consumer: &str, sequence: u64) -> HomeError {
         "consumer {consumer:?}: this delivery of event {sequence} is not out: it was settled before, or the event came to another; settle each delivery once, within ack_wait"
     );
     HomeError::new(HomeErrorKind::Stale, text)
-}
-
-fn same_settings(has: &ConsumerSettings, asked: &ConsumerSettings) -> HomeResult<()> {
-    let fields = |settings: &ConsumerSettings| {
-        let backoff: Vec<f64> = settings.backoff_us.iter().map(|delay| *delay as f64 / 1_000_000.0).collect();
-        [
-            ("filter", format!("{:?}", settings.filter.iter().map(AsRef::<str>::as_ref).collect::<Vec<_>>())),
-            ("ack_wait", spelled_us(Some(settings.ack_wait_us))),
-            ("max_deliver", settings.max_deliver.to_string()),
-            ("backoff", format!("{backoff:?} s")),
-            ("max_in_flight", settings.max_in_flight.to_string()),
-            ("order", format!("{:?}", settings.order)),
-            ("inactive", spelled_us(Some(settings.inactive_us))),
-        ]
-    };
-    same("consumer", &has.name, &fields(has), &fields(asked))
 }

@@ -44,9 +44,3 @@ pub fn not_found(what: &str, name: &str) -> HomeError {
 pub fn invalid(text: impl Into<String>) -> HomeError {
     HomeError::new(HomeErrorKind::Invalid, text)
 }
-
-/// An object that exists with other settings.
-pub fn differs(what: &str, name: &str, field: &str, has: &str, asked: &str) -> HomeError {
-    let mend = "ask for what it has, or delete it first";
-    HomeError::new(HomeErrorKind::Differs, format!("{what} {name:?}: {field} is {has}, not {asked}; {mend}"))
-}

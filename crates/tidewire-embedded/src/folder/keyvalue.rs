@@ -10,7 +10,7 @@ use tidewire_proto::subject::{Pattern, Subject};
 
 use super::errors::{invalid, not_found};
 use super::names::check_bucket;
-use super::streams::{same, spelled, spelled_us};
+use super::streams::same;
 use super::{Folder, StoredConsumer};
 use crate::state::Op;
 
@@ -24,7 +24,7 @@ impl Folder {
         check_bucket(&settings)?;
         let name = settings.name.clone();
         if let Some(kept) = self.buckets.get(&name) {
-            return same_settings(&kept.settings, &settings);
+            return same(kept.settings.difference(&settings));
         }
         self.keep(&Op::Bucket(settings.clone()));
         self.buckets.insert(name, StoredConsumer::new(settings));
@@ -238,16 +238,4 @@ fn refused(bucket: &str, key: &Subject, expect: Expect, refusal: Refusal) -> Hom
             HomeError::new(HomeErrorKind::Revision, text)
         }
     }
-}
-
-fn same_settings(has: &BucketSettings, asked: &BucketSettings) -> HomeResult<()> {
-    let fields = |settings: &BucketSettings| {
-        [
-            ("history", settings.history.to_string()),
-            ("ttl", spelled_us(settings.ttl_us)),
-            ("max_bytes", spelled(settings.max_bytes)),
-            ("replicas", settings.replicas.to_string()),
-        ]
-    };
-    same("bucket", &has.name, &fields(has), &fields(asked))
 }

@@ -10,7 +10,7 @@ use tidewire_core::stream::log::Options;
 use tidewire_core::stream::schedule::Schedules;
 use tidewire_proto::generated::limits;
 
-use super::errors::{differs, invalid};
+use super::errors::invalid;
 use super::files::{Keeping, StreamFiles};
 use super::names::{capabilities, check_count, check_stream};
 use super::{Folder, Sizes, Stream, stream_dir};
@@ -26,7 +26,7 @@ impl Folder {
         check_stream(&settings)?;
         let name = settings.name.clone();
         if let Some(stream) = self.streams.get(&name) {
-            same_settings(&stream.settings, &settings)?;
+            same(stream.settings.difference(&settings))?;
             return self.stream_info(&name);
         }
         check_count("streams", self.streams.len(), &limits::STREAMS)?;
@@ -132,38 +132,9 @@ pub fn log_options(settings: &StreamSettings, sizes: Sizes) -> Options {
     }
 }
 
-fn same_settings(has: &StreamSettings, asked: &StreamSettings) -> HomeResult<()> {
-    let fields = |settings: &StreamSettings| {
-        [
-            ("subjects", format!("{:?}", settings.subjects.iter().map(AsRef::<str>::as_ref).collect::<Vec<_>>())),
-            ("max_age", spelled_us(settings.max_age_us)),
-            ("max_bytes", spelled(settings.max_bytes)),
-            ("max_messages", spelled(settings.max_messages)),
-            ("full", format!("{:?}", settings.full)),
-            ("dedupe", spelled_us(Some(settings.dedupe_us))),
-            ("replicas", settings.replicas.to_string()),
-            ("compact", settings.compact.map_or("None", Compact::name).to_owned()),
-        ]
-    };
-    same("stream", &has.name, &fields(has), &fields(asked))
-}
-
-/// Finds the first field that differs.
-pub fn same(what: &str, name: &str, has: &[(&str, String)], asked: &[(&str, String)]) -> Result<(), HomeError> {
-    match has.iter().zip(asked).find(|((_, has), (_, asked))| has != asked) {
-        None => Ok(()),
-        Some(((field, has), (_, asked))) => Err(differs(what, name, field, has, asked)),
-    }
-}
-
-/// A limit as people write it.
-pub fn spelled(value: Option<u64>) -> String {
-    value.map_or_else(|| "None".to_owned(), |value| value.to_string())
-}
-
-/// A span as people write it, in seconds.
-pub fn spelled_us(value: Option<u64>) -> String {
-    value.map_or_else(|| "None".to_owned(), |value| format!("{} s", value as f64 / 1_000_000.0))
+/// Refuses settings that differ from those of an existing object.
+pub fn same(difference: Option<String>) -> HomeResult<()> {
+    difference.map_or(Ok(()), |text| Err(HomeError::new(HomeErrorKind::Differs, text)))
 }
 
 /// The error of a stream at its limit.

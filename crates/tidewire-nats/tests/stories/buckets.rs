@@ -137,7 +137,7 @@ fn a_bucket_with_other_settings_is_refused() {
     let Some(home) = home() else { return };
     let name = bucket(&*home, 1);
     let error = home.create_bucket(BucketSettings { history: 2, ..BucketSettings::new(&name) }).wait().unwrap_err();
-    assert!(error.kind() == HomeErrorKind::Differs && error.message().contains("history: bucket"), "{error}");
+    assert!(error.kind() == HomeErrorKind::Differs && error.message().contains("history is 1, not 2"), "{error}");
     let error = home.create_bucket(BucketSettings { history: 65, ..BucketSettings::new("many") }).wait().unwrap_err();
     assert!(error.kind() == HomeErrorKind::Invalid && error.message().contains("history: 65"), "{error}");
 }

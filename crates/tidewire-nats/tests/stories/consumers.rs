@@ -286,7 +286,7 @@ fn other_settings_and_what_nats_can_not_do_are_refused() {
         home.create_consumer(&name, ConsumerSettings { max_deliver: 9, ..consumer("billing") }).wait().unwrap_err();
     assert!(
         error.kind() == HomeErrorKind::Differs
-            && error.message().contains("max_deliver: consumer \"billing\" has 5, and 9"),
+            && error.message().contains("consumer \"billing\": max_deliver is 5, not 9;"),
         "{error}"
     );
     let keyed = ConsumerSettings { order: Order::Key, ..consumer("keyed") };

@@ -80,7 +80,7 @@ pub enum ErrorCode {
     HomeError,
     /// No stream, consumer or bucket has this name, or it was deleted.
     NotFound,
-    /// The existing object has other settings; the message names the first difference.
+    /// The existing object has other settings; the message names all differences.
     SettingsDiffer,
     /// The stream or bucket is at its limit and refuses more.
     StreamFull,
@@ -433,7 +433,7 @@ impl ErrorCode {
             Self::CodeChanged => "The code differs from that at the start of the campaign; the message says where.",
             Self::HomeError => "A storage backend refuses the operation; the message names the value and the fix.",
             Self::NotFound => "No stream, consumer or bucket has this name, or it was deleted.",
-            Self::SettingsDiffer => "The existing object has other settings; the message names the first difference.",
+            Self::SettingsDiffer => "The existing object has other settings; the message names all differences.",
             Self::StreamFull => "The stream or bucket is at its limit and refuses more.",
             Self::StaleDelivery => {
                 "The delivery was already settled, or its event was delivered to another consumer since."

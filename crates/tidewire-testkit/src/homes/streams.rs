@@ -31,9 +31,11 @@ pub fn what_is_published_is_read_in_order(home: &dyn Home) {
 pub fn a_stream_is_made_once_and_with_one_kind_of_settings(home: &dyn Home) {
     let settings = orders(home);
     good(home.create_stream(settings.clone()));
-    let other = StreamSettings { max_messages: Some(7), ..settings.clone() };
+    let other = StreamSettings { max_messages: Some(7), dedupe_us: 30_000_000, ..settings.clone() };
     let said = refused(home.create_stream(other), HomeErrorKind::Differs);
-    assert!(said.contains("max_messages") && said.contains('7'), "{said}");
+    for named in ["max_messages is", "not 7;", "dedupe is", "not 30 s;"] {
+        assert!(said.contains(named), "{said}");
+    }
     for name in ["", "a b", "a.b", "a/b", &"x".repeat(65)] {
         let wrong = StreamSettings { name: name.to_owned(), ..settings.clone() };
         refused(home.create_stream(wrong), HomeErrorKind::Invalid);

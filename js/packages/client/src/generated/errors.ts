@@ -30,6 +30,8 @@ export class AskTimeout extends TidewireError {
 	override readonly retryable: boolean = true;
 	/** 0 if a call over a link was at work at last, more if its event loop was blocked; None if nothing is known. */
 	blockedMs: number | null = null;
+	/** The reason and its fix, if Tidewire knows one: the dispatcher has no free thread, or the event loop does not run. Else None. */
+	reason: string | null = null;
 }
 
 /**
@@ -348,7 +350,7 @@ export class NotFound extends HomeError {
 }
 
 /**
- * The existing object has other settings; the message names the first difference.
+ * The existing object has other settings; the message names all differences.
  * Pass the existing settings, or delete the object first.
  */
 export class SettingsDiffer extends HomeError {
