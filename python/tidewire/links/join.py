@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 _LEAVE_TIMEOUT_S = 1.0
 """How long a caller that is cancelled waits for the end of its attempt."""
+_LEAVE_CLUSTER_TIMEOUT_S = 5.0
+"""The same on NATS. An attempt has its name while it waits for the other nodes, for two seconds at
+most after the server has answered.
+"""
 _AGAIN = LinkLost, AskTimeout
 """What ends an attempt, after which there may be another one."""
 
@@ -52,7 +56,8 @@ async def _joined(node: Node) -> None:
     except asyncio.CancelledError:
         # The thread goes on, and nobody needs its link any more.
         joining.add_done_callback(functools.partial(_leave, node))
-        await asyncio.wait({joining}, timeout=_LEAVE_TIMEOUT_S)
+        limit_s = _LEAVE_CLUSTER_TIMEOUT_S if is_nats(node.url) else _LEAVE_TIMEOUT_S
+        await asyncio.wait({joining}, timeout=limit_s)
         raise
     joining.result()
 

@@ -175,10 +175,15 @@ class Event:
         consumer = self._open()
         self._settled = True
         settled = (self.sequence, self._ticket, how, delay_us, reason, fault)
-        if wait:
-            await consumer._settle_now(settled)
-        else:
+        if not wait:
             await consumer._settle_soon(settled)
+            return
+        try:
+            await consumer._settle_now(settled)
+        except BaseException:
+            # It may not have arrived: it can be settled again, and the storage backend knows.
+            self._settled = False
+            raise
 
     def _open(self) -> Consumer:
         if self._consumer is None:
