@@ -156,7 +156,7 @@ pub fn ask(
                 Some(hint)
             });
             let cause = cause.into_pyobject(py).map_or_else(|_| py.None(), Bound::unbind);
-            error(py, "AskTimeout", &text, &[("cause", cause)])
+            error(py, "AskTimeout", &text, &[("reason", cause)])
         }
         AskError::Refused(reason) => refusal(py, reason, actor),
         AskError::Lost { reason: DeadReason::Dropped, .. } => error(py, "MailboxFull", &text, &[]),

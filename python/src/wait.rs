@@ -1,6 +1,7 @@
 //! Blocking wait of a thread for a future, which Ctrl-C can interrupt.
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -137,7 +138,7 @@ impl ThreadNotifier {
     /// now, so they are never closed.
     fn broken(self: &Arc<Self>, error: Errno) -> PyErr {
         if !self.is_broken.swap(true, Ordering::Relaxed) {
-            std::mem::forget(Arc::clone(self));
+            let _ = ManuallyDrop::new(Arc::clone(self));
         }
         let (reader, writer) = (self.reader.as_raw_fd(), self.writer.as_raw_fd());
         PyOSError::new_err((

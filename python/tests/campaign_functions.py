@@ -84,6 +84,11 @@ def number(run: tw.Run) -> float:
     return run.random.random()
 
 
+def noisy(run: tw.Run) -> float:
+    """A level with noise around it."""
+    return float(run.params["level"] + run.params["noise"] * (run.random.random() - 0.5))
+
+
 def plain(run):  # type: ignore[no-untyped-def]
     return {"index": run.index, "flag": run.index > 1, "seed": run.seed % 1000}
 
@@ -114,6 +119,10 @@ def pictured(run: tw.Run) -> dict[str, float | int]:
         "wide": 1e150 if run.index == 1 else -5.0,
         "tenths": 0.1 * run.index,
         "whole": run.index,
+        "huge": 1e150,
+        "huger": 1e300 * (run.index + 1.5),
+        "ends": 1.75e308 * (-1) ** run.index,
+        "tiny": 5e-324 * run.index,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,26 @@ def test_a_campaign_ends_once_a_mean_is_known_well_enough(store: str) -> None:
 
     assert ends(1, "one") == ends(2, "two")
     assert tw.open_campaign(store, "one").status().done < 20_000
+
+
+@pytest.mark.promise("P15.72")
+def test_the_precision_is_that_of_each_parameter_set(store: str) -> None:
+    until = tw.Precision("value", half_width=0.05)
+    # The mean over all sets is known at the first check; that of a set is not.
+    alike = [{"level": 7, "noise": 1.0}] * 8
+    report = ran(store, functions.noisy, 100_000, workers=2, until=until, seed=5, sweep=alike)
+    first = [row.value for row in report.campaign.results() if row.run < 800]
+    assert 3 * statistics.stdev(first) / math.sqrt(800) < 0.05 < 2 * statistics.stdev(first) / math.sqrt(100)
+    assert 800 < report.done < 4_000
+    groups = report.campaign.summary(by="param_set")
+    assert [one.count for one in groups] == [report.done / 8] * 8
+    assert all(2 * one.standard_error < 0.05 for one in groups)
+    # The spread between sets does not count; the set that is known least well decides.
+    apart = [{"level": -1_000, "noise": 0.01}, {"level": 0, "noise": 0.1}, {"level": 1_000, "noise": 0.01}]
+    report = ran(store, functions.noisy, 100_000, workers=2, until=until, seed=5, sweep=apart)
+    assert report.look is not None
+    assert (report.done, report.look.set, report.look.reached) == (300, 1, True)
+    assert abs(report.look.mean) < 0.05
 
 
 def test_nothing_of_the_supervisor_stays_open(store: str) -> None:

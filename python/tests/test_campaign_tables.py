@@ -74,6 +74,25 @@ def test_moments_do_not_depend_on_how_values_come_in_and_survive_large_offsets()
     assert tally.deviation == pytest.approx(statistics.stdev(values), rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200, 1e305])
+def test_moments_of_values_of_any_size_are_finite(scale: float) -> None:
+    draws = random.Random(7)
+    values = [draws.gauss(3.0, 100.0) for _ in range(4_000)]
+    tally = ValueCounts()
+    for begin in range(0, len(values), 999):
+        tally.add([scale * value for value in values[begin : begin + 999]])
+    assert tally.mean / scale == pytest.approx(statistics.fmean(values), rel=1e-9)
+    assert tally.deviation / scale == pytest.approx(statistics.stdev(values), rel=1e-9)
+
+
+def test_the_mean_of_the_largest_numbers_is_between_them() -> None:
+    tally = ValueCounts()
+    for value in 1.75e308, 1.75e308, -1.75e308, -1.75e308:
+        tally.add([value, value, value])
+    assert abs(tally.mean) < 1e294
+    assert tally.deviation > 1e308
+
+
 def test_what_is_missing_counts_for_nothing_else() -> None:
     tally = ValueCounts()
     tally.add([None, math.nan, 1, 3])
@@ -217,7 +236,7 @@ def test_any_values_have_a_picture_that_stays_in_its_frame(tmp_path: Path, runs:
     campaign = tw.campaign(functions.pictured, runs=runs, store=f"sqlite:///{tmp_path}/farm.db")
     campaign.run(workers=1, progress=False).page(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for name in ("same", "wide", "tenths", "whole"):
+    for name in ("same", "wide", "tenths", "whole", "huge", "huger", "ends", "tiny"):
         assert f"distribution of {name}" in text
     pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
     assert len(pictures) >= 6

@@ -13,6 +13,7 @@ import socket
 import struct
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -415,6 +416,120 @@ def test_a_node_gives_a_hub_up_that_does_not_come(started: Programs) -> None:
         tw.Node(started.url("unix"), join_timeout=-1)
     with pytest.raises(tw.Unauthorized):
         tw.Node(started.hub(started.url("unix"), "--token", SECRET)[1], token="wrong", join_timeout=None).start()
+
+
+class _Cutter:
+    """A proxy of a hub that cuts the first links in front of a frame of the node: as if the hub had
+    ended after its WELCOME.
+    """
+
+    def __init__(self, hub: str, cuts: int, at: int) -> None:
+        self._hub, self._cuts, self._at = hub, cuts, at
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"tide://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.links = 0
+
+    def __enter__(self) -> _Cutter:
+        self._begin(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._listening, *self._sockets:
+            _shut(one)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+        for one in self._listening, *self._sockets:
+            one.close()
+
+    def _begin(self, work: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=work, args=args)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                node, _ = self._listening.accept()
+                hub = Raw(self._hub).socket
+                self._sockets += node, hub
+                self.links += 1
+                self._begin(self._to_hub, Raw.of(node), hub, self.links <= self._cuts)
+                self._begin(self._to_node, hub, node)
+
+    def _to_hub(self, node: Raw, hub: socket.socket, cuts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while (came := node.receive()) is not None:
+                kind, exchange, head, payload = came
+                if cuts and kind == self._at:
+                    break
+                hub.sendall(frame(kind, head, payload, node.flags, exchange))
+        _shut(hub)
+        _shut(node.socket)
+
+    def _to_node(self, hub: socket.socket, node: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := hub.recv(65_536):
+                node.sendall(data)
+        _shut(node)
+
+
+def _threads() -> list[str]:
+    return sorted(one.name for one in threading.enumerate() if "caller" in one.name)
+
+
+def _shut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+
+
+CUTS = pytest.mark.parametrize("at", [SUBSCRIBE, CALL], ids=["subscription", "listing"])
+WAYS = pytest.mark.parametrize("is_async", [True, False], ids=["async", "blocking"])
+
+
+def _entered(node: tw.Node, is_async: bool) -> list[str]:
+    """Enter and leave a node, and return the services that it knows."""
+
+    async def story() -> list[str]:
+        async with node:
+            return list(node.statistics()["links"]["services"])
+
+    if is_async:
+        return asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
+    with node:
+        return list(node.statistics()["links"]["services"])
+
+
+@pytest.mark.promise("P13.94")
+@CUTS
+@WAYS
+def test_a_link_that_is_lost_before_the_first_answer_is_joined_again_in_time(at: int, is_async: bool) -> None:
+    with tw.Node(name="hub") as hub:
+        hub.serve(Workshop("one"), name="workshop")
+        with _Cutter(hub.listen("tide://127.0.0.1:0").url, 2, at) as cutter:
+            node = tw.Node(cutter.url, name="caller", join_timeout=30)
+            assert _entered(node, is_async) == ["workshop"]
+            assert cutter.links == 3
+
+
+@pytest.mark.promise("P13.94")
+@CUTS
+@WAYS
+def test_a_start_that_fails_leaves_nothing_behind(at: int, is_async: bool) -> None:
+    with tw.Node(name="hub") as hub:
+        hub.serve(Workshop("one"), name="workshop")
+        with _Cutter(hub.listen("tide://127.0.0.1:0").url, 1, at) as cutter:
+            node = tw.Node(cutter.url, name="caller", inspect=True)
+            threads = _threads()
+            with pytest.raises(tw.LinkLost):
+                _entered(node, is_async)
+            assert _threads() == threads
+            # The name is free at once.
+            assert _entered(tw.Node(cutter.url, name="caller"), is_async) == ["workshop"]
+            assert _entered(node, is_async) == ["workshop"]
+            assert cutter.links == 3
 
 
 def listed(pattern: str, **says: object) -> bytes:

@@ -29,7 +29,7 @@ def test_an_ask_of_a_coroutine_whose_loop_does_not_run_says_so() -> None:
             node.sync.ask(reader, 1, timeout=0.1)
         assert "the event loop of its handlers does not run" in str(raised.value)
         assert FIX in str(raised.value)
-        assert raised.value.cause is not None
+        assert raised.value.reason is not None
         # A slow coroutine on a loop that runs is told to be slow.
         asked = reader.ask(2, timeout=PATIENCE_S)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -236,3 +238,38 @@ def test_a_timer_that_waits_when_its_node_stops_is_cancelled() -> None:
         return outcome
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("way", ["node", "subscription"])
+@pytest.mark.parametrize("place", ["alone", "hub"])
+def test_an_ended_subscription_leaves_nothing_in_memory(place: str, way: str) -> None:
+    async def story() -> None:
+        async with tw.Node() as node:
+            if place == "hub":
+                node.listen("tide://127.0.0.1:0")
+            ref = node.spawn(lambda _: None)
+
+            def live(rounds: int) -> int:
+                for _ in range(rounds):
+                    subscription = node.subscribe("news", ref)
+                    if way == "node":
+                        node.unsubscribe(ref, "news")
+                    else:
+                        subscription.unsubscribe()
+                del subscription
+                gc.collect()
+                return len(gc.get_objects())
+
+            before = live(200)
+            assert live(200) < before + 50
+
+    asyncio.run(story())
+
+
+def test_a_node_with_subscriptions_is_collected() -> None:
+    with tw.Node() as node:
+        node.subscribe("news", lambda _: None)
+    left = weakref.ref(node)
+    del node
+    gc.collect()
+    assert left() is None

@@ -16,6 +16,7 @@ from tidewire import _half_loaded as _half_loaded
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Run, Subscription, Timer, __version__
     from tidewire._campaigns.campaign import Campaign, campaign, campaigns, open_campaign
+    from tidewire._campaigns.latin_hypercube import latin_hypercube
     from tidewire._campaigns.parameters import grid
     from tidewire._campaigns.precision import Precision
     from tidewire._campaigns.report import Report
@@ -247,6 +248,7 @@ _LATER = {
     "context": "tidewire.services.context",
     "grid": "tidewire._campaigns.parameters",
     "handle": "tidewire.agents.handlers",
+    "latin_hypercube": "tidewire._campaigns.latin_hypercube",
     "method": "tidewire.services.declare",
     "on": "tidewire.services.declare",
     "open_campaign": "tidewire._campaigns.campaign",
@@ -384,6 +386,7 @@ __all__ = [
     "context",
     "grid",
     "handle",
+    "latin_hypercube",
     "method",
     "on",
     "open_campaign",

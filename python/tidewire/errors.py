@@ -157,14 +157,17 @@ class AskTimeout(TidewireError, TimeoutError):
 
     ``blocked_ms``: 0 if a call over a link was at work at last, more if its event loop was blocked;
     None if nothing is known.
+    ``reason``: The reason and its fix, if Tidewire knows one: the dispatcher has no free thread, or
+    the event loop does not run. Else None.
     """
 
     code = "ask_timeout"
     retryable = True
 
-    def __init__(self, message: str = "", *, blocked_ms: int | None = None) -> None:
+    def __init__(self, message: str = "", *, blocked_ms: int | None = None, reason: str | None = None) -> None:
         super().__init__(message)
         self.blocked_ms: int | None = blocked_ms
+        self.reason: str | None = reason
 
 
 class AskCycle(TidewireError):

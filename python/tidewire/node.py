@@ -79,8 +79,9 @@ class Node(Subjects, Streams, Agents):
             environment.
         tls: A ``tw.Tls`` for ``tide+tls://`` and ``wss://``: whom to trust, and a certificate for
             hubs that ask for one.
-        join_timeout: Seconds in which a node tries again to join a hub that is not up yet; None for
-            as long as it takes. The default is one attempt.
+        join_timeout: Seconds in which a node tries again to join a hub that is not up yet, or whose
+            link is lost before its first answers; None for as long as it takes. The default is one
+            attempt.
         data: A folder for streams, key-value buckets and leases; one process has it open at a time.
             Without it they are those of the hub that the node joins.
 
@@ -179,20 +180,28 @@ class Node(Subjects, Streams, Agents):
             ConfigError: if it is to be inspected, and there is no place for a socket that only this
                 user can open.
         """
+        self._check_start()
+        had_thread = self._loop_thread is not None
+        try:
+            if self._inspect:
+                self._inspector = _inspect.open_for(self)
+            if self._meets:
+                from tidewire.links.join import join_blocking
+
+                join_blocking(self, self._join_timeout)
+        except BaseException:
+            self._take_back_start()
+            if not had_thread:
+                self._end_loop_thread()
+            raise
+        self._begin()
+
+    def _check_start(self) -> None:
         self._check()
         if self._started:
             raise AlreadyStarted(
                 f"{self!r} has been started already: start() is called once, and `with` calls it by itself"
             )
-        if self._inspect:
-            self._inspector = _inspect.open_for(self)
-        if self._meets:
-            from tidewire.links.join import join_blocking
-
-            join_blocking(self, self._join_timeout)
-        self._begin()
-        if self._meets:
-            self._link().open_blocking()
 
     def _begin(self) -> None:
         self._started = True
@@ -228,27 +237,30 @@ class Node(Subjects, Streams, Agents):
             return self
         from tidewire.links.join import join
 
-        self._check()
+        self._check_start()
         if self._inspect:
             self._inspector = _inspect.open_for(self)
         try:
             await join(self, self._join_timeout)
-            self._begin()
-            await self._link().open()
         except BaseException:
-            await self._leave_entry()
+            self._take_back_start()
             raise
+        self._begin()
         return self
 
-    async def _leave_entry(self) -> None:
-        """Take back an entry that failed or was cancelled: its hub has the name for others."""
-        from tidewire import _abort
-
-        if self._started:
-            await _abort.abort(self)
-        elif self._inspector is not None:
+    def _take_back_start(self) -> None:
+        """Take back a start that failed or was cancelled: its hub has the name for others."""
+        if self._connection is not None:
+            self._connection.leave()
+        if self._inspector is not None:
             self._inspector.end()
             self._inspector = None
+
+    def _end_loop_thread(self) -> None:
+        thread, self._loop_thread = self._loop_thread, None
+        if thread is not None:
+            self._engine.unbind()
+            thread.end()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

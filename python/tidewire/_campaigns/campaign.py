@@ -63,8 +63,8 @@ def campaign(
         seed: An integer of any sign, or text. The draws of run i depend on the seed and i
             alone.
         params: Parameters of every run, as ``run.params``.
-        sweep: Parameter sets, such as those of ``tw.grid``, each on top of ``params``. Run i has
-            set ``i % len(sweep)``.
+        sweep: Parameter sets, such as those of ``tw.grid`` or ``tw.latin_hypercube``, each on top
+            of ``params``. Run i has set ``i % len(sweep)``.
         name: Unique in the store, 1 to 128 bytes. Without one it is named after the function, with
             a number.
         store: The URL of the store; without one that of the environment's ``TIDEWIRE_STORE``, or

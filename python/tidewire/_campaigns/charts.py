@@ -5,11 +5,16 @@ come from the page's style.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from html import escape
 
 WIDTH, HEIGHT = 520, 220
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
+_MOST = sys.float_info.max
+_LEAST_SPAN = 1e-300
+"""The least range of values that has steps: below it they are less than any number."""
+_LEAST_SHARE = 1e-9
 
 
 def shorter(value: float) -> str:
@@ -43,25 +48,29 @@ def histogram(weighed: Sequence[tuple[float, float]], name: str, places: int = 4
     least, most = min(weighed)[0], max(weighed)[0]
     different = sorted({value for value, _ in weighed})
     alone = len(different) <= places and all(value == round(value) for value in different)
+    # Half a place beside a huge value is not less than its last digits.
+    beside = max(0.5, max(-least, most) * _LEAST_SHARE)
     if alone:
         places = int(min(places, most - least + 1)) if most - least < places else places
-        low, high = least - 0.5, most + 0.5
+    if alone or most - least < _LEAST_SPAN:
+        low, high = max(-_MOST, least - beside), min(_MOST, most + beside)
     else:
-        low, high = (least, most) if most > least else (least - 0.5, least + 0.5)
+        low, high = least, most
     counts = [0.0] * places
     for value, weight in weighed:
-        counts[min(places - 1, int((value - low) / (high - low) * places))] += weight
+        counts[min(places - 1, int(_share(value, low, high) * places))] += weight
     total = sum(counts)
     ticks = nice_ticks(0.0, 100 * max(counts) / total)
     plot = _Plot((low, high), (0.0, ticks[-1]))
-    across = [value for value in nice_ticks(low, high) if not alone or value == round(value)]
+    across = [value for value in nice_ticks(low, high) if not alone or value % 1 == 0]
     parts = plot.frame(ticks, across, name, percent=True)
-    step = (high - low) / places
+    width = (WIDTH - LEFT - RIGHT) / places
     for place, count in enumerate(counts):
         if count:
             share = 100 * count / total
-            x, right, y = plot.x(low + place * step), plot.x(low + (place + 1) * step), plot.y(share)
-            about = shorter(low + (place + 0.5) * step)
+            x, right, y = LEFT + place * width, LEFT + (place + 1) * width, plot.y(share)
+            middle = (place + 0.5) / places
+            about = shorter(low * (1 - middle) + high * middle)
             tip = f"<title>about {about}: {share:.2g}%</title>"
             size = f'width="{max(right - x - 1, 0.6):.1f}" height="{plot.y(0) - y:.1f}"'
             parts.append(f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" {size}>{tip}</rect>')
@@ -100,12 +109,19 @@ def stacked(rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) 
 
 def nice_ticks(least: float, most: float, count: int = 4) -> list[float]:
     """Return round numbers that cover a range, about ``count`` steps apart."""
-    span = most - least or 1.0
-    most = least + span
+    span = min(_MOST, most - least) or 1.0
+    most = max(most, least + span)
     size = 10.0 ** math.floor(math.log10(span / count))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if span / (size * factor) <= count)
     first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
     return [place * step for place in range(first, last + 1)]
+
+
+def _share(value: float, low: float, high: float) -> float:
+    """Return where in a range a value is: 0 at its begin, 1 at its end."""
+    if math.isinf(high - low):
+        value, low, high = value / 2, low / 2, high / 2
+    return (value - low) / (high - low)
 
 
 class _Plot:
@@ -115,8 +131,7 @@ class _Plot:
         self._across, self._up = across, up
 
     def x(self, value: float) -> float:
-        low, high = self._across
-        return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+        return LEFT + _share(value, *self._across) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
         low, high = self._up

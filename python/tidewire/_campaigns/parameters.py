@@ -14,7 +14,7 @@ from typing import Any
 
 from tidewire.errors import InvalidArgument
 
-_SETS_MAX = 1_000_000
+SETS_MAX = 1_000_000
 SETS_AT_ONCE = 256
 _BATCHES_COMPARED = 400
 _INTEGER_MAX = 2**63
@@ -42,8 +42,8 @@ def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:
         if not values[name]:
             raise InvalidArgument(f"grid: {name}: it has no values")
     count = math.prod(len(given) for given in values.values())
-    if count > _SETS_MAX:
-        raise InvalidArgument(f"grid: {count:,} combinations; at most {_SETS_MAX:,} are allowed")
+    if count > SETS_MAX:
+        raise InvalidArgument(f"grid: {count:,} combinations; at most {SETS_MAX:,} are allowed")
     return [dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values())]
 
 
@@ -61,8 +61,8 @@ def checked(function: Callable[..., Any], params: Any, sweep: Any) -> list[str]:
         raise InvalidArgument(f"sweep: {sweep!r} is no list of parameter sets: write tw.grid(teams=[2, 4])")
     else:
         sets = [{**fixed, **_as_mapping(f"sweep[{index}]", item)} for index, item in enumerate(sweep)]
-        if not 0 < len(sets) <= _SETS_MAX:
-            raise InvalidArgument(f"sweep: {len(sets):,} parameter sets; 1 to {_SETS_MAX:,} are allowed")
+        if not 0 < len(sets) <= SETS_MAX:
+            raise InvalidArgument(f"sweep: {len(sets):,} parameter sets; 1 to {SETS_MAX:,} are allowed")
     kind = kind_of(function)
     label = "params" if sweep is None else "sweep[{}]"
     return [_written(kind, values, label.format(index)) for index, values in enumerate(sets)]

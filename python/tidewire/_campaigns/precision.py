@@ -12,6 +12,8 @@ from tidewire.errors import InvalidArgument
 class Precision:
     """Ends a campaign once the mean of a column is known this well, for every parameter set.
 
+    All sets get the same number of runs, until the set that is known least well is known this well.
+
     It is looked at after fixed numbers of runs, so that where a campaign ends does not depend on
     workers or timing.
 
@@ -19,7 +21,7 @@ class Precision:
         column: A column of integers, floats or booleans; of a run with several rows their mean
             counts.
         half_width: Half the width of the confidence interval, above 0, in the unit of the column.
-        confidence: The confidence over all looks together, between 0 and 1.
+        confidence: The confidence over all looks together, between 0 and 1, for each set by itself.
 
     Raises:
         InvalidArgument: if a number is not among these.

@@ -205,7 +205,7 @@ class ValueCounts:
 
     def __init__(self, kept: int = _MOST_KEPT) -> None:
         self.count = self.missing = 0
-        self.mean, self._squares = 0.0, 0.0
+        self.mean, self._distance = 0.0, 0.0
         self.least: float = math.inf
         self.most: float = -math.inf
         self.sketch = QuantileSketch(kept)
@@ -219,20 +219,27 @@ class ValueCounts:
         # Of truths, 0 and 1.
         self.least, self.most = min(self.least, +min(there)), max(self.most, +max(there))
         count, total = len(there), self.count + len(there)
-        mean = _sum(there) / count
-        squares = _sum([(value - mean) ** 2 for value in there])
+        mean = _mean(there)
         # Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample
-        # variances, 1979.
-        apart = mean - self.mean
-        self._squares += squares + (apart * apart * self.count * count / total if self.count else 0.0)
-        self.mean += apart * count / total
+        # variances, 1979. The root of the mean square, since squares overflow above 1e154.
+        apart, root = mean - self.mean, math.sqrt(total)
+        parts = [(value - mean) / root for value in there]
+        if self.count:
+            earlier = math.sqrt(self.count / total)
+            parts += [self._distance * earlier, apart * earlier * math.sqrt(count / total)]
+        self._distance = math.hypot(*parts)
+        if math.isinf(apart) and math.isfinite(mean):
+            self.mean = self.mean * (self.count / total) + mean * (count / total)
+        else:
+            self.mean += apart * (count / total)
         self.count = total
         self.sketch.add(there)
 
     @property
     def deviation(self) -> float:
         """The standard deviation of the values; NaN with fewer than two."""
-        return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else math.nan
+        is_known = self.count > 1 and math.isfinite(self.mean)
+        return self._distance * math.sqrt(self.count / (self.count - 1)) if is_known else math.nan
 
     def summary(self, column: str, by: dict[str, Any]) -> ColumnSummary:
         """Return what has come in."""
@@ -244,11 +251,15 @@ class ValueCounts:
         return ColumnSummary(column, by, self.count, self.missing, self.mean, error, self.least, self.most, quantiles)
 
 
-def _sum(values: Sequence[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
+    count = len(values)
     try:
-        return math.fsum(values)
-    except (OverflowError, ValueError):
-        return float(sum(values))
+        return math.fsum(values) / count
+    except OverflowError:
+        return math.fsum([value / count for value in values])
+    except ValueError:
+        # Both infinities.
+        return math.nan
 
 
 class QuantileSketch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ from tidewire.supervision import Mailbox, whole
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Subscription
+    from tidewire.node import Node
     from tidewire.subscription import SubscriptionStream
 
 
@@ -25,6 +27,7 @@ class _Known(NamedTuple):
     pattern: str
     queue: str | None
     listens: bool
+    mark: object
 
 
 class Subjects(Actors, Services):
@@ -80,18 +83,19 @@ class Subjects(Actors, Services):
             share, shared = self._connection.share(actor, pattern, queue, listens)
             if subscription is not None:
                 subscription.share(shared)
-                subscription.on_end(lambda: self._link().unsubscribe(share))
+                subscription.on_end(functools.partial(self._connection.unsubscribe, share))
             return
         with self._lock:
             if len(self._unshared) >= self._unshared_most:
                 # Subscriptions of actors that have stopped end without a notification.
                 self._unshared = {actor: known for actor, known in self._unshared.items() if actor.alive}
                 self._unshared_most = max(64, 2 * len(self._unshared))
-            self._unshared.setdefault(actor, []).append(_Known(subscription, pattern, queue, listens))
+            known = _Known(subscription, pattern, queue, listens, object())
+            self._unshared.setdefault(actor, []).append(known)
         if subscription is not None:
-            subscription.on_end(
-                lambda: self._forget_unshared(actor, lambda known: known.subscription is not subscription)
-            )
+            # The garbage collector does not see this call: it may refer neither to the
+            # subscription nor to the node, which has it.
+            subscription.on_end(functools.partial(_forget_one, self._self, actor, known.mark))
 
     def _forget_unshared(self, actor: ActorRef, keep: Callable[[_Known], bool]) -> None:
         with self._lock:
@@ -211,6 +215,12 @@ class Subjects(Actors, Services):
                 raise
         seconds = self._engine.ask_timeout() if isinstance(timeout, EllipsisType) else timeout
         return self._connection.request(subject, message, seconds, headers)
+
+
+def _forget_one(node: Callable[[], Node | None], actor: ActorRef, mark: object) -> None:
+    found = node()
+    if found is not None:
+        found._forget_unshared(actor, lambda known: known.mark is not mark)
 
 
 def _check_subscription(pattern: object, queue: object) -> None:

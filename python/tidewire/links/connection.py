@@ -283,14 +283,21 @@ class Connection:
             self.agents.announce_all()
 
     async def open(self) -> None:
-        """Take in what comes, and learn what others serve."""
-        await self._open()
+        """Take in what comes, and learn what others serve.
+
+        Raises:
+            LinkLost: if the link is lost meanwhile.
+        """
+        # The subscription would wait for the link to be back, and the hub answers it first.
+        subscribing = self._open()
         await self.refresh()
+        await subscribing
 
     def open_blocking(self) -> None:
         """As ``open``, and block this thread."""
-        self._open().wait()
+        subscribing = self._open()
         self.refresh_blocking()
+        subscribing.wait()
 
     def _open(self) -> Pending:
         link = self.link
@@ -354,6 +361,12 @@ class Connection:
             self._objects.close()
         self._targets.clear()
         self.ends.close()
+
+    def leave(self) -> None:
+        """End the link of a node that has not started. It may join again."""
+        self.close()
+        self._patterns.clear()
+        self._kept.clear()
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""

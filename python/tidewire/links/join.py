@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidewire._log import logger
 from tidewire._urls import is_nats, without_secrets
-from tidewire.errors import LinkLost
+from tidewire.errors import AskTimeout, LinkLost
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -20,55 +20,70 @@ if TYPE_CHECKING:
 
 _LEAVE_TIMEOUT_S = 1.0
 """How long a caller that is cancelled waits for the end of its attempt."""
+_AGAIN = LinkLost, AskTimeout
+"""What ends an attempt, after which there may be another one."""
 
 
 async def join(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node; see ``join_blocking``. The event loop goes on meanwhile. Cancelled,
-    it leaves the hub.
+    """Join the hub of a node, and learn what others serve; see ``join_blocking``. The event loop
+    goes on meanwhile. Cancelled, it leaves the hub.
     """
     import asyncio
 
+    connection = node._link()
     for wait_s in _attempts(node, within_s):
         await asyncio.sleep(wait_s)
-        # Connecting blocks.
-        joining = asyncio.ensure_future(asyncio.to_thread(_attempt, node))
         try:
-            await asyncio.wait({joining})
-        except asyncio.CancelledError:
-            # The thread goes on, and nobody needs its link any more.
-            joining.add_done_callback(functools.partial(_leave, node))
-            await asyncio.wait({joining}, timeout=_LEAVE_TIMEOUT_S)
-            raise
-        try:
-            return joining.result()
-        except LinkLost as error:
+            await _joined(node)
+            return await connection.open()
+        except _AGAIN as error:
             lost = error
+            connection.leave()
     raise lost
+
+
+async def _joined(node: Node) -> None:
+    import asyncio
+
+    # Connecting blocks.
+    joining = asyncio.ensure_future(asyncio.to_thread(_attempt, node))
+    try:
+        await asyncio.wait({joining})
+    except asyncio.CancelledError:
+        # The thread goes on, and nobody needs its link any more.
+        joining.add_done_callback(functools.partial(_leave, node))
+        await asyncio.wait({joining}, timeout=_LEAVE_TIMEOUT_S)
+        raise
+    joining.result()
 
 
 def _leave(node: Node, joining: Future[None]) -> None:
     """Close the link of an attempt that has ended."""
     if not joining.cancelled() and joining.exception() is None:
-        node._link().close()
+        node._link().leave()
 
 
 def join_blocking(node: Node, within_s: float | None) -> None:
-    """Join the hub of a node, and block until it has taken the node in.
+    """Join the hub of a node, and block until it has taken the node in and said what others serve.
 
     Args:
         node: The node.
-        within_s: Seconds in which it is tried again as long as there is no hub; None for ever, 0
-            for one attempt.
+        within_s: Seconds in which it is tried again as long as there is no hub, or the link to it
+            is lost; None for ever, 0 for one attempt.
 
     Raises:
         LinkLost: if there is no hub in that time; other errors of ``Connection.join`` at once.
+        AskTimeout: if a hub that took the node in did not answer it.
     """
+    connection = node._link()
     for wait_s in _attempts(node, within_s):
         time.sleep(wait_s)
         try:
-            return _attempt(node)
-        except LinkLost as error:
+            _attempt(node)
+            return connection.open_blocking()
+        except _AGAIN as error:
             lost = error
+            connection.leave()
     raise lost
 
 

@@ -83,7 +83,7 @@ def told(host: ServiceInstance, running: InboundCall, error: TidewireError) -> T
     """Return an error of the engine, which names an actor, as one that names the call."""
     request = running.request
     if isinstance(error, AskTimeout):
-        return late(request.title, running.instance, running.begun, request.blocked_ms, error.cause)
+        return late(request.title, running.instance, running.begun, request.blocked_ms, error.reason)
     if isinstance(error, ActorStopped):
         kind = ActorStopped if running.begun else Refused
         return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
@@ -102,5 +102,5 @@ def late(title: str, instance: str, begun: bool, blocked_ms: int | None, cause: 
         f"{title}: no answer in time from the instance {instance!r}, {state}: "
         f"{cause or 'allow more with with_(timeout=...), or look at the statistics of the service'}",
         blocked_ms=blocked_ms,
-        cause=cause,
+        reason=cause,
     )

@@ -37,9 +37,11 @@ export {
 	type Policy,
 	type Priority,
 } from "./options.js";
+export type { Reader, WaitOptions } from "./page_reader.js";
 export { Remote, remote } from "./remote.js";
 export type { ServeOptions, ServiceHandle } from "./served_instance.js";
 export type { ServiceStatistics } from "./service_instance.js";
+export type { InstanceChange } from "./service_watch.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";
 export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";

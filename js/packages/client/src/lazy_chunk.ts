@@ -10,6 +10,7 @@ import { addRareKinds } from "./values/reader.js";
 export { connect } from "./connect.js";
 export { Directory } from "./directory.js";
 export { Incoming } from "./inbound.js";
+export { watchServices } from "./service_watch.js";
 export { Clock, Commands, Home, Lease, Store } from "./streams/store.js";
 
 addRareKinds(RARE_KINDS);

@@ -10,10 +10,12 @@ import type { Incoming } from "./inbound.js";
 import type { Joined, LinkEvents } from "./link.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
+import type { Reader, WaitOptions } from "./page_reader.js";
 import { Presence } from "./presence.js";
 import { Runtime } from "./runtime.js";
 import type { ServeOptions, ServiceHandle } from "./served_instance.js";
 import type { HandlerLimits } from "./service_instance.js";
+import type { InstanceChange } from "./service_watch.js";
 import type { Session } from "./session.js";
 import { randomName, type Shell } from "./shell.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
@@ -21,7 +23,7 @@ import type { Commands } from "./streams/commands.js";
 import type { Lease, LeaseOptions } from "./streams/lease.js";
 import type { Store } from "./streams/store.js";
 import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
-import { checkSubject, checkSubscription, covers } from "./subjects.js";
+import { checkSubject, checkSubscription, covers, NAME } from "./subjects.js";
 import type { Envelope, Listener, Subscribed, SubscribeOptions, Subscription } from "./subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
@@ -236,6 +238,28 @@ export class Node {
 		return (await this.clients.directory()).services();
 	}
 
+	/**
+	 * The instances of a service, or of all, and then each that joins or leaves, until the node
+	 * closes. A slow reader gets the difference to what it had, so nothing queues up. While the
+	 * link is lost nothing comes; the watch goes on when it is back.
+	 *
+	 * @throws InvalidArgument if it is no name of a service; the first read throws Unauthorized if
+	 * the token does not allow `$hub.services` and `$hub.services.*`.
+	 */
+	watchServices(service?: string): Reader<InstanceChange> {
+		if (service !== undefined && (typeof service !== "string" || !NAME.test(service))) {
+			throw new InvalidArgument(
+				`watchServices: service: ${shown(service)} is not allowed: give the name of a service, or nothing for all`,
+			);
+		}
+		return lazily(async () => {
+			const { watchServices } = await import("./lazy_chunk.js");
+			const onJoined = (listener: () => void): (() => void) => this.on("joined", listener);
+			const [incoming, directory] = [await this.answering(), await this.clients.directory()];
+			return watchServices({ incoming, presence: this.presence, directory, onJoined }, service);
+		});
+	}
+
 	/** Counts of this node. */
 	statistics(): NodeStatistics {
 		const session = this.runtime.link.session;
@@ -430,6 +454,26 @@ export class Node {
 				encode(`${call.subject}: this node has given nothing to anybody`),
 			);
 			return undefined;
+		},
+	};
+}
+
+/** A reader whose code is loaded with its first read. */
+function lazily<T>(load: () => Promise<Reader<T>>): Reader<T> {
+	let own: Promise<Reader<T>> | undefined;
+	const reader = (): Promise<Reader<T>> => {
+		own ??= load();
+		return own;
+	};
+	const end = async (): Promise<IteratorResult<T, undefined>> => (await reader()).return();
+	return {
+		next: async (options?: WaitOptions) => (await reader()).next(options),
+		return: end,
+		[Symbol.asyncIterator]() {
+			return this;
+		},
+		[asyncDispose]: async () => {
+			await end();
 		},
 	};
 }

@@ -10,6 +10,7 @@ import {
 	NameTaken,
 	NodeStopped,
 } from "../src/generated/errors.js";
+import { join } from "../src/node.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
 import { type Said, settled, World } from "./virtual.js";
@@ -378,6 +379,27 @@ test("a message that can't be read is left out, and the link stays", async () =>
 	assert.deepEqual(heard, ["good"]);
 	assert.equal(world.reported.length, 2);
 	assert.equal(node.statistics().lost, 0);
+});
+
+test("a URL of NATS is refused with the hub to start", async () => {
+	const { shell } = new World();
+	const places = [
+		["nats://ann:secret@one:4222,two:4222?name=x", "nats://one:4222,two:4222"],
+		["tls://one", "tls://one"],
+	] as const;
+	for (const [url, place] of places) {
+		const message =
+			`connect: url: '${place}' is not allowed: this client joins a hub, not NATS: run \`tidewire up ` +
+			`--nats ${place} --listen ws://127.0.0.1:7421\`, and connect to ws://127.0.0.1:7421`;
+		await assert.rejects(
+			async () => join(shell, url),
+			(error) => {
+				assert.ok(error instanceof InvalidArgument);
+				assert.equal(error.message, message);
+				return true;
+			},
+		);
+	}
 });
 
 test("what strangers have announced to an older hub is skipped and counted", async () => {
