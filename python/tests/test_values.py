@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import tracemalloc
-from collections import OrderedDict, deque
+from collections import Counter, deque
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -133,6 +133,7 @@ GOLDEN = {
     "UUID": UUID("12345678-1234-5678-1234-567812345678"),
     "complex": 1 - 2j,
     "record": {"symbol": "X", "qty": 3},
+    "map with a type": Counter({"a": 2, 3: 1}),
     "enum": "red",
     "buffers": [b"first", bytearray(b"2nd")],
 }
@@ -193,7 +194,10 @@ def test_subclasses_of_built_in_types_travel_as_those() -> None:
     class Many(list[int]):
         """A list with a type of its own."""
 
-    assert same(decode(encode([Name("a"), Many([1]), OrderedDict(b=1, a=2)])), ["a", [1], {"b": 1, "a": 2}])
+    class Words(Counter[str]):
+        """A map with a type of its own."""
+
+    assert same(decode(encode([Name("a"), Many([1]), Words("aab")])), ["a", [1], {"a": 2, "b": 1}])
     with pytest.raises(InvalidArgument, match="value: a deque"):
         encode(deque([1]))
 

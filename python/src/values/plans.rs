@@ -46,6 +46,10 @@ pub enum Plan {
         name: String,
         fields: Py<PyAny>,
     },
+    /// A map of a type of its own. The function returns the type name and a plain map.
+    Map {
+        describe: Py<PyAny>,
+    },
     Enum {
         name: String,
     },
@@ -98,6 +102,7 @@ fn ask(kind: &Bound<'_, PyType>) -> PyResult<Plan> {
     match plan.as_str() {
         "record" => Ok(Plan::Record { name, fields: fields(&details)? }),
         "mapped" => Ok(Plan::Mapped { name, fields: details.unbind() }),
+        "map" => Ok(Plan::Map { describe: details.unbind() }),
         "enum" => Ok(Plan::Enum { name }),
         plan => simple(plan).ok_or_else(|| PyValueError::new_err(format!("no plan is called {plan}"))),
     }

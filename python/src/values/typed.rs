@@ -18,6 +18,7 @@ impl<'py> Encoder<'_, 'py> {
         match &*plan {
             Plan::Record { name, fields } => self.record(value, name, fields),
             Plan::Mapped { name, fields } => self.mapped(value, name, fields.bind(self.py)),
+            Plan::Map { describe } => self.map_of_type(value, describe.bind(self.py)),
             Plan::Enum { name } => self.member(value, name),
             Plan::Error => self.error(value),
             Plan::Array => self.array(value),
@@ -73,6 +74,23 @@ impl<'py> Encoder<'_, 'py> {
         for (name, value) in fields.copy().map_err(|failure| Failure::raised(self.py, failure))? {
             self.value(&name)?;
             self.value(&value).map_err(|failure| failure.at_field(&name.to_string()).inside(record))?;
+        }
+        self.leave();
+        self.close(start)
+    }
+
+    /// Writes a map of a type of its own: `describe` returns a type name and a plain map.
+    fn map_of_type(&mut self, map: &Bound<'py, PyAny>, describe: &Bound<'py, PyAny>) -> WriteResult {
+        let described = describe.call1((map,)).and_then(|described| described.extract());
+        let (name, entries): (String, Bound<'py, PyDict>) =
+            described.map_err(|failure| Failure::raised(self.py, failure))?;
+        self.enter(map)?;
+        let start = self.typed(ext::RECORD, &name);
+        writer::map(&mut self.out, entries.len());
+        // Nothing else refers to these entries.
+        for (key, value) in entries {
+            self.value(&key).map_err(|failure| failure.at_key(&key).inside(map))?;
+            self.value(&value).map_err(|failure| failure.at_key(&key).inside(map))?;
         }
         self.leave();
         self.close(start)

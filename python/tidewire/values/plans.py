@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime
 import decimal
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewire.values.arrays import is_array, is_scalar
+from tidewire.values.type_expressions import expression, parts_of
 
 Plan = tuple[str, str, Any]
 DECLARED = "__tidewire_service__"
@@ -28,14 +30,26 @@ _EXACT: dict[type, str] = {
     uuid.UUID: "UUID",
     complex: "complex",
 }
+MAPS = (collections.Counter, collections.OrderedDict)
+"""Maps of the standard library that their entries say all about."""
+
+FACTORIES: frozenset[type] = frozenset(
+    (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
+)
+"""Factories of a defaultdict that travel with it."""
+
 _BUILT_IN = (str, int, float, bytes, bytearray, list, dict, tuple, set, frozenset)
 
 
 def plan(kind: type) -> Plan:
-    """Return the kind of plan, the type name, and the names of fields or the function that returns
-    fields.
+    """Return the kind of plan, the type name, and the names of fields, the function that returns
+    fields, or the function that returns the type name and the entries of a map.
     """
     name = type_name(kind)
+    if kind in MAPS:
+        return "map", name, lambda value: (name, dict(value))
+    if kind is collections.defaultdict:
+        return "map", name, _describe_defaultdict
     if kind in _EXACT:
         return _EXACT[kind], name, None
     if is_service(kind):
@@ -61,7 +75,10 @@ def plan(kind: type) -> Plan:
 
 def type_name(kind: type) -> str:
     """Return the name that a type has in values."""
-    return f"{kind.__module__}:{kind.__qualname__}"
+    parts = parts_of(kind) if is_model(kind) else None
+    if parts is None:
+        return f"{kind.__module__}:{kind.__qualname__}"
+    return expression(*parts)
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
@@ -130,6 +147,14 @@ def _fields_that_are_set(record: Any) -> dict[str, Any]:
     unset = sys.modules["msgspec"].UNSET
     fields = {name: getattr(record, name) for name in field_names(type(record)) or ()}
     return {name: value for name, value in fields.items() if value is not unset}
+
+
+def _describe_defaultdict(value: collections.defaultdict[Any, Any]) -> tuple[str, dict[Any, Any]]:
+    factory = value.default_factory
+    name = type_name(collections.defaultdict)
+    # `in` would ask for the hash of any callable.
+    known = isinstance(factory, type) and factory in FACTORIES
+    return f"{name}[{type_name(factory)}]" if known else name, dict(value)  # type: ignore[arg-type]
 
 
 def _fields_of_model(model: Any) -> dict[str, Any]:

@@ -9,13 +9,10 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Union, cast
 
-from tidewire.values.plans import field_names, is_dataclass, is_struct
+from tidewire.values.plans import FACTORIES, field_names, is_dataclass, is_struct
 
 Fits = Callable[[Any], bool]
 Check = Callable[[dict[Any, Any]], dict[str, Any]]
-
-# Item types in annotations of a defaultdict that also make its missing items.
-_MAKERS = (int, float, complex, str, bytes, list, dict, set, tuple, bool, collections.Counter, collections.deque)
 
 # Types that Python itself accepts for another.
 _WIDER: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
@@ -34,7 +31,7 @@ def fields_that_fit(kind: type) -> Check:
         if not required <= fields.keys() <= names:
             raise ValueError(_names_apart(fields, names, required))
         for name, make in maps:
-            if type(fields.get(name)) is dict:
+            if _is_plain(fields.get(name)):
                 fields[name] = make(fields[name])
         for name, fits, hint in rules:
             if name in fields and not fits(fields[name]):
@@ -42,6 +39,12 @@ def fields_that_fit(kind: type) -> Check:
         return fields
 
     return check
+
+
+def _is_plain(value: Any) -> bool:
+    """True for a map without its type, or a defaultdict whose factory did not travel."""
+    kind = type(value)
+    return kind is dict or (kind is collections.defaultdict and value.default_factory is None)
 
 
 def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozenset[str]) -> str:
@@ -53,16 +56,14 @@ def _names_apart(fields: dict[Any, Any], names: frozenset[str], required: frozen
 
 
 def map_maker(hint: Any) -> Callable[[dict[Any, Any]], Any] | None:
-    """Return what makes a map of the standard library, which travels as a plain one, or None for
-    any other type.
-    """
+    """Return what makes a plain map one of the standard library, or None for any other type."""
     kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind is collections.Counter or kind is collections.OrderedDict:
         return cast("Callable[[dict[Any, Any]], Any]", kind)
     if kind is not collections.defaultdict:
         return None
     item = (typing.get_origin(parts[1]) or parts[1]) if len(parts) == 2 else None
-    factory = item if item in _MAKERS else None
+    factory = item if isinstance(item, type) and item in FACTORIES else None
     return lambda fields: collections.defaultdict(factory, fields)
 
 
@@ -89,8 +90,8 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def _maps(kind: type, names: Iterable[str]) -> list[tuple[str, Callable[[dict[Any, Any]], Any]]]:
-    """Return the fields that are maps of the standard library, which travel as plain ones, and how
-    those are made again.
+    """Return the fields that are maps of the standard library, and how those are made of the plain
+    ones that writers of other languages send.
     """
     hints = _hints(kind)
     found = [(name, map_maker(hints.get(name))) for name in names]

@@ -6,14 +6,16 @@ import dataclasses
 import enum
 import inspect
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
 from tidewire.errors import WireError
-from tidewire.values.plans import field_names, is_dataclass, is_model, names_of
+from tidewire.values.plans import FACTORIES, MAPS, field_names, is_dataclass, is_model, names_of, type_name
 from tidewire.values.record_check import fields_that_fit
+from tidewire.values.type_expressions import model_of
 
 Build = Callable[[dict[str, Any]], Any]
 
@@ -35,14 +37,21 @@ class FieldMismatch(WireError):
 
 def record(name: Any, fields: dict[Any, Any]) -> Any:
     """Make a record of its fields, or return them if no such type is known here."""
-    kind = find(name)
-    build = None if kind is None else _builder(kind)
+    build = _build_of(name)
     if build is None:
         return fields
     try:
         return build(fields)
     except Exception as error:
         raise FieldMismatch(f"not a {name}: {error}") from error
+
+
+def _build_of(name: Any) -> Build | None:
+    if name in _MAP_BUILDERS:
+        return _MAP_BUILDERS[name]
+    generic = isinstance(name, str) and name.endswith("]")
+    kind = model_of(name, find) if generic else find(name)
+    return None if kind is None else _builder(kind)
 
 
 def member(name: Any, value: Any) -> Any:
@@ -122,3 +131,15 @@ def _model_builder(kind: Any) -> Build:
     if getattr(kind, "__pydantic_root_model__", False):
         return lambda fields: kind.model_validate(fields["root"])
     return lambda fields: kind.model_validate(fields, **options)
+
+
+def _map_builders() -> dict[Any, Build]:
+    made: dict[Any, Build] = {type_name(kind): kind for kind in MAPS}
+    name = type_name(defaultdict)
+    made[name] = partial(defaultdict, None)
+    for factory in FACTORIES:
+        made[f"{name}[{type_name(factory)}]"] = partial(defaultdict, factory)
+    return made
+
+
+_MAP_BUILDERS = _map_builders()

@@ -10,6 +10,7 @@ Prints one line of JSON once it is ready, and ends with its standard input.
 from __future__ import annotations
 
 import asyncio
+import collections
 import datetime as dt
 import json
 import sys
@@ -173,6 +174,10 @@ SAMPLES: dict[str, Any] = {
     "uuid": uuid.UUID("12345678-1234-5678-1234-567812345678"),
     "complex": 1 - 2j,
     "record": Quote("X", 2.5, 3),
+    "counter": collections.Counter("aab"),
+    "counter of numbers": collections.Counter([1, 1, 2]),
+    "ordered dict": collections.OrderedDict(b=1, a=2),
+    "default dict": collections.defaultdict(list, {1: [2]}),
     "array": np.arange(6, dtype="<f8").reshape(2, 3),
     "long array": np.arange(10_000, dtype="<i4"),
     "fortran": np.asfortranarray(np.arange(6, dtype="<u2").reshape(2, 3)),

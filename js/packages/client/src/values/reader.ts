@@ -296,6 +296,10 @@ export class Reader {
 				return byteArray(this.referred());
 			case Ext.RECORD: {
 				const [name, fields] = this.named("a record");
+				// Maps of Python with a type, such as a Counter, may have keys that are no text.
+				if (fields instanceof Map) {
+					return record(name, fields);
+				}
 				if (typeof fields !== "object" || fields === null || Object.getPrototypeOf(fields) !== Object.prototype) {
 					throw this.wrong("a record without a map of its fields");
 				}

@@ -137,7 +137,16 @@ class Writer implements ValueWriter {
 		} else if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) {
 			this.binary(value);
 		} else if (value instanceof Map) {
-			this.map(value.size, value, depth);
+			const type = typeOf(value);
+			if (type === undefined) {
+				this.map(value.size, value, depth);
+			} else {
+				this.extended(Ext.RECORD, () => {
+					this.length(2, 0x90, 0xdc);
+					this.text(type);
+					this.map(value.size, value, depth);
+				});
+			}
 		} else if (value instanceof Set) {
 			this.extended(value instanceof FrozenSet ? Ext.FROZENSET : Ext.SET, () => this.items([...value], depth, "{}"));
 		} else if (value instanceof Error) {
