@@ -120,7 +120,7 @@ def test_a_service_whose_methods_hold_all_threads_says_so_to_its_callers(
                 desk = caller.client("desk").with_(timeout=PATIENCE_S)
                 holding = asyncio.ensure_future(desk.hold())
                 await asyncio.to_thread(begun.wait, PATIENCE_S)
-                # A node tells of calls that stand once a second, to a hub and from there to its caller.
+                # A node tells once a second of calls that stand, and its hub tells the caller.
                 with pytest.raises(tw.AskTimeout) as raised:
                     await desk.with_(timeout=4.0 if place == "node" else 1.0).answer()
                 if place == "same node":

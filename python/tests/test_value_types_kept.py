@@ -1,4 +1,4 @@
-"""Types that a value keeps: the same in one process, over a link, and in stored events and entries."""
+"""Value types that survive a process, a link, stored events and entries."""
 
 from __future__ import annotations
 

@@ -88,7 +88,6 @@ impl Hub {
         link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
         link.greeting_until_us = None;
         name.clone_into(&mut link.name);
-        link.resumed = said.text("resume").unwrap_or_default().to_owned();
         link.joined_us = now_us;
         self.names.insert(name.to_owned(), at);
         let user = self.options.access.user(grant).to_owned();

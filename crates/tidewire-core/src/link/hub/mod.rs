@@ -60,8 +60,8 @@ struct Link {
     number: u32,
     name: String,
     resume: String,
-    /// The `resume` of its HELLO.
-    resumed: String,
+    /// The `resume` of its HELLO, unless it resumed a link.
+    said_secret: String,
     joined_us: u64,
     grant: Option<usize>,
     bounds: Bounds,
@@ -233,7 +233,7 @@ impl Hub {
             number: self.next_number,
             name: String::new(),
             resume: secret,
-            resumed: String::new(),
+            said_secret: String::new(),
             joined_us: now_us,
             grant: None,
             bounds: Bounds::new(&self.options, TokenLimits::default()),

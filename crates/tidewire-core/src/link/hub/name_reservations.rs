@@ -63,6 +63,8 @@ impl Hub {
             }
             if returns {
                 self.kept.names.remove(name);
+            } else {
+                self.keep_secret(at, resume);
             }
             return Ok(());
         };
@@ -71,8 +73,10 @@ impl Hub {
         // and the first frame of the new one come over different sockets.
         let has_left = holder.has_left() && holder.grant == grant;
         // A node whose join was cut off before it had its WELCOME repeats its HELLO.
-        let resumes = [&holder.resume, &holder.resumed].into_iter().any(|secret| !secret.is_empty() && knows(secret));
+        let resumes =
+            [&holder.resume, &holder.said_secret].into_iter().any(|secret| !secret.is_empty() && knows(secret));
         if has_left && !returns {
+            self.keep_secret(at, resume);
             self.end_link(other, "it has said goodbye, and a node of its name joins".to_owned());
         } else if !resumes && !returns {
             return Err(format!("name: a node called {name:?} is joined: choose another name, or resume its link"));
@@ -82,6 +86,14 @@ impl Hub {
         // A node whose link was replaced has not lost its name.
         self.kept.names.remove(name);
         Ok(())
+    }
+
+    /// Keeps the secret of a HELLO that resumes no link: the node repeats it if its join is cut
+    /// off. A secret that resumed a link is used up.
+    fn keep_secret(&mut self, at: LinkId, secret: Option<&str>) {
+        if let Some(link) = self.link(at) {
+            link.said_secret = secret.unwrap_or_default().to_owned();
+        }
     }
 
     /// The link of a node was lost.
