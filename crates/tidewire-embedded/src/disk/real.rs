@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -107,7 +107,12 @@ impl File for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync_data()?;
+        // The system syncs a deleted file as well, and frees it once it is closed.
+        if self.0.metadata()?.nlink() == 0 {
+            return Err(io::Error::other("its file was deleted, by a program that has removed the folder, presumably"));
+        }
+        Ok(())
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -145,3 +145,21 @@ fn a_full_disk_refuses_and_loses_nothing() {
     folder.commit(8).expect("there is room");
     assert_eq!(acks[0].as_ref().map(|ack| ack.sequence), Ok(9));
 }
+
+// Promises: P17.119.
+#[test]
+fn a_folder_that_was_deleted_acknowledges_nothing() {
+    let folder = suite::Folder::new();
+    let home = open(&folder.0, Options::default()).expect("a new folder");
+    let subjects = vec![Pattern::new("a.>").expect("a pattern")];
+    home.create_stream(StreamSettings::new("s", subjects)).wait().expect("a new stream");
+    let publish = || {
+        let message = NewMessage::new(Subject::new("a.b").expect("a subject"), vec![1; 60]);
+        home.publish("s", vec![message], false).wait().and_then(|mut results| results.remove(0))
+    };
+    publish().expect("a folder that is there");
+    std::fs::remove_dir_all(&folder.0).expect("a folder that can be removed");
+    let refused = publish().expect_err("the file is gone");
+    assert!(refused.message().contains("its file was deleted"), "{refused}");
+    assert_eq!(publish().expect_err("the folder takes nothing more").kind(), HomeErrorKind::Closed);
+}

@@ -291,7 +291,7 @@ pub fn a_consumer_is_made_once(home: &dyn Home) {
     consumer(home, |_| {});
     consumer(home, |settings| settings.start = Start::New);
     let mut other = tidewire_backend::home::ConsumerSettings::new("c");
-    (other.backoff_us, other.max_deliver) = (Vec::new(), 9);
+    (other.backoff_us, other.max_deliver) = (vec![7 * SECOND_US], 9);
     let said = refused(home.create_consumer("orders", other), HomeErrorKind::Differs);
     for named in ["max_deliver is 5, not 9;", "backoff is"] {
         assert!(said.contains(named), "{said}");
