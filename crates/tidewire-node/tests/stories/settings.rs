@@ -150,7 +150,7 @@ fn count(answers: &[String], name: &str) -> usize {
 fn the_quickest_instance_gets_the_calls_and_the_next_one_when_it_has_gone() {
     let hub = hub();
     let (slow, quick, caller) = (join(&hub, "slow"), join(&hub, "quick"), join(&hub, "caller"));
-    slow.serve(named("slow", Duration::from_millis(40))).wait().expect("it serves");
+    slow.serve(named("slow", Duration::from_millis(150))).wait().expect("it serves");
     quick.serve(named("quick", Duration::ZERO)).wait().expect("it serves");
     let client = caller.client("taker").choice(Choice::LowestLatency);
     let got = answers(&client, 100);
