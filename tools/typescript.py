@@ -100,7 +100,8 @@ def _error(row: Row) -> str:
     if row["retryable"]:
         lines.append("\toverride readonly retryable: boolean = true;")
     for field in row.get("fields", []):
-        if field["name"] == "message":
+        # Nothing that only holds in the process of the handler is sent over links.
+        if field.get("local") or field["name"] == "message":
             continue
         # Every error has the traceback of the other side, and its base class says so.
         if field["name"] == "remote_traceback":

@@ -30,8 +30,6 @@ export class AskTimeout extends TidewireError {
 	override readonly retryable: boolean = true;
 	/** 0 if a call over a link was at work at last, more if its event loop was blocked; None if nothing is known. */
 	blockedMs: number | null = null;
-	/** The reason and its fix, if Tidewire knows one: the dispatcher has no free thread, or the event loop does not run. Else None. */
-	reason: string | null = null;
 }
 
 /**
