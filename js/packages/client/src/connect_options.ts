@@ -25,11 +25,10 @@ export interface ConnectOptions {
 
 /** Refuses a URL and options that are not allowed. */
 export function checkConnect(url: string, options: ConnectOptions): void {
-	const [, nats, servers] = /^(nats|tls):\/\/(?:[^?]*@)?([^?]*)/.exec(url) ?? [];
-	if (nats !== undefined) {
-		const place = `${nats}://${servers}`;
+	if (/^(nats|tls):/.test(url)) {
+		const place = url.replace(/\?.*|(?<=\/\/).*@/g, "");
 		throw new InvalidArgument(
-			`connect: url: '${place}' is not allowed: this client joins a hub, not NATS: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\``,
+			`connect: url: '${place}' is NATS, not a hub: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\``,
 		);
 	}
 	let scheme: string | undefined;
