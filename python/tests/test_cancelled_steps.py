@@ -378,6 +378,8 @@ async def single_stop_busy(one: tw.Node, other: tw.Node, name: str) -> Story:
 
     served = await one.serve(Slow(), name=name, active="single", lease=LONG)
     await served.active(PATIENCE)
+    if other is not one:
+        await other.until(lambda now: now["links"]["services"].get(name), PATIENCE)
     working = asyncio.ensure_future(other.client(Slow, name).work())
     await inside.wait()
     cancelled = yield _stop_at_work(served, going_on)
