@@ -28,7 +28,7 @@ export function checkConnect(url: string, options: ConnectOptions): void {
 	if (/^(nats|tls):/.test(url)) {
 		const place = url.replace(/\?.*|(?<=\/\/).*@/g, "");
 		throw new InvalidArgument(
-			`connect: url: '${place}' is NATS, not a hub: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\``,
+			`connect: url: '${place}' is no hub: run \`tidewire up --nats ${place} --listen ws://127.0.0.1:7421\``,
 		);
 	}
 	let scheme: string | undefined;

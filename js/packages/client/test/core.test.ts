@@ -389,8 +389,7 @@ test("a URL of NATS is refused with the hub to start", async () => {
 	] as const;
 	for (const [url, place] of places) {
 		const message =
-			`connect: url: '${place}' is NATS, not a hub: run \`tidewire up ` +
-			`--nats ${place} --listen ws://127.0.0.1:7421\``;
+			`connect: url: '${place}' is no hub: run \`tidewire up ` + `--nats ${place} --listen ws://127.0.0.1:7421\``;
 		await assert.rejects(
 			async () => join(shell, url),
 			(error) => {

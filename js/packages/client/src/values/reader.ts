@@ -301,7 +301,7 @@ export class Reader {
 					return record(name, fields);
 				}
 				if (typeof fields !== "object" || fields === null || Object.getPrototypeOf(fields) !== Object.prototype) {
-					throw this.wrong("a record without a map of its fields");
+					throw this.wrong("a record without a map");
 				}
 				return record(name, fields);
 			}
