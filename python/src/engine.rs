@@ -454,7 +454,8 @@ impl Engine {
     #[pyo3(signature = (timeout, drain = true))]
     fn shutdown(&self, py: Python<'_>, timeout: TimeoutArgument, drain: bool) -> PyResult<Pending> {
         self.inner.born.check(py)?;
-        let ending = self.inner.begin_shutdown(drain, timeout.or(self.inner.config().stop_timeout_ms));
+        let timeout = timeout.or(self.inner.config().stop_timeout_ms);
+        let ending = py.detach(|| self.inner.begin_shutdown(drain, timeout));
         let operation = async move {
             let report = ending.await;
             attach(|py| statistics::shutdown(py, report))

@@ -119,13 +119,17 @@ impl Engine {
 
     /// Stops all actors as [`shutdown`](Engine::shutdown) does, on a thread of its own, for callers
     /// that must not block. The stop does not wait first for messages between actors, and goes on
-    /// if the future is dropped. Without `drain` no handling begins any more: messages in mailboxes
-    /// become dead letters, even if a shutdown under way would have handled them.
+    /// if the future is dropped. Without `drain` no handling begins after this call: messages in
+    /// mailboxes become dead letters, even if a shutdown under way would have handled them.
     pub fn begin_shutdown(
         &self,
         drain: bool,
         timeout: Duration,
     ) -> impl Future<Output = ShutdownReport> + Send + use<> {
+        // Not on the new thread: a handler that the caller cancels next is the last one to run.
+        if !drain && self.core.is_started() {
+            self.inner.close_mailboxes();
+        }
         let place: Arc<Mutex<(Option<ShutdownReport>, Option<Waker>)>> = Arc::default();
         let engine = self.clone();
         let done = Arc::clone(&place);
@@ -190,9 +194,18 @@ impl Inner {
         };
         let Some(waiting) = waiting else { return };
         if !drain {
-            self.core.all().into_iter().for_each(|cell| cell.begin_stop(false, StopReason::Shutdown));
+            self.close_mailboxes();
         }
         waiting.unpark();
+    }
+
+    /// Closes all mailboxes, so that no actor begins another message.
+    fn close_mailboxes(&self) {
+        self.core.set_stopping();
+        for cell in self.core.all() {
+            let reason = if cell.has_parent() { StopReason::ParentStopped } else { StopReason::Shutdown };
+            cell.begin_stop(false, reason);
+        }
     }
 
     fn left(&self) -> Duration {

@@ -189,6 +189,36 @@ fn a_shutdown_is_hastened_by_whoever_has_less_patience() {
     gate.send(()).unwrap();
 }
 
+// Promises: P16.8.
+#[test]
+fn an_actor_and_a_child_begin_no_message_once_a_shutdown_without_drain_has_begun() {
+    let engine = engine(2);
+    let (actor, gate) = held(&engine, SpawnOptions::new(), 0, |n: u8| panic!("{n} must not be handled"));
+    actor.tell(1).unwrap();
+    let (open, is_open) = channel::<()>();
+    let (begun, has_begun) = channel();
+    let parent = engine.spawn_fn(move |is_open: std::sync::mpsc::Receiver<()>, ctx: &mut Ctx<'_, _>| {
+        let (begun, is_open) = (begun.clone(), Arc::new(Mutex::new(is_open)));
+        let child = ctx.spawn_child(SpawnOptions::new(), move || {
+            let (begun, is_open) = (begun.clone(), Arc::clone(&is_open));
+            Of(Box::new(move || {
+                begun.send(()).unwrap();
+                is_open.lock().unwrap().recv().unwrap();
+            }))
+        })?;
+        (0..2).try_for_each(|_| child.tell(()).map(drop))?;
+        Ok(())
+    });
+    parent.unwrap().tell(is_open).unwrap();
+    wait(&has_begun);
+    let stopping = engine.begin_shutdown(false, PATIENCE);
+    gate.send(()).unwrap();
+    open.send(()).unwrap();
+    let ledger = block_on(stopping).ledger;
+    assert_eq!((ledger.handled, ledger.dead_lettered), (3, 2));
+    assert!(has_begun.try_recv().is_err());
+}
+
 #[test]
 fn what_an_abandoned_future_holds_is_let_go_of_with_the_last_thread() {
     for is_woken in [false, true] {
