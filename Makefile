@@ -49,7 +49,7 @@ test: test-python test-rust test-js ## Build, and pass the tests of all language
 
 .PHONY: test-short
 test-short: test-loom test-fuzz test-attack test-demo test-wheel ## A short form of each part of test-all that `make test` lacks
-	@$(MAKE) --no-print-directory power POWER_CUTS=300
+	@$(MAKE) --no-print-directory power RANDOM_SECONDS=2
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
@@ -239,9 +239,9 @@ random-suites: .make/dev .make/extension ## Random programs and histories with C
 	@$(BIN)/python tools/random_suites.py --seconds $(RANDOM_SECONDS) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
 
 .PHONY: power
-power: ## Losses of power on a simulated disk: POWER_CUTS histories (10,000); TIDEWIRE_HISTORY=17 plays one again
-	$(call say,$(or $(POWER_CUTS),10000) histories of losses of power)
-	@TIDEWIRE_HISTORIES=$(or $(POWER_CUTS),10000) cargo test --release -p tidewire-embedded --test stories power
+power: ## Losses of power on a simulated disk for RANDOM_SECONDS (300); RANDOM_SECONDS=0 RANDOM_FIRST=17 plays one again
+	$(call say,losses of power for $(RANDOM_SECONDS) s)
+	@RANDOM_SECONDS=$(RANDOM_SECONDS) cargo test --release -p tidewire-embedded --test stories power
 
 .PHONY: crashtest
 crashtest: .make/dev .make/extension ## SIGKILL of a process that publishes, in KILLS rounds (1,000)

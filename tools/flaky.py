@@ -56,7 +56,7 @@ def repeat(command: list[str], runs: int) -> int:
         ran = subprocess.run(
             command, cwd=ROOT / "python", capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
         )
-        if ran.returncode == NO_TESTS or " 0 passed, 0 failed" in ran.stdout:
+        if ran.returncode == NO_TESTS or "Rust tests: 0 passed, 0 failed" in ran.stdout:
             print("no test has such a name")
             return 2
         if ran.returncode:

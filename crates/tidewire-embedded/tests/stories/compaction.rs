@@ -1,7 +1,4 @@
 //! Compacted streams: the newest event of each key stays, and replaced events free their space.
-//!
-//! Each history is made by its number, as those of `power.rs`: `TIDEWIRE_HISTORIES`,
-//! `TIDEWIRE_HISTORY`.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +9,7 @@ use tidewire_backend::home::{
 use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
+use tidewire_testkit::seeds::seeds;
 
 const SIZES: Sizes = Sizes { segment_bytes: 2_000, reserve_bytes: 500, compact_bytes: 3_000 };
 const SECOND: u64 = 1_000_000;
@@ -128,15 +126,7 @@ fn what_is_looked_for_may_be_the_last_of_its_segment() {
 
 #[test]
 fn the_newest_of_each_key_survives_every_loss_of_power() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(one) = number("TIDEWIRE_HISTORY") {
-        history(one);
-        return;
-    }
-    for one in 0..number("TIDEWIRE_HISTORIES").unwrap_or(60) {
-        let run = std::panic::catch_unwind(|| history(one));
-        assert!(run.is_ok(), "history {one} fails; run it alone with TIDEWIRE_HISTORY={one}");
-    }
+    seeds("losses of power while a folder is compacted", 1, history);
 }
 
 fn history(number: u64) {

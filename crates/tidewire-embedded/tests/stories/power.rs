@@ -1,7 +1,4 @@
 //! Loss of power at every kind of moment: what was acked is there, in order, once.
-//!
-//! Each history is made by its number. `TIDEWIRE_HISTORIES=10000` runs so many,
-//! `TIDEWIRE_HISTORY=17` one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +11,7 @@ use tidewire_core::stream::recurrence::Timing;
 use tidewire_embedded::disk::simulated::Simulated;
 use tidewire_embedded::folder::{Folder, Sizes};
 use tidewire_proto::subject::{Pattern, Subject};
+use tidewire_testkit::seeds::seeds;
 
 const SIZES: Sizes = Sizes { segment_bytes: 6_000, reserve_bytes: 2_000, compact_bytes: 3_000 };
 const SECOND_US: u64 = 1_000_000;
@@ -22,15 +20,7 @@ const FETCH: Fetch = Fetch { max_messages: 7, max_bytes: 100_000, wait_us: 0 };
 // Promises: P17.1, P17.2, P17.3, P17.5, P17.8, P17.18, P17.24, P17.44.
 #[test]
 fn what_was_acked_survives_every_loss_of_power() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(one) = number("TIDEWIRE_HISTORY") {
-        History::new(one).run();
-        return;
-    }
-    for history in 0..number("TIDEWIRE_HISTORIES").unwrap_or(40) {
-        let run = std::panic::catch_unwind(|| History::new(history).run());
-        assert!(run.is_ok(), "history {history} fails; run it alone with TIDEWIRE_HISTORY={history}");
-    }
+    seeds("losses of power", 1, |seed| History::new(seed).run());
 }
 
 /// State that the folder must have.

@@ -1,6 +1,4 @@
-//! Random histories of a campaign in virtual time. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core
-//! --test stories campaign::histories` replays one; `TIDEWIRE_HISTORIES=n` sets how many there are,
-//! 10,000 with --release.
+//! Random histories of a campaign in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +6,7 @@ use tidewire_core::campaign::lease::{Claim, Lease};
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal, Terms};
 use tidewire_core::campaign::precision::{Moments, PrecisionTarget};
 use tidewire_core::campaign::state::State;
+use tidewire_testkit::seeds::seeds;
 
 use crate::link::support::Random;
 
@@ -446,20 +445,14 @@ impl History {
 // Promises: P15.5, P15.6.
 #[test]
 fn whatever_happens_every_run_is_stored_once() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(one) = number("TIDEWIRE_HISTORY") {
-        println!("{:?}", History::new(one).run());
-        return;
-    }
-    let histories = number("TIDEWIRE_HISTORIES");
     let mut happened = Happened::new();
-    for one in 0..histories.unwrap_or(if cfg!(debug_assertions) { 300 } else { 10_000 }) {
-        for (name, count) in History::new(one).run() {
+    let is_whole = seeds("histories of a campaign", 300, |seed| {
+        for (name, count) in History::new(seed).run() {
             *happened.entry(name).or_default() += count;
         }
-    }
+    });
     println!("{happened:?}");
-    if histories.is_none() {
+    if is_whole {
         assert_eq!(happened.len(), 17, "everything has happened: {happened:?}");
         assert!(happened.values().all(|&count| count >= 5), "{happened:?}");
     }

@@ -4,6 +4,7 @@ use tidewire_core::link::hub::{Hub, HubOptions};
 use tidewire_core::link::session::{Event, Fault, Greeting, Session};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{self, CallHead, Flags, Frame, Kind, PublishHead, SubscribeHead, WireError};
+use tidewire_testkit::seeds::seeds;
 
 use crate::link::support::{KIB, MIB, Random, World, filled};
 
@@ -197,14 +198,10 @@ fn nearly(random: &mut Random) -> Vec<u8> {
     frame(kind, flags, id, &head, &payload)
 }
 
-fn histories(debug: u64, release: u64) -> std::ops::Range<u64> {
-    0..if cfg!(debug_assertions) { debug } else { release }
-}
-
 #[test]
 fn a_hub_with_a_node_that_sends_anything_serves_the_others() {
     let mut closed = 0;
-    for seed in histories(300, 5_000) {
+    let is_whole = seeds("nodes that send anything", 300, |seed| {
         let (mut world, liar, good) = world_with_liar(seed);
         let mut random = Random(seed);
         for _ in 0..400 {
@@ -244,13 +241,13 @@ fn a_hub_with_a_node_that_sends_anything_serves_the_others() {
             assert_eq!(session.open_exchanges(), (1, 0), "seed {seed}");
             assert_eq!((session.out.bytes(), session.coming_bytes()), (0, 0), "seed {seed}");
         }
-    }
-    assert!(closed > 100, "most are caught: {closed}");
+    });
+    assert!(!is_whole || closed > 100, "most are caught: {closed}");
 }
 
 #[test]
 fn a_session_survives_whatever_a_hub_sends() {
-    for seed in histories(500, 20_000) {
+    seeds("hubs that send anything", 1, |seed| {
         let greeting = Greeting { payload_bytes: 200_000, queue_bytes: MIB, ..Greeting::new("a") };
         let mut session = joined(&greeting);
         let (mut random, mut events, mut calls) = (Random(seed), Vec::new(), 0);
@@ -274,12 +271,12 @@ fn a_session_survives_whatever_a_hub_sends() {
         assert_eq!(events.iter().filter(ended).count(), calls, "seed {seed}: each call ends once");
         assert_eq!(session.open_exchanges(), (0, 0));
         assert_eq!((session.out.bytes(), session.coming_bytes()), (0, 0));
-    }
+    });
 }
 
 #[test]
 fn bytes_that_are_no_frames_end_their_link() {
-    for seed in histories(300, 5_000) {
+    seeds("bytes that are no frames", 1, |seed| {
         let mut random = Random(seed);
         let mut hub = Hub::new(HubOptions::new("hub"), seed);
         let link = hub.connected("s".to_owned(), 0);
@@ -301,7 +298,7 @@ fn bytes_that_are_no_frames_end_their_link() {
         }
         hub.closed(link);
         assert_eq!((hub.open_calls(), hub.open_routes()), (0, 0));
-    }
+    });
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Random histories of nodes and a hub. `TIDEWIRE_HISTORY=n cargo test -p tidewire-core --test
-//! stories histories` replays one; `TIDEWIRE_HISTORIES=n` sets how many there are.
+//! Random histories of nodes and a hub.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +6,7 @@ use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Flags, PublishHead, SubscribeHead};
+use tidewire_testkit::seeds::seeds;
 
 use crate::link::support::{KIB, MIB, Random, World, filled, lane, shelf};
 
@@ -418,20 +418,14 @@ fn name_of(event: &Event<u32>) -> &'static str {
 // Promises: P13.14.
 #[test]
 fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(one) = number("TIDEWIRE_HISTORY") {
-        println!("{:?}", History::new(one).run());
-        return;
-    }
-    let histories = number("TIDEWIRE_HISTORIES");
     let mut happened = Happened::new();
-    for one in 0..histories.unwrap_or(if cfg!(debug_assertions) { 100 } else { 10_000 }) {
-        for (name, count) in History::new(one).run() {
+    let is_whole = seeds("histories of nodes and a hub", 100, |seed| {
+        for (name, count) in History::new(seed).run() {
             *happened.entry(name).or_default() += count;
         }
-    }
+    });
     println!("{happened:?}");
-    if histories.is_none() {
+    if is_whole {
         assert_eq!(happened.len(), 17, "everything but a goodbye has happened: {happened:?}");
         assert!(happened.values().all(|&count| count > 20), "{happened:?}");
     }
