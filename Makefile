@@ -86,6 +86,8 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@$(BIN)/python tools/promises.py
 	$(call say,names and prose)
 	@$(BIN)/python tools/check_prose.py
+	$(call say,shape of the tree)
+	@$(BIN)/python tools/check_shape.py
 
 .PHONY: bench
 bench: .make/dev .make/release ## Measure beside peers, short (under 5 minutes once built and installed)
