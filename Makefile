@@ -177,8 +177,8 @@ attack-memory: .make/dev .make/extension ## The memory of a hub that clients fil
 release: .make/release ## Build the extension for measurements (profile release)
 
 .PHONY: test-attack
-test-attack: .make/dev .make/extension ## The same, less than half a second for each attack
-	$(call say,attacking a hub, half a second each)
+test-attack: .make/dev .make/extension ## The dozen attacks that guard the most different things, less than half a second each
+	$(call say,attacking a hub: a dozen attacks, half a second each)
 	@cd python/tests && ../../$(BIN)/python -m attacks --short
 
 .PHONY: test-fuzz

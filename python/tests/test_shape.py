@@ -44,7 +44,7 @@ def test_files_of_a_crate_that_use_each_other_are_a_circle() -> None:
 
 def test_modules_that_import_each_other_are_a_circle_but_for_types() -> None:
     files = {
-        "python/tidewire/__init__.py": "",
+        "python/tidewire/__init__.py": "from tidewire.typed import Typed\n",
         "python/tidewire/node.py": "from tidewire import link\n",
         "python/tidewire/link/__init__.py": "from .hub import Hub\n",
         "python/tidewire/link/hub.py": "def hub():\n    from ..node import Node\n",
