@@ -53,7 +53,7 @@ test-short: test-loom test-fuzz test-attack test-demo test-wheel ## A short form
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
-test-all: test test-loom fuzz attack demo wheel-check histories random ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+test-all: test test-loom fuzz attack demo wheel-check histories random lint-bench ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
 	@$(MAKE) --no-print-directory power
 	@$(MAKE) --no-print-directory crashtest
 	$(call say,all suites passed)
@@ -62,7 +62,7 @@ test-all: test test-loom fuzz attack demo wheel-check histories random ## All of
 lint: .make/dev .make/extension .make/js ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
-	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
 	@for features in "" tls websocket; do cargo check --package tidewire-link --no-default-features --features "$$features"; done
 	@cargo check --package tidewire-node --no-default-features
@@ -88,6 +88,14 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@$(BIN)/python tools/check_prose.py
 	$(call say,shape of the tree)
 	@$(BIN)/python tools/check_shape.py
+
+.PHONY: lint-bench
+lint-bench: ## Check format and lints of the benchmarks' Rust programs, whose peers take minutes to build
+	$(call say,rustfmt and clippy of the benchmarks)
+	@for package in rust rpc nats http log; do \
+		cargo fmt --manifest-path bench/$$package/Cargo.toml --check; \
+		cargo clippy --manifest-path bench/$$package/Cargo.toml --all-targets -- -D warnings; \
+	done
 
 .PHONY: bench
 bench: .make/dev .make/release ## Measure beside peers, short (under 5 minutes once built and installed)

@@ -340,9 +340,7 @@ def cut(value: float, places: int) -> str:
 def footnote(report: dict[str, Any]) -> str:
     """Where, when and how often."""
     machine, versions = report["machine"], report["versions"]
-    peers = ", ".join(
-        f"{name} {versions[name]}" for name in ("kameo", "ractor", "actix", "tokio", "pekko") if name in versions
-    )
+    peers = ", ".join(f"{name} {versions[name]}" for name in ("ractor", "actix", "tokio", "pekko") if name in versions)
     return (
         f"Medians of {report['repeat']} runs on {machine['cpu']} ({machine['cores']} cores), Linux {machine['kernel']}, "
         f"Python {versions['python']}, {report['when'][:10]}; peers in their fastest usual form, in turns with ours: {peers}. "
