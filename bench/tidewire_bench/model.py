@@ -22,7 +22,6 @@ Program = Literal[
     "pykka",
     "autogen",
     "rpc",
-    "rpc-slow",
     "campaigns",
 ]
 
@@ -96,7 +95,7 @@ def repeats(plan: Plan, run: Run) -> int:
     """A process of Pekko, Ray or a slow server gives several rounds after a long start: the short
     scale starts one of them.
     """
-    return 1 if run.program in ("pekko", "ray", "rpc-slow") and plan.scale != "full" else plan.repeat
+    return 1 if run.program in ("pekko", "ray") and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:
