@@ -18,9 +18,6 @@ Program = Literal[
     "agents-peers",
     "pools-ours",
     "pools-peers",
-    "ray",
-    "pykka",
-    "autogen",
     "rpc",
     "campaigns",
 ]
@@ -92,10 +89,8 @@ class Plan:
 
 
 def repeats(plan: Plan, run: Run) -> int:
-    """A process of Pekko, Ray or a slow server gives several rounds after a long start: the short
-    scale starts one of them.
-    """
-    return 1 if run.program in ("pekko", "ray") and plan.scale != "full" else plan.repeat
+    """A process of Pekko gives several rounds after a long start: the short scale starts one."""
+    return 1 if run.program == "pekko" and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:
