@@ -6,8 +6,12 @@
 //! - Messages in flight when the connection was lost may be stored. A message with an id is resent,
 //!   and stored once. A message without an id fails its call, as only the caller knows whether a
 //!   second copy does harm.
+//! - Calls to the stream of a batch with ids wait for its end, as the batch may need several
+//!   attempts.
 
+mod batch;
 mod jobs;
+mod reply;
 mod sent;
 mod task;
 
