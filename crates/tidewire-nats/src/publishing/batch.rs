@@ -4,30 +4,25 @@
 //! knows. Each attempt stores all remaining messages or none.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_nats::HeaderMap;
-use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tidewire_backend::home::{Ack, HomeError, HomeErrorKind, HomeResult, NewMessage};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::message;
 use crate::names;
 use crate::stream_cache::CachedStream;
 
+use super::lookup::{DUPLICATE_CONFLICT, sequence_of};
 use super::reply::AckReply;
 
 /// Attempts while other publishers store ids of the same batch.
 const ATTEMPTS: usize = 16;
 /// Ids that are looked up at once.
 const LOOKUPS: usize = 64;
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const CONTAINS_DUPLICATE: u64 = 10_201;
-/// Another message with the id is being stored.
-const DUPLICATE_CONFLICT: u64 = 10_158;
-const ROLLUP_FAILED: u64 = 10_111;
 /// Servers without a leader or with too much work, and a batch without its first messages.
 const TRY_AGAIN: [u64; 4] = [10_008, 10_009, 10_167, 10_176];
 
@@ -141,36 +136,12 @@ impl Batch<'_> {
     /// The sequence of the stored message with the id of this one.
     async fn sequence(&self, message: &NewMessage, until: Instant) -> HomeResult<Option<u64>> {
         let Some(id) = &message.id else { return Ok(None) };
-        let mut headers = HeaderMap::new();
-        message::append(&mut headers, "id", names::MSG_ID, id)?;
-        // No rollup has this name. Servers look for duplicates first, and store no such message.
-        // Another condition would be checked before, or only after a cluster has noted the id.
-        headers.insert("Nats-Rollup", "lookup");
         // Subscribers of the message's subject see no lookup.
         let subject = match (self.known.again, self.known.compact) {
             (true, false) => names::again(self.stream, "ids"),
             (true, true) => names::again_each(self.stream, "ids", 0),
             (false, _) => message.subject.to_string(),
         };
-        loop {
-            let answer = self.connection.request(subject.clone(), Some(headers.clone()), Bytes::new(), until).await?;
-            let said = AckReply::read(self.connection, &answer.payload)?;
-            match &said.error {
-                None if said.duplicate => {
-                    return said.of_stream(self.connection, self.stream, message.subject.as_str()).map(Some);
-                }
-                None => {
-                    return Err(self.connection.error(
-                        HomeErrorKind::Foreign,
-                        "a lookup of an id was stored: look which service takes the stream's subjects",
-                    ));
-                }
-                Some(refusal) if refusal.err_code == ROLLUP_FAILED => return Ok(None),
-                Some(refusal) if refusal.err_code == DUPLICATE_CONFLICT && Instant::now() + RETRY_PAUSE < until => {
-                    sleep(RETRY_PAUSE).await;
-                }
-                Some(refusal) => return Err(refusal.error(self.connection, self.stream)),
-            }
-        }
+        sequence_of(self.connection, self.stream, &subject, id, until).await
     }
 }

@@ -11,6 +11,7 @@
 
 mod batch;
 mod jobs;
+mod lookup;
 mod reply;
 mod sent;
 mod task;
@@ -27,6 +28,7 @@ use crate::message::weight;
 use crate::stream_cache::Streams;
 
 use jobs::Job;
+pub(crate) use lookup::sequence_of;
 
 /// Accepts messages from any thread.
 #[derive(Debug)]
