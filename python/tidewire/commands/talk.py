@@ -20,7 +20,7 @@ import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
 from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import method_problem, short
+from tidewire.services.contract.names import method_problem, short
 
 URL = "tide://127.0.0.1:7420"
 
