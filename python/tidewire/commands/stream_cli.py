@@ -198,7 +198,7 @@ def kv_rm(name: BucketName, key: Annotated[str, typer.Argument()], at: Where, js
     raise typer.Exit(stream.kv_rm(at, name, key, json))
 
 
-Folder = Annotated[Path, typer.Argument(help="The data folder.", exists=True, file_okay=False)]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder.")]
 
 
 @log.command("check")
