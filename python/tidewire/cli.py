@@ -225,6 +225,7 @@ Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
+All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
@@ -333,11 +334,11 @@ def call(
 
 @app.command(epilog="Example: tidewire services --json")
 @_at_a_hub
-def services(hub: Any) -> int:
+def services(hub: Any, all: All = False) -> int:
     """List the services of a hub."""
     from tidewire.commands import talk
 
-    return talk.services(hub)
+    return talk.services(hub, all)
 
 
 @app.command(epilog="Example: tidewire nodes --json")
@@ -364,6 +365,7 @@ def generate_ts(
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
     ] = None,
+    all: All = False,
     token: TokenText = None,
     ca: Ca = None,
     cert: Cert = None,
@@ -374,7 +376,7 @@ def generate_ts(
     """
     from tidewire.commands.talk import Hub, generate_ts
 
-    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out))
+    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out, all))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")

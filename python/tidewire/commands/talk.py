@@ -200,11 +200,11 @@ def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int
     return hub.run(work)
 
 
-def services(hub: Hub) -> int:
+def services(hub: Hub, with_internals: bool) -> int:
     """Print the services of a hub."""
 
     async def work(node: tw.Node) -> int:
-        known = await node.services()
+        known = await _services(node, with_internals)
         if hub.as_json:
             hub.say([one.to_dict() for one in known])
             return 0
@@ -224,12 +224,21 @@ def services(hub: Hub) -> int:
     return hub.run(work)
 
 
-def generate_ts(hub: Hub, out: Path | None) -> int:
-    """Write TypeScript interfaces of all services, to a file or to the standard output."""
+async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]:
+    """Return the services of users, and those of Tidewire itself if they are wanted."""
+    from tidewire.streams import command_service, home
+
+    internals = (home.SERVICE, command_service.SERVICE)
+    known = await node.services()
+    return [one for one in known if with_internals or not (one.name.startswith("$") or one.name in internals)]
+
+
+def generate_ts(hub: Hub, out: Path | None, with_internals: bool) -> int:
+    """Write TypeScript interfaces of services, to a file or to the standard output."""
     from tidewire.commands.typescript import typescript
 
     async def work(node: tw.Node) -> int:
-        text = typescript(await node.services())
+        text = typescript(await _services(node, with_internals))
         if out is None:
             sys.stdout.write(text)
             return 0
