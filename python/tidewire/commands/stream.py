@@ -85,6 +85,7 @@ def info(at: str, name: str, as_json: bool) -> int:
         ]
         lines += [
             f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
+            f"{', paused' if c.is_paused else ''}"
             for c in consumers
         ]
         say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
