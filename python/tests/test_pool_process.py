@@ -198,7 +198,7 @@ def test_of_a_batch_that_kills_its_worker_only_the_guilty_task_is_quarantined() 
 
 
 def test_a_worker_process_loads_little_before_its_function() -> None:
-    code = "import sys, tidewire.pools.worker; print(*sys.modules)"
+    code = "import sys, tidewire.pools.processes.worker; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     heavy = {
         "asyncio",

@@ -181,7 +181,7 @@ class Durable:
         self._task = asyncio.current_task()
         registry, wait_s = registry_of(self._node), 0.0
         while not self._leaving:
-            seen = registry.news.count
+            seen = registry.change_counter.count
             try:
                 await self.tenure.acquire()
                 await self._open()

@@ -20,7 +20,7 @@ import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
 from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import method_problem, short
+from tidewire.services.contract.names import method_problem, short
 
 _WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
 """An argument is not allowed, whoever says so: the command, the hub, or the method that is

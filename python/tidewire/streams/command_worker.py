@@ -25,12 +25,12 @@ from tidewire.errors import (
     Unauthorized,
     Unsupported,
 )
-from tidewire.services.concurrency_limits import ConcurrencyLimits
-from tidewire.services.context import CallContext
-from tidewire.services.inbound_call import Failure, InboundCall
 from tidewire.services.instance_transport import Request
-from tidewire.services.outcome import error_for_caller
-from tidewire.services.thread_workers import ThreadWorkers
+from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+from tidewire.services.instances.context import CallContext
+from tidewire.services.instances.inbound_call import Failure, InboundCall
+from tidewire.services.instances.outcome import error_for_caller
+from tidewire.services.instances.thread_workers import ThreadWorkers
 from tidewire.streams.command_store import LEASE_S, PRIORITIES, QUEUE, CommandStore, Record, life_of, now_us
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import WAIT_US
@@ -40,9 +40,9 @@ from tidewire.streams.progress import Progress
 from tidewire.values import decode, encode
 
 if TYPE_CHECKING:
-    from tidewire.services.command import CommandMark
-    from tidewire.services.instance import ServiceInstance
-    from tidewire.services.methods import Bound
+    from tidewire.services.contract.command import CommandMark
+    from tidewire.services.contract.methods import Bound
+    from tidewire.services.instances.instance import ServiceInstance
     from tidewire.streams.consumer import Settled
 
 _BYTES_MAX = 4 << 20

@@ -26,9 +26,9 @@ use super::schedule::{self, ScheduleMap};
 use super::wire::{self, AckResult, Each, EntryOut, EventOut};
 use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{ACQUIRE_WAIT_US, CALL, END_WAIT, HOLD, SERVICE, errors};
-use crate::failure::Failure;
 use crate::pending::Wakers;
-use crate::service::{Method, ReplyFuture, Service};
+use crate::services::failure::Failure;
+use crate::services::service::{Method, ReplyFuture, Service};
 use crate::values::{self, Blob, Bytes};
 
 /// How many calls may wait for events at once.
