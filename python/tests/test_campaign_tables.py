@@ -184,7 +184,7 @@ def test_what_is_not_installed_says_how_to_get_it(
     swept: tw.Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(tw.InvalidArgument, match=r"pip install 'tidewire\[parquet\]'"):
+    with pytest.raises(tw.InvalidArgument, match=r"pip install 'pyarrow"):
         swept.to_parquet(tmp_path / "out.parquet")
     with pytest.raises(tw.InvalidArgument, match="kind: 'numpy' is not allowed"):
         swept.frame("numpy")  # type: ignore[arg-type]

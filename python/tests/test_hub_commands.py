@@ -300,3 +300,32 @@ def test_a_hub_whose_certificate_is_that_of_a_ca_is_told_how_to_mend_it(started:
     assert refused.returncode == 2
     assert "its certificate is that of a CA" in refused.stderr
     assert "basicConstraints=CA:FALSE" in refused.stderr
+
+
+class Books(tw.Service):
+    @tw.command
+    async def close_year(self, year: int) -> int:
+        return year + 1
+
+
+def test_services_of_tidewire_itself_are_listed_on_request(tmp_path: Path) -> None:
+    internals = {"$sys", "tidewire-streams", "tidewire-commands"}
+    with tw.Node(data=tmp_path, inspect=True) as node:
+        url = node.listen("tide://127.0.0.1:0").url
+        assert run(url, "services").stdout == f"nobody serves anything at {url}\n"
+        node.serve(Books())
+        listed, table, types, all_listed, all_table, all_types = run_all(
+            url,
+            ("services", "--json"),
+            ("services",),
+            ("generate", "ts"),
+            ("services", "--all", "--json"),
+            ("services", "--all"),
+            ("generate", "ts", "--all"),
+        )
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["books"]
+    assert {one["name"] for one in json.loads(all_listed.stdout)} == {"books", *internals}
+    for less, more in ((table, all_table), (types, all_types)):
+        assert "books" in less.stdout and "books" in more.stdout
+        assert not [name for name in internals if name in less.stdout], less.stdout
+        assert not [name for name in internals if name not in more.stdout], more.stdout
