@@ -15,6 +15,7 @@ import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import Workshop, until_served
+from service_support import logged
 
 ROOT = tw.Token("all of it all", user="root")
 SECRET = "few of it all"
@@ -98,8 +99,7 @@ def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.Lo
                 ann.serve({"echo": lambda value: value}, name="refused")
                 with pytest.raises(tw.Unauthorized):
                     await ann.subscribe("refused.y", print)
-                while len(said()) < 3:
-                    await asyncio.sleep(0.001)
+                await logged(lambda: len(said()) >= 3)
                 with pytest.raises(tw.Unauthorized):
                     await kept
 
