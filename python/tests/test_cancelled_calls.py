@@ -235,7 +235,7 @@ async def node_life(one: tw.Node, other: tw.Node, name: str) -> Story:
 )
 @pytest.mark.parametrize("kind", ["folder", "hub"])
 @story
-async def test_what_runs_in_a_node_can_be_cancelled_at_each_wait(
+async def test_work_of_a_node_can_be_cancelled_at_each_wait(
     kind: str, case: Callable[..., Story], tmp_path: Path
 ) -> None:
     async with nodes(kind, tmp_path) as (one, other):

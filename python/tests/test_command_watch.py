@@ -29,7 +29,7 @@ class Counted:
 
 
 @story
-async def test_all_who_wait_share_a_watch(tmp_path: Path) -> None:
+async def test_all_waits_share_a_watch(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         bucket = await node.kv("records")
         home = Counted(node._home())

@@ -89,9 +89,7 @@ async def stage(node: tw.Node, run: tw.CommandRun[Any], wanted: str) -> tw.Comma
 @pytest.mark.promise("P17.77")
 @every_home
 @story
-async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoever_knows_its_id(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_command_reports_its_progress_and_its_id_gives_its_result(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         books = Books()
         run = await two.client(Books).reindex.start(7, wait=True, key="shard-7")
@@ -132,7 +130,7 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
 @pytest.mark.promise("P17.62", "P17.66")
 @every_home
 @story
-async def test_what_raises_is_tried_again_and_after_a_mend_once_more(kind: str, tmp_path: Path) -> None:
+async def test_a_command_that_raises_is_retried_and_once_more_after_a_fix(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         books = Books()
         books.broken = True
@@ -296,7 +294,7 @@ async def test_an_attempt_that_takes_too_long_is_interrupted_and_tried_again(kin
 @pytest.mark.promise("P17.68")
 @every_home
 @story
-async def test_what_does_not_fit_is_refused_and_not_tried_again(kind: str, tmp_path: Path) -> None:
+async def test_wrong_arguments_are_refused_and_not_retried(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         books = Books()
         await node.serve(books)
@@ -446,7 +444,7 @@ async def test_commands_of_a_single_active_service_run_at_the_active_one_alone(k
 
 @pytest.mark.promise("P17.59", "P17.75")
 @story
-async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
+async def test_a_command_and_its_waiters_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
     programs = Programs(tmp_path)
     hub, url = programs.hub("tide://127.0.0.1:0", "--data", str(tmp_path / "data"))
     try:
@@ -469,7 +467,7 @@ async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(
 
 @pytest.mark.promise("P17.76")
 @story
-async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp_path: Path) -> None:
+async def test_reports_take_no_capacity_of_the_queue_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     class Talker(tw.Service):
         @tw.command
         async def talk(self, number: int, progress: tw.Progress) -> int:
@@ -504,9 +502,7 @@ async def test_a_command_is_started_by_the_name_of_its_service(kind: str, tmp_pa
 
 @every_home
 @story
-async def test_all_who_wait_in_one_process_are_told_of_their_own_and_of_the_end_of_the_records(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_waits_of_one_process_get_their_own_results_and_the_end_of_the_records(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         start = two.client(Books).fragile.start
         runs = [await start(number) for number in range(50)]

@@ -89,7 +89,7 @@ def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either() -> No
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_of_the_hub_that_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=["allowed.*"])]
         async with tw.Node(name="hub") as hub:
@@ -184,7 +184,7 @@ def test_a_call_too_many_names_the_limit_of_the_token() -> None:
     asyncio.run(story())
 
 
-def test_what_waits_for_a_node_is_bounded_by_its_token(started: Programs) -> None:
+def test_the_backlog_of_a_node_is_bounded_by_its_token(started: Programs) -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = place(hub, link_queue_bytes=1_048_576)

@@ -208,7 +208,7 @@ async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_a
 
 
 @story
-async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+async def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     async with tw.Node() as node:
         with pytest.raises(tw.InvalidArgument, match="data: this node has no place for streams"):
             node.serve(Matching("one"), active="single")
