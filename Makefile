@@ -9,18 +9,40 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYO3_PYTHON := $(abspath $(BIN)/python)
+PYTHON_SOURCES := $(shell find python/tidewire -name '*.py' -o -name '*.pyi' -o -name py.typed)
 RUST_SOURCES := $(shell find crates/*/src python/src -name '*.rs' -o -name '*.sql') Cargo.toml Cargo.lock $(wildcard crates/*/Cargo.toml) python/Cargo.toml
 FUZZ_SECONDS ?= 5
 
 # A mark whose result was removed by hand no longer counts.
 $(if $(wildcard $(BIN)/python),,$(shell rm -rf .make))
 $(if $(wildcard python/tidewire/_tidewire*.so),,$(shell rm -f .make/extension .make/release))
+$(if $(wildcard dist/local/*.whl),,$(shell rm -f .make/local-wheel))
 
 say = @printf '\033[1m== %(%T)T %s\033[0m\n' -1 "$(1)"
 
 .PHONY: help
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: wheel
+wheel: .make/local-wheel ## Build a wheel for this machine into dist/local (some minutes at first)
+	@ls dist/local/*.whl
+
+.PHONY: install
+install: install-place .make/local-wheel ## Install the wheel and the command tidewire into an environment of their own: PREFIX=/opt/tidewire
+	$(call say,installing into $(PREFIX))
+	@[ -x '$(PREFIX)/bin/python' ] || $(PYTHON) -m venv '$(PREFIX)'
+	@'$(PREFIX)/bin/python' -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/local/*.whl
+	@'$(PREFIX)/bin/python' -m pip install --quiet --disable-pip-version-check "$$(ls $(CURDIR)/dist/local/*.whl)[cli]"
+	@'$(PREFIX)/bin/tidewire' doctor >/dev/null || { '$(PREFIX)/bin/tidewire' doctor; exit 1; }
+	@printf 'installed: %s\n' '$(PREFIX)/bin/tidewire'
+
+# Before anything is built.
+.PHONY: install-place
+install-place:
+	@[ -n '$(PREFIX)' ] || { echo "PREFIX is missing: call make install PREFIX=/opt/tidewire"; exit 1; }
+	@[ -e '$(PREFIX)/pyvenv.cfg' ] || [ -z "$$(ls -A '$(PREFIX)' 2>/dev/null)" ] \
+		|| { echo "PREFIX: $(PREFIX) has other files: name a new folder, or a virtual environment"; exit 1; }
 
 .PHONY: demo
 demo: .make/extension .make/flights ## Build, and run the demonstrations: the flights, the desk of agents, the campaigns, the orders, and the clerk
@@ -297,6 +319,13 @@ clean: ## Remove what was built
 	$(call say,building the extension for measurements, with link-time optimization: some minutes)
 	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
 	@rm -f .make/extension && touch $@
+
+# One wheel serves each CPython from 3.10 on. Unlike the wheels of tools/wheel_check.py, it is for machines like this one.
+.make/local-wheel: .make/venv $(RUST_SOURCES) $(PYTHON_SOURCES) python/pyproject.toml
+	$(call say,building a wheel with maturin)
+	@rm -rf dist/local
+	@cd python && ../$(BIN)/maturin build --profile fast --quiet --out ../dist/local
+	@touch $@
 
 # Both are built here, which takes some minutes. The version that reads what rustdoc says goes with that of the compiler.
 .make/cargo-deny: | .make

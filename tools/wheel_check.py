@@ -198,8 +198,9 @@ def attempt(version: str, python: str, what: str, folder: Path) -> None:
     program = folder / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     run([own, str(program)], folder)
-    bare = subprocess.run([str(folder / "bin" / "tidewire"), "--version"], capture_output=True, text=True, check=False)
-    if bare.returncode != 2 or "pip install 'tidewire[cli]'" not in bare.stderr:
+    run([str(folder / "bin" / "tidewire"), "--version"], folder)
+    bare = subprocess.run([str(folder / "bin" / "tidewire"), "doctor"], capture_output=True, text=True, check=False)
+    if bare.returncode != 2 or "pip install 'typer" not in bare.stderr:
         sys.exit(f"tidewire without its extra: exit code {bare.returncode}, {bare.stderr}")
     run([*install, f"{what}[cli]"])
     run([str(folder / "bin" / "tidewire"), "doctor"], folder)

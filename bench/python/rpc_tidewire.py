@@ -16,7 +16,7 @@ from typing import Any
 import tidewire as tw
 from rpc_roles import Contender, Place, Service, program, run
 from rpc_workloads import Link
-from tidewire.services import context
+from tidewire.services.instances import context
 
 HUB = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0"]
 FOR_JAVASCRIPT = ["--listen", "ws://127.0.0.1:0"]

@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyMapping, PyString};
 
 use tidewire_engine::DeadReason;
 
-use crate::actor::ActorRef;
+use crate::actors::actor::ActorRef;
 use crate::errors::error;
 
 /// The lane of a message, by its name.

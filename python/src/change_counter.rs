@@ -8,7 +8,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 
-use crate::pause::TimerFuture;
+use crate::interpreter::pause::TimerFuture;
 
 /// A count of changes, and the waiters for the next one. It does not say which change happened.
 #[derive(Default)]
@@ -87,15 +87,15 @@ impl PyChangeCounter {
 
 /// Ends with True when something has changed, or with False when the time is up.
 pub struct Changed {
-    news: Arc<ChangeCounter>,
+    change_counter: Arc<ChangeCounter>,
     seen: u64,
     pause: Option<TimerFuture>,
     waker: Option<Waker>,
 }
 
 impl Changed {
-    pub fn new(news: Arc<ChangeCounter>, seen: u64, pause: Option<TimerFuture>) -> Self {
-        Self { news, seen, pause, waker: None }
+    pub fn new(change_counter: Arc<ChangeCounter>, seen: u64, pause: Option<TimerFuture>) -> Self {
+        Self { change_counter, seen, pause, waker: None }
     }
 }
 
@@ -103,10 +103,10 @@ impl Future for Changed {
     type Output = PyResult<Py<PyAny>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let changed = self.news.is_newer(self.seen, context.waker());
+        let changed = self.change_counter.is_newer(self.seen, context.waker());
         let over = !changed && self.pause.as_mut().is_some_and(|pause| Pin::new(pause).poll(context).is_ready());
         if changed || over {
-            return Poll::Ready(crate::attach::attach(|py| changed.into_py_any(py)));
+            return Poll::Ready(crate::interpreter::attach::attach(|py| changed.into_py_any(py)));
         }
         self.waker = Some(context.waker().clone());
         Poll::Pending
@@ -116,7 +116,7 @@ impl Future for Changed {
 impl Drop for Changed {
     fn drop(&mut self) {
         if let Some(waker) = &self.waker {
-            self.news.forget(waker);
+            self.change_counter.forget(waker);
         }
     }
 }

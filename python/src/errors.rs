@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use tidewire_engine::{AskError, DeadReason, Fault, Refusal, SpawnError, SubscribeError};
 
-use crate::attach::attach;
-use crate::once::Once;
+use crate::interpreter::attach::attach;
+use crate::interpreter::once::Once;
 /// An exception that a handler raised, as an error of the engine.
 pub struct Raised(pub PyErr);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,8 +59,41 @@ def test_help_says_where_limits_of_tokens_go() -> None:
     assert "What a token allows, and its limits, go in tables hub.tokens of the --config file" in told
 
 
-def test_where_there_is_no_checkout_it_says_that_benchmarks_are_there(tmp_path: Path) -> None:
+def test_the_command_without_a_checkout_says_where_benchmarks_are(tmp_path: Path) -> None:
     ran = tidewire("bench", "engine", "--smoke", TIDEWIRE_BENCH=str(tmp_path))
     assert ran.returncode == 2
     assert "a part of the repository, not of the installed package" in ran.stderr
     assert "TIDEWIRE_BENCH" in ran.stderr
+
+
+def without_typer(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = (
+        "import sys; sys.modules['typer'] = None; sys.argv[0] = 'tidewire'; from tidewire.__main__ import main; main()"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=PACKAGE)
+
+
+def test_without_its_libraries_a_command_names_them_and_no_package_of_the_index_called_tidewire() -> None:
+    for arguments in (["doctor"], ["stream", "ls"], ["--help"], []):
+        ran = without_typer(*arguments)
+        assert (ran.returncode, ran.stdout) == (2, ""), ran
+        wanted = re.findall(r"'([^']+)'", ran.stderr)
+        assert f"{sys.executable} -m pip install 'typer" in ran.stderr
+        # The extra of the package has the same.
+        [extra] = re.findall(r"^cli = \[(.*)\]$", (PACKAGE / "pyproject.toml").read_text(), re.MULTILINE)
+        assert wanted == re.findall(r'"([^"]+)"', extra)
+
+
+def test_without_its_libraries_the_version_is_still_told() -> None:
+    ran = without_typer("--version")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"tidewire {tw.__version__}\n", "")
+
+
+def test_an_installation_needs_a_place_that_is_free(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("keep")
+    for prefix, told in ((None, "PREFIX is missing"), (tmp_path, "has other files: name a new folder")):
+        command = ["make", "install", *([] if prefix is None else [f"PREFIX={prefix}"])]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=PACKAGE.parent)
+        assert ran.returncode != 0 and told in ran.stdout, ran
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

@@ -50,7 +50,7 @@ def test_a_call_is_made_again_as_soon_as_the_link_is_back_and_not_at_the_end_of_
     started: Programs, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     def pause(registry: Registry, wait_s: float, seen: int) -> Any:
-        return registry.node._engine.changed(registry.news, seen, 50_000 * wait_s)
+        return registry.node._engine.changed(registry.change_counter, seen, 50_000 * wait_s)
 
     monkeypatch.setattr(Registry, "pause", pause)
     hub, url = started.hub()

@@ -8,13 +8,12 @@ from collections import deque
 
 import pytest
 from tidewire.pools.backlog import Backlog
-from tidewire.pools.batch_policy import Call, plan
-from tidewire.pools.batch_sizer import TARGET_US, BatchSizer
 from tidewire.pools.counters import Histogram
 from tidewire.pools.options import Batch, Restarts, Scale
-from tidewire.pools.restart_backoff import Replacing
-from tidewire.pools.restarts import Replace, RestartWindow
-from tidewire.pools.scaling_policy import Load, Scaling
+from tidewire.pools.policies.batch_policy import Call, plan
+from tidewire.pools.policies.batch_sizer import TARGET_US, BatchSizer
+from tidewire.pools.policies.restarts import Replace, RestartWindow, WorkerReplacement
+from tidewire.pools.policies.scaling_policy import Load, Scaling
 from tidewire.pools.task import Task
 
 MS = 1_000_000
@@ -55,15 +54,15 @@ def test_ends_before_the_window_are_forgotten() -> None:
 
 
 def test_a_worker_is_started_when_its_backoff_is_over_and_not_before() -> None:
-    replacing = Replacing(2, Restarts(backoff_ms=100), seed=1)
-    replacing.ended(0, False, "first", None)
-    assert replacing.due(0, there=1)
-    replacing.ended(0, False, "second", None)
-    assert not replacing.due(0, there=1)
-    at = replacing.next_ns(0, there=1)
+    replacement = WorkerReplacement(2, Restarts(backoff_ms=100), seed=1)
+    replacement.ended(0, False, "first", None)
+    assert replacement.due(0, there=1)
+    replacement.ended(0, False, "second", None)
+    assert not replacement.due(0, there=1)
+    at = replacement.next_ns(0, there=1)
     assert at is not None and 50 * MS <= at <= 100 * MS
-    assert not replacing.due(at - 1, there=1) and replacing.due(at, there=1)
-    assert replacing.next_ns(at, there=2) is None
+    assert not replacement.due(at - 1, there=1) and replacement.due(at, there=1)
+    assert replacement.next_ns(at, there=2) is None
 
 
 # Scaling
@@ -203,7 +202,7 @@ def test_a_batch_waits_only_while_others_are_busy_and_its_budget_lasts(
 
 
 @pytest.mark.promise("P12.3")
-def test_what_does_not_fit_is_parked_and_accepted_in_order() -> None:
+def test_tasks_beyond_the_capacity_are_parked_and_accepted_in_order() -> None:
     backlog, _ = backlog_of(5, capacity=3)
     assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 2, 3)
     assert values(backlog.take(1)) == [0]

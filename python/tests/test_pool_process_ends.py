@@ -117,11 +117,14 @@ def test_an_idle_pool_does_not_wake_up() -> None:
 
     with process_pool(functions.increment, 1) as pool:
         list(pool.sync.map(range(1_000)))
-        worker, keeper = pids(pool)[0], next(thread for thread in threading.enumerate() if "keeper" in thread.name)
-        keeper_status = Path(f"/proc/self/task/{keeper.native_id}/status")
+        worker, supervisor = (
+            pids(pool)[0],
+            next(thread for thread in threading.enumerate() if "supervisor" in thread.name),
+        )
+        supervisor_status = Path(f"/proc/self/task/{supervisor.native_id}/status")
 
         def all_switches() -> list[str]:
-            ours = [line for line in keeper_status.read_text().splitlines() if "voluntary" in line]
+            ours = [line for line in supervisor_status.read_text().splitlines() if "voluntary" in line]
             return [*ours, *switches(worker)]
 
         def rests() -> bool:

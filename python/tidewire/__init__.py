@@ -95,15 +95,15 @@ if TYPE_CHECKING:
     from tidewire.pools.options import Batch, Restarts, Scale
     from tidewire.pools.pool import Pool
     from tidewire.service_config import ServiceConfig
-    from tidewire.services.calls import Answer
-    from tidewire.services.client import NoSuchMethod
-    from tidewire.services.context import CallContext, context
-    from tidewire.services.declare import Service, command, method, on, service
-    from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
+    from tidewire.services.caller.calls import Answer
+    from tidewire.services.caller.client import NoSuchMethod
+    from tidewire.services.caller.policies import Policy
+    from tidewire.services.contract.declare import Service, command, method, on, service
+    from tidewire.services.contract.info import InstanceInfo, MethodInfo, ServiceInfo
     from tidewire.services.instance_watch import InstanceChange
-    from tidewire.services.policies import Policy
-    from tidewire.services.serve import Served
-    from tidewire.services.single_active import SingleActive
+    from tidewire.services.instances.context import CallContext, context
+    from tidewire.services.instances.serve import Served
+    from tidewire.services.instances.single_active import SingleActive
     from tidewire.streams.bucket import Bucket, Entry
     from tidewire.streams.command_run import CommandRun, SyncCommandRun
     from tidewire.streams.command_store import CommandInfo
@@ -124,16 +124,16 @@ _LATER = {
     "ActorStopped": "tidewire.errors",
     "Agent": "tidewire.agents.agent",
     "AlreadyStarted": "tidewire.errors",
-    "Answer": "tidewire.services.calls",
+    "Answer": "tidewire.services.caller.calls",
     "AskCycle": "tidewire.errors",
     "AskTimeout": "tidewire.errors",
     "Batch": "tidewire.pools.options",
     "BrokerConfig": "tidewire.broker",
     "CallCancelled": "tidewire.errors",
-    "CallContext": "tidewire.services.context",
+    "CallContext": "tidewire.services.instances.context",
     "Campaign": "tidewire._campaigns.campaign",
     "CampaignError": "tidewire.errors",
-    "Client": "tidewire.services.client",
+    "Client": "tidewire.services.caller.client",
     "DataCorrupt": "tidewire.errors",
     "DataInUse": "tidewire.errors",
     "HomeBusy": "tidewire.errors",
@@ -161,14 +161,14 @@ _LATER = {
     "Lease": "tidewire.streams.lease",
     "Schedule": "tidewire.streams.schedule",
     "Stream": "tidewire.streams.stream",
-    "SingleActive": "tidewire.services.single_active",
+    "SingleActive": "tidewire.services.instances.single_active",
     "StreamInfo": "tidewire.streams.stream",
     "CommandInfo": "tidewire.streams.command_store",
     "CommandProgress": "tidewire.streams.progress",
     "CommandRun": "tidewire.streams.command_run",
     "Progress": "tidewire.streams.progress",
     "SyncCommandRun": "tidewire.streams.command_run",
-    "command": "tidewire.services.declare",
+    "command": "tidewire.services.contract.declare",
     "ConsumerInfo": "tidewire.streams.stream",
     "CodeChanged": "tidewire.errors",
     "Config": "tidewire.config",
@@ -180,7 +180,7 @@ _LATER = {
     "Envelope": "tidewire.subscription",
     "Http": "tidewire.links.http",
     "InstanceChange": "tidewire.services.instance_watch",
-    "InstanceInfo": "tidewire.services.info",
+    "InstanceInfo": "tidewire.services.contract.info",
     "InvalidArgument": "tidewire.errors",
     "InvalidSubject": "tidewire.errors",
     "Ledger": "tidewire._ledger",
@@ -192,19 +192,19 @@ _LATER = {
     "MailboxFull": "tidewire.errors",
     "Message": "tidewire.agents.message",
     "MessageExpired": "tidewire.errors",
-    "MethodInfo": "tidewire.services.info",
+    "MethodInfo": "tidewire.services.contract.info",
     "NameTaken": "tidewire.errors",
     "NoReply": "tidewire.errors",
     "NoResponders": "tidewire.errors",
     "NoSuchCampaign": "tidewire.errors",
-    "NoSuchMethod": "tidewire.services.client",
+    "NoSuchMethod": "tidewire.services.caller.client",
     "NoSuchTarget": "tidewire.errors",
     "Node": "tidewire.node",
     "NodeInfo": "tidewire.links.announcements",
     "NodeStopped": "tidewire.errors",
     "PayloadTooLarge": "tidewire.errors",
     "Pending": "tidewire._binding",
-    "Policy": "tidewire.services.policies",
+    "Policy": "tidewire.services.caller.policies",
     "Pool": "tidewire.pools.pool",
     "PoolFailed": "tidewire.errors",
     "PoolStopped": "tidewire.errors",
@@ -220,10 +220,10 @@ _LATER = {
     "Retry": "tidewire.agents.retry",
     "Run": "tidewire._binding",
     "Scale": "tidewire.pools.options",
-    "Served": "tidewire.services.serve",
-    "Service": "tidewire.services.declare",
+    "Served": "tidewire.services.instances.serve",
+    "Service": "tidewire.services.contract.declare",
     "ServiceConfig": "tidewire.service_config",
-    "ServiceInfo": "tidewire.services.info",
+    "ServiceInfo": "tidewire.services.contract.info",
     "StoreUnavailable": "tidewire.errors",
     "Stuck": "tidewire._ledger",
     "Subscription": "tidewire._binding",
@@ -245,16 +245,16 @@ _LATER = {
     "__version__": "tidewire._binding",
     "campaign": "tidewire._campaigns.campaign",
     "campaigns": "tidewire._campaigns.campaign",
-    "context": "tidewire.services.context",
+    "context": "tidewire.services.instances.context",
     "grid": "tidewire._campaigns.parameters",
     "handle": "tidewire.agents.handlers",
     "latin_hypercube": "tidewire._campaigns.latin_hypercube",
-    "method": "tidewire.services.declare",
-    "on": "tidewire.services.declare",
+    "method": "tidewire.services.contract.declare",
+    "on": "tidewire.services.contract.declare",
     "open_campaign": "tidewire._campaigns.campaign",
     "run": "tidewire._signals",
     "remote": "tidewire.objects.marks",
-    "service": "tidewire.services.declare",
+    "service": "tidewire.services.contract.declare",
 }
 
 __all__ = [

@@ -136,11 +136,11 @@ async def _first(stopped: asyncio.Future[None], ending: ShutdownRequest) -> None
 async def _stopped(node: Node) -> None:
     engine = node._engine
     while True:
-        news = engine.news
-        seen = news.count
+        change_counter = engine.change_counter
+        seen = change_counter.count
         if node.ledger is not None:
             return
-        await engine.changed(news, seen, None)
+        await engine.changed(change_counter, seen, None)
 
 
 def run(

@@ -38,14 +38,14 @@ class Watch:
         """
         engine, is_over = self._node._engine, self._node.ledger is not None
         # Before the look: what changes meanwhile is looked at again.
-        news = engine.news
-        seen = news.count
+        change_counter = engine.change_counter
+        seen = change_counter.count
         statistics = self._node.statistics()
         if self._condition(statistics):
             return statistics
         if is_over:
             raise NodeStopped(f"{self._node!r} has been stopped, and the condition does not hold")
-        return engine.changed(news, seen, self._left_s())
+        return engine.changed(change_counter, seen, self._left_s())
 
     def _left_s(self) -> float | None:
         if self._until is None:

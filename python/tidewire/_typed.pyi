@@ -14,8 +14,8 @@ from typing_extensions import ParamSpec, Self, TypedDict, TypeVar
 from tidewire._binding import Context
 from tidewire.agents.retry import Retry
 from tidewire.pools.options import OnDead, Overflow, Restarts
-from tidewire.pools.pickler import Pickler
-from tidewire.services.context import CallContext
+from tidewire.pools.processes.pickler import Pickler
+from tidewire.services.instances.context import CallContext
 from tidewire.services.stream_reader import Stream
 from tidewire.streams.command_run import CommandRun
 from tidewire.supervision import Mailbox, Supervision

@@ -47,6 +47,8 @@ def main() -> None:
     app()
 
 
+HUB_URL = "tide://127.0.0.1:7420"
+
 OPTIONS_OF_ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """For commands that read their own options."""
 
@@ -83,7 +85,7 @@ def doctor(
 def up(
     listen: Annotated[
         list[str] | None,
-        typer.Option("--listen", help="Where nodes join; may be given again.  [default: tide://127.0.0.1:7420]"),
+        typer.Option("--listen", help="Where nodes join; may be given again.", show_default=HUB_URL),
     ] = None,
     http: Annotated[
         list[str] | None,
@@ -153,7 +155,7 @@ def up(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", help="Seconds for calls to end when it stops.  [default: 10]", show_default=False),
+        typer.Option("--timeout", help="Seconds for calls to end when it stops.", show_default="10"),
     ] = None,
     data: Annotated[
         Path | None,
@@ -202,20 +204,17 @@ def up(
     raise typer.Exit(up(config, options, token or [], settings or [], json))
 
 
-Url = Annotated[
-    str | None,
-    typer.Option("--url", help="The hub.  [default: TIDEWIRE_URL, or tide://127.0.0.1:7420]", show_default=False),
-]
+Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
 TokenText = Annotated[
     str | None,
-    typer.Option("--token", help="For hubs that ask for one.  [default: TIDEWIRE_TOKEN]", show_default=False),
+    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
 ]
 Ca = Annotated[
     Path | None,
     typer.Option(
         "--ca",
-        help="PEM file with whom to trust, for hubs with TLS.  [default: TIDEWIRE_CA, or the system]",
-        show_default=False,
+        help="PEM file with whom to trust, for hubs with TLS.",
+        show_default="TIDEWIRE_CA, or the system",
     ),
 ]
 Cert = Annotated[
@@ -226,6 +225,7 @@ Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
+All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
@@ -246,7 +246,7 @@ def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
     """
 
     def command(
-        url: Url = None,
+        url: Url = HUB_URL,
         token: TokenText = None,
         ca: Ca = None,
         cert: Cert = None,
@@ -334,11 +334,11 @@ def call(
 
 @app.command(epilog="Example: tidewire services --json")
 @_at_a_hub
-def services(hub: Any) -> int:
+def services(hub: Any, all: All = False) -> int:
     """List the services of a hub."""
     from tidewire.commands import talk
 
-    return talk.services(hub)
+    return talk.services(hub, all)
 
 
 @app.command(epilog="Example: tidewire nodes --json")
@@ -361,15 +361,11 @@ def agents(hub: Any) -> int:
 
 @generate.command("ts", epilog="Example: tidewire generate ts ws://127.0.0.1:7421 --out src/services.ts")
 def generate_ts(
-    url: Annotated[
-        str | None,
-        typer.Argument(
-            help="The hub.  [default: TIDEWIRE_URL, or tide://127.0.0.1:7420]", metavar="URL", show_default=False
-        ),
-    ] = None,
+    url: Annotated[str, typer.Argument(envvar="TIDEWIRE_URL", metavar="URL", help="The hub.")] = HUB_URL,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
     ] = None,
+    all: All = False,
     token: TokenText = None,
     ca: Ca = None,
     cert: Cert = None,
@@ -380,7 +376,7 @@ def generate_ts(
     """
     from tidewire.commands.talk import Hub, generate_ts
 
-    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out))
+    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out, all))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
@@ -388,9 +384,7 @@ def top(
     node: Annotated[str | None, typer.Option("--node", help="Its name or process id.", show_default=False)] = None,
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url", help="A hub whose nodes to watch.  [default: the nodes of this user]", show_default=False
-        ),
+        typer.Option("--url", help="A hub whose nodes to watch.", show_default="the nodes of this user"),
     ] = None,
     token: TokenText = None,
     ca: Ca = None,

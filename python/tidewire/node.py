@@ -435,7 +435,7 @@ class Node(Subjects, Streams, Agents):
 
                 self._connection.close()
                 # Those that wait for the link learn that they wait in vain.
-                registry_of(self).news.ring()
+                registry_of(self).change_counter.ring()
             if self._inspector is not None:
                 self._inspector.end()
             self._close_folder()
@@ -444,7 +444,7 @@ class Node(Subjects, Streams, Agents):
             if self._loop_thread is not None:
                 self._loop_thread.end()
             _live.discard(self)
-            self._engine.news.ring()
+            self._engine.change_counter.ring()
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:

@@ -1,5 +1,10 @@
 //! Actors: the traits that their authors implement, and references to actors.
 
+pub mod future;
+pub mod options;
+pub mod probe;
+pub mod signal;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU64;
@@ -8,17 +13,17 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use crate::actor::options::{Priority, SpawnOptions};
+use crate::actor::signal::{Signal, StopReason};
+use crate::cell::driver::Driver;
+use crate::cell::envelope::{Change, Envelope, Meta};
 use crate::cell::{ActorCell, AnyCell, Sent};
 use crate::config::EngineConfig;
-use crate::driver::Driver;
 use crate::engine::EngineHandle;
-use crate::envelope::{Change, Envelope, Meta};
 use crate::error::{AskError, Fault, Refusal, SpawnError, TellError};
-use crate::options::{Priority, SpawnOptions};
 use crate::reply::{Pending, Reply, Unpark};
-use crate::signal::{Signal, StopReason};
 use crate::statistics::ActorStatistics;
-use crate::stop_report::{Ledger, Stop, Stopping};
+use crate::statistics::stop_report::{Ledger, Stop, Stopping};
 use crate::typed::Typed;
 use crate::{current, dispatch};
 

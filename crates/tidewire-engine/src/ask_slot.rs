@@ -6,12 +6,12 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::actor::ActorId;
-use crate::clock;
 use crate::core::Core;
 use crate::error::{AskError, DeadReason, Fault};
 use crate::guard::wake_all;
 use crate::short_mutex::ShortMutex;
 use crate::sync::{Arc, AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use crate::timers::clock;
 use crate::timers::{Due, Fire};
 
 /// Where an ask stands when its message is about to be handled.

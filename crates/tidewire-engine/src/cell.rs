@@ -3,6 +3,10 @@
 //! Locks, in the order in which they may be held together: `work`, then one of `inbox` or `aside`.
 //! No user code runs under `inbox` or `aside`; messages and wakers are dropped after them.
 
+pub mod actor_run;
+pub mod driver;
+pub mod envelope;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -12,21 +16,21 @@ use std::time::Duration;
 use tidewire_sync::Mutex;
 
 use crate::actor::ActorId;
-use crate::actor_run::{ActorRun, NextStep};
+use crate::actor::options::{Mailbox, Priority, Supervision};
+use crate::actor::signal::{Notice, Signal, StopReason};
+use crate::cell::actor_run::{ActorRun, NextStep};
+use crate::cell::driver::{Activation, Driver};
+use crate::cell::envelope::Envelope;
 use crate::core::Core;
 use crate::current;
 use crate::dispatch::{self, Dispatcher, Run as Runnable, Task};
-use crate::driver::{Activation, Driver};
 use crate::engine::EngineHandle;
-use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
 use crate::inbox::{AcceptState, BoxedQueue, Inbox, PushOutcome, Run};
-use crate::options::{Mailbox, Priority, Supervision};
 use crate::short_mutex::ShortMutex;
-use crate::signal::{Notice, Signal, StopReason};
+use crate::statistics::stop_report::{EndReporter, Ledger, Report};
 use crate::statistics::{Timings, is_sampled};
-use crate::stop_report::{EndReporter, Ledger, Report};
 
 mod any;
 mod dead_letter;
@@ -513,7 +517,7 @@ impl<M: Send + 'static> ActorCell<M> {
 impl<M: Send + 'static> Runnable for ActorCell<M> {
     fn run(self: Arc<Self>) {
         let entered = current::enter(self.key());
-        self.thread.store(crate::threads::number(), Ordering::Relaxed);
+        self.thread.store(crate::dispatch::threads::number(), Ordering::Relaxed);
         let mut work = self.work.lock();
         let mut after = None;
         guarded(|| after = Some(work.go(&self)));

@@ -14,9 +14,9 @@ use crate::config::EngineConfig;
 use crate::dead_letters::DeadLetters;
 use crate::dispatch::Dispatcher;
 use crate::error::SpawnError;
+use crate::reply::wait_graph::WaitGraph;
 use crate::subjects::Subjects;
 use crate::timers::Timers;
-use crate::wait_graph::WaitGraph;
 
 const SHARDS: usize = 16;
 

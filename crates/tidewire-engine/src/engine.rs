@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use tidewire_sync::Mutex;
 
+use crate::actor::signal::StopReason;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dispatch::Pool;
 use crate::error::EngineError;
 use crate::guard::wake_all;
 use crate::reply::Unpark;
-use crate::signal::StopReason;
-use crate::stop_report::{Ledger, Stuck};
+use crate::statistics::stop_report::{Ledger, Stuck};
 
 mod build;
 mod handle;

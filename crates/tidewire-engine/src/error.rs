@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidewire_proto::subject::SubjectError;
 
 use crate::actor::ActorId;
-use crate::starvation::Starvation;
+use crate::dispatch::starvation::Starvation;
 
 /// Failure of a handler: any error that can travel between threads.
 pub type Fault = Box<dyn Error + Send + Sync + 'static>;

@@ -7,6 +7,6 @@
 pub fn leave_parent() {
     crate::dispatch::leave_seat();
     crate::current::reset();
-    crate::threads::reset();
-    crate::slot_cache::reset();
+    crate::dispatch::threads::reset();
+    crate::reply::slot_cache::reset();
 }

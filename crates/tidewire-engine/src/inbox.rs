@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::envelope::Envelope;
-use crate::options::{Overflow, Priority};
-use crate::signal::Notice;
+use crate::actor::options::{Overflow, Priority};
+use crate::actor::signal::Notice;
+use crate::cell::envelope::Envelope;
 
 /// Where an actor is between "nothing to do" and "on a thread".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

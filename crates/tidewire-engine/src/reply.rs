@@ -1,5 +1,8 @@
 //! Reply handle of an ask, and the future that waits for the reply.
 
+pub mod slot_cache;
+pub mod wait_graph;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -11,14 +14,13 @@ use std::time::{Duration, Instant};
 use crate::actor::ActorId;
 pub use crate::ask_slot::{AskEnd, AskHandle, AskState};
 use crate::ask_slot::{AskSlot, SlotView};
-use crate::clock;
 use crate::core::Core;
 use crate::current;
-use crate::deadlines::DeadlineKey;
+use crate::dispatch::starvation::of_dispatcher;
 use crate::error::{AskError, Fault};
-use crate::slot_cache;
-use crate::starvation::of_dispatcher;
 use crate::timers::Fire;
+use crate::timers::clock;
+use crate::timers::deadlines::DeadlineKey;
 
 /// The place for one reply. Passing it on lets somebody else reply later.
 ///

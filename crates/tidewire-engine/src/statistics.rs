@@ -1,13 +1,16 @@
 //! Statistics of actors and dispatchers, taken while they run.
 
+pub mod idle;
+pub mod stop_report;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidewire_core::histogram::Histogram;
 
 use crate::actor::ActorId;
+use crate::dispatch::starvation::Starvation;
 use crate::error::DeadReason;
-use crate::starvation::Starvation;
 
 /// True if this turn is timed, or this message of a handler that awaits.
 pub fn is_sampled(number: impl Into<u64>) -> bool {

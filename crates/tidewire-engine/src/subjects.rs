@@ -9,10 +9,10 @@ use tidewire_core::tree::{SubjectTree, SubscriptionId};
 use tidewire_proto::subject::{Pattern, Subject};
 use tidewire_sync::RwLock;
 
+use crate::actor::options::Priority;
+use crate::cell::envelope::Envelope;
 use crate::cell::{ActorCell, Sent};
-use crate::envelope::Envelope;
 use crate::error::{DeadReason, SubscribeError};
-use crate::options::Priority;
 
 /// Outcome of a publish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

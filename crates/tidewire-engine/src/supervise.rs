@@ -4,7 +4,7 @@ use tidewire_core::backoff::Backoff;
 use tidewire_core::restart::RestartWindow;
 
 use crate::actor::ActorId;
-use crate::options::Supervision;
+use crate::actor::options::Supervision;
 
 pub(crate) struct Restarts {
     window: RestartWindow,

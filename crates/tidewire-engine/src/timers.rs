@@ -1,5 +1,9 @@
 //! Timers: one thread that sleeps until the next deadline of a timing wheel.
 
+pub mod clock;
+pub mod deadlines;
+pub mod watch;
+
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,14 +14,14 @@ use std::time::{Duration, Instant};
 use tidewire_core::wheel::{Key, Wheel};
 
 use crate::actor::ActorId;
+use crate::actor::options::Priority;
 use crate::cell::ActorCell;
+use crate::cell::envelope::Envelope;
 use crate::core::Core;
-use crate::deadlines::{CancelOutcome, DeadlineKey, Deadlines};
-use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::{guarded, wake_all};
-use crate::options::Priority;
 use crate::short_mutex::ShortMutex;
+use crate::timers::deadlines::{CancelOutcome, DeadlineKey, Deadlines};
 
 /// Action at a deadline. Called on the timer thread, outside of its lock.
 pub trait Fire: Send + Sync {

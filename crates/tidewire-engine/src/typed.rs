@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::actor::signal::Signal;
 use crate::actor::{Actor, Behaviour, BehaviourChange, Context};
-use crate::driver::{Activation, Behaviours, Driver};
-use crate::envelope::{Change, Envelope};
+use crate::cell::driver::{Activation, Behaviours, Driver};
+use crate::cell::envelope::{Change, Envelope};
 use crate::error::Fault;
-use crate::signal::Signal;
 
 /// Drives an [`Actor`].
 pub(crate) struct Typed<A: Actor> {

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 
 use tokio::net::TcpStream;
 
-use crate::tcp::TcpIo;
-use crate::tls_stream::TlsIo;
+use crate::socket::tcp::TcpIo;
+use crate::socket::tls_stream::TlsIo;
 
 /// The byte stream below a WebSocket.
 pub enum Carrier {

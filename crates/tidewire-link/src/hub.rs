@@ -22,11 +22,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::clock::{instant, now_us};
 use crate::idle::Idle;
-use crate::raw_stream::RawStream;
-use crate::read_owner::ReadOwner;
 use crate::runtime::Runtime;
 use crate::shared_memory::SameHostProbe;
 use crate::socket::Socket;
+use crate::socket::raw_stream::RawStream;
+use crate::socket::read_owner::ReadOwner;
 use crate::writer::SharedWriter;
 
 use log::Log;

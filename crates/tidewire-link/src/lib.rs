@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod async_stream;
 #[cfg_attr(not(feature = "websocket"), allow(dead_code))]
 mod carrier;
 #[cfg(feature = "tls")]
@@ -16,21 +15,13 @@ mod clock;
 mod frame_reader;
 mod hub;
 mod idle;
-mod layered_stream;
 mod malloc_tuning;
 mod node;
-mod raw_stream;
-mod read_owner;
 mod runtime;
 #[cfg_attr(not(target_os = "linux"), path = "shared_memory_disabled.rs")]
 mod shared_memory;
 mod socket;
-#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
-mod tcp;
 mod tls;
-#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
-mod tls_stream;
 #[cfg(feature = "websocket")]
 mod upgrade;
 #[cfg_attr(not(feature = "websocket"), path = "no_websocket.rs")]
@@ -45,8 +36,8 @@ pub use malloc_tuning::keep_freed;
 pub use node::{
     Call, CallKey, Exchange, Failure, Flusher, Handler, JoinError, Link, Published, ReplyWaiter, Subscription,
 };
-pub use read_owner::{OffLoopWaiter, Reader};
 pub use runtime::Runtime;
+pub use socket::read_owner::{OffLoopWaiter, Reader};
 pub use tidewire_core::link::access::{Access, Grant, TokenLimits};
 pub use tidewire_core::link::assembly::Message;
 pub use tidewire_core::link::flush_policy::Batch;

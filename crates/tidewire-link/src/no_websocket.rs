@@ -4,7 +4,7 @@ use std::io;
 
 use crate::address::NO_WEBSOCKET;
 use crate::carrier::Carrier;
-use crate::tcp::TcpIo;
+use crate::socket::tcp::TcpIo;
 
 /// There is none.
 pub enum WebSocketIo {}

@@ -33,8 +33,8 @@ use tokio::sync::{Notify, oneshot};
 use crate::address::Address;
 use crate::hub::InProcessHub;
 use crate::idle::Idle;
-use crate::read_owner::ReaderCallback;
 use crate::shared_memory::SharedArena;
+use crate::socket::read_owner::ReaderCallback;
 
 use backpressure::HeldBack;
 pub use call::{Call, Flusher};

@@ -1,5 +1,15 @@
 //! Connected sockets of links: TCP or Unix, plain or under TLS and WebSocket.
 
+pub mod async_stream;
+pub mod layered_stream;
+pub mod raw_stream;
+pub mod read_owner;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+pub mod tcp;
+#[cfg_attr(not(feature = "websocket"), allow(dead_code))]
+#[cfg_attr(not(feature = "tls"), path = "socket/tls_stream_disabled.rs")]
+pub mod tls_stream;
+
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,11 +21,11 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::address::Address;
 use crate::carrier::Carrier;
-use crate::layered_stream::{Layer, LayeredStream};
-use crate::raw_stream::{RawStream, is_near};
-use crate::tcp::TcpIo;
+use crate::socket::layered_stream::{Layer, LayeredStream};
+use crate::socket::raw_stream::{RawStream, is_near};
+use crate::socket::tcp::TcpIo;
+use crate::socket::tls_stream::{ServerSide, TlsIo};
 use crate::tls::Tls;
-use crate::tls_stream::{ServerSide, TlsIo};
 use crate::websocket;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

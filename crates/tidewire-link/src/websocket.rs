@@ -8,7 +8,7 @@ use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tungstenite::{Bytes, Error, Message, WebSocket};
 
 use crate::carrier::Carrier;
-use crate::tcp::TcpIo;
+use crate::socket::tcp::TcpIo;
 pub use crate::upgrade::{accept, join};
 
 /// Frames are gathered into messages of about this length; a longer frame is a message of its own.

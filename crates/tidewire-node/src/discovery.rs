@@ -1,5 +1,8 @@
 //! Service discovery: descriptions of instances, and the list of the hub.
 
+pub mod directory;
+pub mod service_watch;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -12,11 +15,11 @@ use tidewire_link::HubHandle;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::FieldsWriter;
 
-use crate::call::Call;
-use crate::client::{CallOptions, DEFAULT_TIMEOUT};
-use crate::core::Core;
+use crate::calls::call::Call;
+use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT};
+use crate::calls::prepared_call::{CallTarget, PreparedCall};
 use crate::error::Error;
-use crate::prepared_call::{CallTarget, PreparedCall};
+use crate::node::core::Core;
 use crate::values::{self, Bytes};
 
 /// A longer description is announced without its schemas.

@@ -8,7 +8,7 @@ use tidewire_link::{AddressError, JoinError, ListenError, Refused};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::WireError;
 
-use crate::reply_slot::Alive;
+use crate::calls::reply_slot::Alive;
 use crate::values::{self, DecodeError, Kind, Value};
 
 /// Error of this crate: a code of `spec/errors.toml`, and a text that names the field, the value

@@ -38,41 +38,16 @@
 
 #![forbid(unsafe_code)]
 
-mod call;
-mod client;
-mod context;
-mod core;
-mod current_service;
+mod calls;
 mod delay;
-mod directory;
 mod discovery;
-mod encoded_items;
 mod error;
-mod events;
-mod failure;
-mod handler_run;
-mod inbound_call;
-mod instance;
-mod instance_lookup;
-mod item_stream;
-mod join;
-mod local_subscriptions;
 mod names;
 mod node;
 mod objects;
-mod options;
 mod pending;
-mod prepared_call;
-mod reply_slot;
-#[cfg(feature = "schemars")]
-mod schemas;
-mod serve;
-mod service;
-mod service_watch;
-mod single_active;
-mod stop_wait;
+mod services;
 pub mod streams;
-mod subject;
 mod subjects;
 mod token;
 #[cfg(feature = "tracing")]
@@ -82,23 +57,23 @@ mod tracing;
 mod tracing;
 pub mod values;
 
-pub use call::Call;
-pub use client::{Answer, Choice, Client, Priority};
-pub use context::{Context, Detached};
+pub use calls::call::Call;
+pub use calls::client::{Answer, Choice, Client, Priority};
+pub use calls::item_stream::Items;
+pub use discovery::service_watch::{InstanceChange, ServiceChanges};
 pub use discovery::{EventInfo, InstanceInfo, MethodInfo, ServiceInfo, Visibility};
 pub use error::{Error, Remote};
-pub use events::{Event, EventContext};
-pub use failure::Failure;
-pub use item_stream::Items;
+pub use node::options::{NodeOptions, Task};
 pub use node::{Node, RemoteStatistics, Stopped};
 pub use objects::{Feed, Function, Object, RemoteFunction, RemoteObject};
-pub use options::{NodeOptions, Task};
 pub use pending::Pending;
-pub use serve::{Served, ServiceStatistics};
-pub use service::{Method, Service};
-pub use service_watch::{InstanceChange, ServiceChanges};
-pub use single_active::SingleActive;
-pub use subject::Subject;
+pub use services::context::{Context, Detached};
+pub use services::events::{Event, EventContext};
+pub use services::failure::Failure;
+pub use services::serve::{Served, ServiceStatistics};
+pub use services::service::{Method, Service};
+pub use services::single_active::SingleActive;
+pub use subjects::subject::Subject;
 pub use subjects::{Message, SubscribeOptions, Subscription};
 pub use tidewire_link::Tls;
 #[cfg(feature = "macros")]

@@ -1,5 +1,9 @@
 //! Nodes: join or host a hub, serve, call, publish and subscribe.
 
+pub mod core;
+pub mod join;
+pub mod options;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,25 +18,25 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::call::Call;
-use crate::client::Client;
-use crate::core::{Core, Runner};
-use crate::current_service::refuse_own;
-use crate::directory::Directory;
+use crate::calls::call::Call;
+use crate::calls::client::Client;
+use crate::delay::until;
+use crate::discovery::directory::Directory;
+use crate::discovery::service_watch::ServiceChanges;
 use crate::discovery::{ServiceInfo, Skipped, listed};
 use crate::error::Error;
-use crate::join::{address, check_open, greeting, runtime};
-use crate::local_subscriptions::LocalSubscriptions;
+use crate::node::core::{Core, Runner};
+use crate::node::join::{address, check_open, greeting, runtime};
+use crate::node::options::NodeOptions;
 use crate::objects::Objects;
-use crate::options::NodeOptions;
 use crate::pending::{Pending, Wakers};
-use crate::serve::{Served, serve};
-use crate::service::Service;
-use crate::service_watch::ServiceChanges;
-use crate::single_active::{SingleActive, serve_single};
-use crate::stop_wait::until;
+use crate::services::current_service::refuse_own;
+use crate::services::serve::{Served, serve};
+use crate::services::service::Service;
+use crate::services::single_active::{SingleActive, serve_single};
 use crate::streams::{self, LeaseOptions};
-use crate::subject::Subject;
+use crate::subjects::local_subscriptions::LocalSubscriptions;
+use crate::subjects::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 
 /// Time that handlers have to end once no caller waits for them.
@@ -432,7 +436,7 @@ impl Node {
     ) -> Pending<RemoteStatistics> {
         let (node, objects) = (Arc::downgrade(&self.core), Arc::clone(&self.core.objects));
         Pending::new(std::future::poll_fn(move |context| {
-            objects.news.add(context.waker());
+            objects.wakers.add(context.waker());
             let (given, held) = objects.counts();
             let counts = RemoteStatistics { given, held };
             if holds(counts) {

@@ -1,5 +1,8 @@
 //! Subscriptions to patterns of subjects: their messages, requests and replies.
 
+pub mod local_subscriptions;
+pub mod subject;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -16,15 +19,15 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, Flags, PublishHead};
 
-use crate::context::{ORIGIN, USER};
-use crate::core::{Core, in_force};
+use crate::calls::reply_slot::{CallOutcome, Payload, ReplySlot};
 use crate::error::Error;
-use crate::instance::refuse;
-use crate::local_subscriptions::{Mailbox, MailboxSubscription};
 use crate::names;
-use crate::options::within;
+use crate::node::core::{Core, in_force};
+use crate::node::options::within;
 use crate::pending::{Pending, wait};
-use crate::reply_slot::{CallOutcome, Payload, ReplySlot};
+use crate::services::context::{ORIGIN, USER};
+use crate::services::instance::refuse;
+use crate::subjects::local_subscriptions::{Mailbox, MailboxSubscription};
 use crate::values::{self, Blob};
 
 /// A message on a subject: a published one, or a request, which [`reply`](Message::reply) answers.
@@ -307,9 +310,9 @@ pub(crate) fn begin(
     }
     let mailbox = Arc::new(Mailbox::new(&options.queue, options.capacity));
     let place = Arc::new(ReplySlot::default());
-    let (inlet, waiting) =
+    let (source, waiting) =
         (Arc::new(MailboxSubscription(Arc::clone(&mailbox))), Arc::clone(&place) as Arc<dyn ReplyWaiter>);
-    let link = core.link.subscribe(&parsed, &options.queue, &[], inlet, waiting);
+    let link = core.link.subscribe(&parsed, &options.queue, &[], source, waiting);
     let link = link.map_err(|refused| Error::refused(pattern, &refused))?;
     let id = core.local.add(&parsed, &mailbox);
     let pattern = pattern.to_owned();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tracing::field::Empty;
 
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::options::Log;
+use crate::node::options::Log;
+use crate::services::context::Context;
+use crate::services::failure::Failure;
 
 /// The span of a call, with the field names of OpenTelemetry's conventions for RPC where they have
 /// one.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::options::Log;
+use crate::node::options::Log;
+use crate::services::context::Context;
+use crate::services::failure::Failure;
 
 pub(crate) struct Span;
 

@@ -42,7 +42,7 @@ pub struct Postgres {
     /// Statements that go with the next one.
     waiting: String,
     /// True if another connection has done something since the end of the last `wait`.
-    news: bool,
+    has_changed: bool,
 }
 
 impl Postgres {
@@ -55,7 +55,7 @@ impl Postgres {
             process,
             listening: false,
             waiting: String::new(),
-            news: true,
+            has_changed: true,
         })
     }
 
@@ -70,7 +70,7 @@ impl Postgres {
             let (client, process) = connect(&self.address)?;
             (self.client, self.process) = (client, process);
             self.statements.clear();
-            (self.listening, self.news) = (false, true);
+            (self.listening, self.has_changed) = (false, true);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Postgres {
         let mut told = notifications.iter();
         loop {
             match told.next() {
-                Ok(Some(one)) => self.news |= one.process_id() != self.process,
+                Ok(Some(one)) => self.has_changed |= one.process_id() != self.process,
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(error::store_error(&self.address.shown, &error)),
             }
@@ -200,9 +200,9 @@ impl Database for Postgres {
         Ok((now, row.map(|row| Record::new(row.into_iter().enumerate().map(field).collect()))))
     }
 
-    fn commit(&mut self, news: bool) -> Result<()> {
-        let news = if news { "NOTIFY tidewire_campaigns; " } else { "" };
-        let last = format!("{}{news}COMMIT", mem::take(&mut self.waiting));
+    fn commit(&mut self, has_changed: bool) -> Result<()> {
+        let has_changed = if has_changed { "NOTIFY tidewire_campaigns; " } else { "" };
+        let last = format!("{}{has_changed}COMMIT", mem::take(&mut self.waiting));
         self.batch(&last)
     }
 
@@ -267,24 +267,24 @@ impl Database for Postgres {
         self.revive()?;
         if !self.listening {
             self.batch("LISTEN tidewire_campaigns")?;
-            (self.listening, self.news) = (true, true);
+            (self.listening, self.has_changed) = (true, true);
         }
         self.hear()?;
         let until = Instant::now().checked_add(Duration::from_micros(timeout_us));
-        while !self.news {
+        while !self.has_changed {
             let left =
                 until.map_or(Duration::from_secs(3_600), |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(false);
             }
-            self.news = self.listen(left)?;
+            self.has_changed = self.listen(left)?;
             if self.client.is_closed() {
                 let message = format!("{}: the connection was lost: try again", self.shown());
                 return Err(StoreError::new(ErrorKind::Unreachable, message));
             }
             self.hear()?;
         }
-        self.news = false;
+        self.has_changed = false;
         Ok(true)
     }
 }

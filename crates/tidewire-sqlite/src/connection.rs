@@ -200,7 +200,7 @@ impl Database for Sqlite {
         Ok((now, found?.pop()))
     }
 
-    fn commit(&mut self, _news: bool) -> Result<()> {
+    fn commit(&mut self, _has_changed: bool) -> Result<()> {
         self.batch("COMMIT")
     }
 

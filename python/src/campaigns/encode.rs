@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDateTime, PyDict, PyFloat, PyInt, PyString, PyType};
 use tidewire_backend::{Column, ColumnType, Rows, Schema};
 use tidewire_core::campaign::rows::{Value, Values};
 
-use crate::once::Once;
+use crate::interpreter::once::Once;
 use crate::values::{instant, shown};
 
 /// The column of a function that returns a single value.

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
 use tidewire_core::campaign::random::Stream;
 
-use crate::once::Once;
+use crate::interpreter::once::Once;
 
 /// A stream of random words. Its methods stand in the `tw.RunRandom` of a run as attributes of
 /// their own.

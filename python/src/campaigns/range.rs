@@ -10,7 +10,7 @@ use super::run::Run;
 use super::session::Session;
 use super::status_page::StatusPage;
 use crate::errors::traceback;
-use crate::once::Once;
+use crate::interpreter::once::Once;
 
 /// A range that turns out to take so many times longer than it should is committed in parts.
 const LATE: u64 = 2;

@@ -10,7 +10,7 @@ use tidewire_core::campaign::seed::{Seed, of_run};
 
 use super::random::Philox;
 use crate::errors::error;
-use crate::once::{Once, intern};
+use crate::interpreter::once::{Once, intern};
 
 /// One run.
 #[pyclass(generic, module = "tidewire._tidewire")]

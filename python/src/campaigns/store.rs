@@ -15,8 +15,8 @@ use tidewire_stores::Missing;
 
 use super::encode;
 use super::run::seed;
-use crate::attach::detach;
 use crate::errors::error;
+use crate::interpreter::attach::detach;
 
 /// Opens a store by its URL; `create` makes one that does not exist.
 pub fn open(url: &str, create: bool) -> Result<Box<dyn Campaigns>, StoreError> {

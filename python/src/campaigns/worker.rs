@@ -16,8 +16,8 @@ use super::run::Run;
 use super::session::{Next, Session, SessionTimeouts};
 use super::status_page::StatusPage;
 use super::store;
-use crate::attach::{attach, detach};
-use crate::wait::wait;
+use crate::interpreter::attach::{attach, detach};
+use crate::interpreter::wait::wait;
 
 /// A worker of one campaign in this process.
 #[pyclass(frozen, module = "tidewire._tidewire")]

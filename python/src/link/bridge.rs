@@ -9,7 +9,7 @@ use tidewire_nats::{BridgeError, BridgeOptions};
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::errors::error;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::fork::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 
@@ -42,7 +42,7 @@ impl Bridge {
         let nats = tidewire_nats::Settings::read(url).map_err(|failure| failed(failure.into()))?;
         let said = Arc::new(Logger::new(log));
         let warns = Arc::clone(&said);
-        let opening = crate::attach::detach(py, || {
+        let opening = crate::interpreter::attach::detach(py, || {
             let log = move |line: &str, is_wrong| said.say(is_wrong, line.to_owned());
             tidewire_nats::Bridge::open(hub, nats.clone(), options, log)
         });
@@ -70,7 +70,7 @@ impl Bridge {
     /// Leaves the cluster with a farewell to the other nodes. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some((gateway, bridge)) = self.inner.mine() {
-            crate::attach::detach(py, || {
+            crate::interpreter::attach::detach(py, || {
                 gateway.close();
                 bridge.close();
             });

@@ -10,14 +10,14 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use tidewire_core::rpc::balancer::Ended;
 
-use crate::attach::attach;
-use crate::balancer::{Balancer, drawn};
+use crate::interpreter::attach::attach;
+use crate::interpreter::once::{Once, intern};
+use crate::interpreter::py_ref::PyRef;
 use crate::link::callback_future::CallbackFuture;
 use crate::link::client_method::{FastPath, NativeMethod, Route};
 use crate::link::hub_link::CallRequest;
 use crate::link::reply_slot::PendingReply;
-use crate::once::{Once, intern};
-use crate::py_ref::PyRef;
+use crate::services::balancer::{Balancer, drawn};
 
 /// A call that has not begun.
 pub struct DeferredCall {
@@ -26,7 +26,7 @@ pub struct DeferredCall {
     kwargs: Option<PyRef<PyDict>>,
     /// The fast path, if it applies.
     usual: Option<FastPath>,
-    errand: Once<PyRef<PyAny>>,
+    retrying_call: Once<PyRef<PyAny>>,
 }
 
 impl DeferredCall {
@@ -41,17 +41,17 @@ impl DeferredCall {
             args: args.clone().into(),
             kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
             usual,
-            errand: Once::new(),
+            retrying_call: Once::new(),
         }
     }
 
-    /// The call outside of the fast path: a `tidewire.services.retrying_call.RetryingCall`.
-    pub fn errand<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// The call outside of the fast path: a `tidewire.services.caller.retrying_call.RetryingCall`.
+    pub fn retrying_call<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-            self.calling.call_method1(py, intern!(py, "_errand"), (self.args.bind(py), kwargs)).map(PyRef::from)
+            self.calling.call_method1(py, intern!(py, "_retrying_call"), (self.args.bind(py), kwargs)).map(PyRef::from)
         };
-        self.errand.get_or_try_init(py, make).map(|errand| errand.bind(py).clone())
+        self.retrying_call.get_or_try_init(py, make).map(|retrying_call| retrying_call.bind(py).clone())
     }
 
     /// The title of the call in errors.
@@ -105,7 +105,7 @@ impl<'py> ParentCall<'py> {
     fn of(py: Python<'py>) -> PyResult<Option<Self>> {
         static GET: Once<Py<PyAny>> = Once::new();
         static MONOTONIC: Once<Py<PyAny>> = Once::new();
-        let running = GET.of(py, "tidewire.services.context", "running.get")?.call0()?;
+        let running = GET.of(py, "tidewire.services.instances.context", "running.get")?.call0()?;
         if running.is_none() {
             return Ok(Some(Self::default()));
         }
@@ -164,7 +164,7 @@ impl CallFuture {
         self.state = State::Over;
         self.state = match self.sketch.send(py)? {
             Some(sent) => State::Sent(sent),
-            None => State::Planned(Box::new(CallbackFuture::new(self.sketch.errand(py)?.unbind()))),
+            None => State::Planned(Box::new(CallbackFuture::new(self.sketch.retrying_call(py)?.unbind()))),
         };
         Ok(())
     }
@@ -180,12 +180,12 @@ impl CallFuture {
             }
             Err(error) => error,
         };
-        let errand = self.sketch.errand(py)?;
+        let retrying_call = self.sketch.retrying_call(py)?;
         if let Some(usual) = &self.sketch.usual {
             let group = usual.group.bind(py);
-            errand.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
+            retrying_call.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
         }
-        self.state = State::Planned(Box::new(CallbackFuture::failed(errand.unbind(), error)));
+        self.state = State::Planned(Box::new(CallbackFuture::failed(retrying_call.unbind(), error)));
         Ok(None)
     }
 }

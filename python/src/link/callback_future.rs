@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 
 use pyo3::prelude::*;
 
-use crate::attach::attach;
-use crate::once::intern;
+use crate::interpreter::attach::attach;
+use crate::interpreter::once::intern;
+use crate::interpreter::py_ref::PyRef;
+use crate::interpreter::wait::Operation;
 use crate::pending::Pending;
-use crate::py_ref::PyRef;
-use crate::wait::Operation;
 
 /// The plan has these methods: `begin()` gives a `Pending`; `ended(value)` is called with a result
 /// and returns it, or another `Pending` to go on with; `failed(error)` gives another `Pending` to

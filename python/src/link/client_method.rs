@@ -8,14 +8,14 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_core::rpc::balancer::Policy;
 use tidewire_engine::raw::Mutex;
 
+use crate::actors::engine::Engine;
 use crate::arguments::Priority;
-use crate::balancer::{self, Balancer};
-use crate::engine::Engine;
+use crate::interpreter::once::{Once, intern};
+use crate::interpreter::py_ref::PyRef;
 use crate::link::Link;
 use crate::link::call_future::{CallFuture, DeferredCall};
-use crate::once::{Once, intern};
 use crate::pending::Pending;
-use crate::py_ref::PyRef;
+use crate::services::balancer::{self, Balancer};
 
 /// The connection to one instance of a service in another process.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -235,12 +235,12 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
-/// A call that begins when it is awaited, as a `tidewire.services.retrying_call.LinkCall`.
+/// A call that begins when it is awaited, as a `tidewire.services.caller.retrying_call.LinkCall`.
 fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
     let sketch = Arc::new(sketch);
     let operation = Box::pin(CallFuture::new(Arc::clone(&sketch)));
     let call = Bound::new(py, Pending::later(py, "call", operation, sketch)?)?.into_any();
-    call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.retrying_call", "LinkCall")?)?;
+    call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.caller.retrying_call", "LinkCall")?)?;
     Ok(call)
 }

@@ -40,23 +40,23 @@ impl Directory {
 
     /// Changes from a list of the hub.
     fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<DirectoryChanges>> {
-        let (mut news, entries) = read(py, listed)?;
-        news.extend(self.0.lock().listed(number, entries).into_iter().map(told));
-        Ok(news)
+        let (mut updates, entries) = read(py, listed)?;
+        updates.extend(self.0.lock().listed(number, entries).into_iter().map(told));
+        Ok(updates)
     }
 
     /// Changes from a notice of the hub that entries came or left.
     fn changed(&self, py: Python<'_>, changed: &[u8], came: bool) -> PyResult<Vec<DirectoryChanges>> {
-        let (mut news, entries) = read(py, changed)?;
+        let (mut updates, entries) = read(py, changed)?;
         let mut machine = self.0.lock();
         // One that describes itself wrongly now is not what it was.
-        let gone: Vec<_> = news.iter().filter_map(|(_, _, pattern, ..)| machine.left(pattern)).collect();
-        news.extend(gone.into_iter().map(told));
+        let gone: Vec<_> = updates.iter().filter_map(|(_, _, pattern, ..)| machine.left(pattern)).collect();
+        updates.extend(gone.into_iter().map(told));
         for (pattern, entry) in entries {
             let changes = if came { machine.came(pattern, entry) } else { Vec::from_iter(machine.left(&pattern)) };
-            news.extend(changes.into_iter().map(told));
+            updates.extend(changes.into_iter().map(told));
         }
-        Ok(news)
+        Ok(updates)
     }
 
     /// Forgets an entry that is of no use now. The next list reports it again.

@@ -39,7 +39,7 @@ pub fn joined_gathering(flusher: &Flusher, py: Python<'_>, bytes: usize) -> bool
     if enough {
         // The other side begins while the round of the loop goes on, and what is written is still
         // in the caches of the processor.
-        crate::attach::detach(py, || flusher.flush());
+        crate::interpreter::attach::detach(py, || flusher.flush());
     }
     true
 }
@@ -63,7 +63,7 @@ fn gathered(flusher: &Flusher, bytes: usize) -> Option<bool> {
 }
 
 fn plan_flush(py: Python<'_>, flusher: &Flusher, bytes: usize) -> bool {
-    let Some(line) = crate::bridge::known_line(py) else { return false };
+    let Some(line) = crate::actors::bridge::known_line(py) else { return false };
     let planned = Arc::new(AtomicBool::new(true));
     let task = FlushTask { flusher: flusher.clone(), planned: Arc::clone(&planned) };
     let soon = Py::new(py, task).is_ok_and(|task| line.soon(py, task.into_any()));
@@ -84,7 +84,7 @@ struct FlushTask {
 impl FlushTask {
     fn __call__(&self, py: Python<'_>) {
         self.planned.store(false, Ordering::Relaxed);
-        crate::attach::detach(py, || self.flusher.flush());
+        crate::interpreter::attach::detach(py, || self.flusher.flush());
     }
 }
 

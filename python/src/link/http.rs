@@ -12,7 +12,7 @@ use tidewire_gateway::{GatewayError, GatewayLimits, GatewayOptions};
 use tidewire_link::HubHandle;
 
 use crate::errors::error;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::fork::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 use crate::pending::Pending;
@@ -44,7 +44,7 @@ impl Gateway {
             .files(files)
             .insecure(insecure)
             .log(move |line| said.warn(line));
-        let listening = crate::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
+        let listening = crate::interpreter::attach::detach(py, || tidewire_gateway::Gateway::bind(hub, url, options));
         let gateway = listening.map_err(failed)?;
         let url = gateway.url().to_owned();
         Ok(Self { inner: Mutex::new(Some(PerProcessOwned::new(Arc::new(gateway)))), url })
@@ -96,7 +96,7 @@ impl Gateway {
                 Some(idle) => idle.await,
                 None => true,
             };
-            crate::attach::attach(|py| is_idle.into_py_any(py))
+            crate::interpreter::attach::attach(|py| is_idle.into_py_any(py))
         };
         Pending::new("idle", None, Box::pin(operation))
     }
@@ -104,7 +104,7 @@ impl Gateway {
     /// Closes the gateway and the requests in progress.
     fn close(&self, py: Python<'_>) {
         let gateway = self.inner.lock().take();
-        crate::attach::detach(py, || drop(gateway));
+        crate::interpreter::attach::detach(py, || drop(gateway));
     }
 
     /// Counters of the gateway.

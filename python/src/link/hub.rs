@@ -15,18 +15,18 @@ use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, ListenError, 
 use tidewire_nats::BridgeOptions;
 use tidewire_proto::subject::Pattern;
 
-use crate::attach::try_attach;
+use crate::interpreter::attach::try_attach;
 
 use crate::change_counter::PyChangeCounter;
 use crate::errors::error;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::py_ref::PyRef;
 use crate::link::bridge::Bridge;
 use crate::link::http::{Gateway, GatewaySettings};
 use crate::link::hub_link::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;
-use crate::py_ref::PyRef;
 
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
 /// as much again of what nodes do.
@@ -103,14 +103,14 @@ impl Hub {
     fn bind(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
         self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
-        let listening = crate::attach::detach(py, || self.inner.bind(&address));
+        let listening = crate::interpreter::attach::detach(py, || self.inner.bind(&address));
         Listening::new(py, listening)
     }
 
     /// Listens at a Unix socket for processes of this user alone.
     fn listen_to_own_user(&self, py: Python<'_>, path: PathBuf) -> PyResult<Listening> {
         self.inner.born.check(py)?;
-        let listening = crate::attach::detach(py, || self.inner.listen_to_own_user(&path));
+        let listening = crate::interpreter::attach::detach(py, || self.inner.listen_to_own_user(&path));
         Listening::new(py, listening)
     }
 
@@ -140,21 +140,21 @@ impl Hub {
     fn join(&self, py: Python<'_>, name: &str, token: Option<String>, settings: Settings) -> PyResult<Link> {
         self.inner.born.check(py)?;
         let greeting = greeting(name, token, &settings);
-        let joined = crate::attach::detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
+        let joined = crate::interpreter::attach::detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
     /// Notifies all nodes that the hub accepts no new calls.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            crate::attach::detach(py, || mine.goodbye());
+            crate::interpreter::attach::detach(py, || mine.goodbye());
         }
     }
 
     /// Closes all links. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            crate::attach::detach(py, || mine.close());
+            crate::interpreter::attach::detach(py, || mine.close());
         }
     }
 
@@ -165,9 +165,9 @@ impl Hub {
     }
 
     /// Registers a change counter that counts joining and leaving nodes.
-    fn tell(&self, news: &PyChangeCounter) {
-        let news = Arc::clone(&news.0);
-        self.inner.on_nodes(move || news.tell());
+    fn tell(&self, change_counter: &PyChangeCounter) {
+        let change_counter = Arc::clone(&change_counter.0);
+        self.inner.on_nodes(move || change_counter.tell());
     }
 
     /// Something to await: True once the hub forwards no call any more, False after so many
@@ -178,7 +178,7 @@ impl Hub {
         let idle = self.inner.idle(most);
         let operation = async move {
             let is_idle = idle.await;
-            crate::attach::attach(|py| is_idle.into_py_any(py))
+            crate::interpreter::attach::attach(|py| is_idle.into_py_any(py))
         };
         Ok(Pending::new("idle", None, Box::pin(operation)))
     }

@@ -12,12 +12,12 @@ use tidewire_link::{CallKey, Failure, Flusher, Greeting, JoinError, Message, Rep
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
-use crate::actor::ActorRef;
+use crate::actors::actor::ActorRef;
+use crate::actors::bridge::Bridge;
+use crate::actors::engine::Engine;
 use crate::arguments::{Pattern, Priority, Subject};
-use crate::bridge::Bridge;
-use crate::engine::Engine;
 use crate::errors::error;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::fork::PerProcessOwned;
 use crate::link::flush_batch::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, Logger, address};
 use crate::link::instance_endpoint::InstanceEndpoint;
@@ -146,7 +146,7 @@ impl Link {
             return;
         }
         if !(self.inner.is_busy() && flush_soon(py, &self.flusher, bytes)) {
-            crate::attach::detach(py, || self.inner.flush());
+            crate::interpreter::attach::detach(py, || self.inner.flush());
         }
     }
 
@@ -210,7 +210,8 @@ impl Link {
         let greeting = Greeting { resume: Some(secret), ..greeting(name, token, &settings) };
         let log = Logger::new(log);
         let say = move |line: &str| log.warn(line);
-        let joined = crate::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, say));
+        let joined =
+            crate::interpreter::attach::detach(py, || tidewire_link::Link::join(&runtime, &address, greeting, say));
         Ok(Self::new(joined.map_err(|failure| Self::join_error(py, &failure))?))
     }
 
@@ -332,7 +333,7 @@ impl Link {
         let sent = detached(py, inner.compresses(bytes), || inner.publish(&head, flags, payload));
         sent.map_err(|why| refused(py, subject.text, &why))?;
         if !flush_soon(py, &self.flusher, bytes) {
-            crate::attach::detach(py, || self.inner.flush());
+            crate::interpreter::attach::detach(py, || self.inner.flush());
         }
         Ok(())
     }
@@ -374,7 +375,8 @@ impl Link {
         let announced = Announced { place: Arc::clone(&place), intake: Arc::downgrade(&intake), number };
         let (door, waiting) =
             (Arc::new(LoopSubscription { intake, place: at }), Arc::new(announced) as Arc<dyn ReplyWaiter>);
-        let subscribed = crate::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
+        let subscribed =
+            crate::interpreter::attach::detach(py, || self.inner.subscribe(&pattern, queue, &says, door, waiting));
         let inner = subscribed.map_err(|why| refused(py, pattern.as_str(), &why))?;
         let title = pattern.as_str().to_owned();
         let asking = PendingReply {
@@ -431,7 +433,7 @@ impl Link {
     /// Accepts no new calls, and notifies the hub.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            crate::attach::detach(py, || mine.goodbye());
+            crate::interpreter::attach::detach(py, || mine.goodbye());
         }
     }
 
@@ -442,7 +444,7 @@ impl Link {
         let drained = self.inner.drained(&runtime()?, most);
         let operation = async move {
             let is_drained = drained.await;
-            crate::attach::attach(|py| is_drained.into_py_any(py))
+            crate::interpreter::attach::attach(|py| is_drained.into_py_any(py))
         };
         Ok(Pending::new("drained", None, Box::pin(operation)))
     }
@@ -454,7 +456,7 @@ impl Link {
         if let Some(intake) = intake {
             intake.close(py);
         }
-        crate::attach::detach(py, || mine.close());
+        crate::interpreter::attach::detach(py, || mine.close());
     }
 }
 
@@ -464,7 +466,7 @@ impl LinkSubscription {
     fn close(&self, py: Python<'_>) {
         self.open.store(false, Ordering::Release);
         let subscription = self.inner.lock().take();
-        crate::attach::detach(py, || drop(subscription));
+        crate::interpreter::attach::detach(py, || drop(subscription));
     }
 }
 

@@ -13,16 +13,16 @@ use tidewire_link::{Call, Exchange, Flusher, Named, OutgoingPayload, PayloadPart
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
-use crate::attach::attach;
 use crate::errors::error;
-use crate::fork::{PerProcessOwned, past};
+use crate::interpreter::attach::attach;
+use crate::interpreter::fork::{PerProcessOwned, past};
+use crate::interpreter::once::Once;
+use crate::interpreter::py_ref::PyRef;
 use crate::link::inbound_call::{InboundCallState, OnCancel};
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::instance_endpoint::Method;
 use crate::link::{ReferenceReader, detached, refused, sending, sent_by};
-use crate::once::Once;
 use crate::pending::Pending;
-use crate::py_ref::PyRef;
 use crate::values::Blob;
 
 /// The names of the lanes.
@@ -175,7 +175,7 @@ impl RemoteCall {
         // the loop, or, from another thread, when that of the links comes to it. Writing here would
         // hand the interpreter over for each answer.
         if !company || bytes >= self.flusher.batch().bytes {
-            crate::attach::detach(py, || self.flusher.flush());
+            crate::interpreter::attach::detach(py, || self.flusher.flush());
         } else if !super::flush_batch::flush_soon(py, &self.flusher, bytes) {
             self.flusher.flush_soon();
         }
@@ -350,7 +350,7 @@ impl RemoteCall {
     fn over(&self, py: Python<'_>) {
         if let Some(call) = self.take() {
             self.forget();
-            crate::attach::detach(py, || call.over());
+            crate::interpreter::attach::detach(py, || call.over());
         }
     }
 

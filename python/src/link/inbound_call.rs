@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Call, Exchange, Message};
 
-use crate::attach::attach;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::attach::attach;
+use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::py_ref::PyRef;
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::loop_inbox::LoopInbox;
-use crate::py_ref::PyRef;
 
 /// State of a call after it has come in.
 pub struct InboundCallState {
@@ -85,7 +85,7 @@ impl InboundCallState {
             }
         };
         if let Err(error) = told {
-            crate::bridge::raised(py, error);
+            crate::actors::bridge::raised(py, error);
         }
     }
 
@@ -97,7 +97,7 @@ impl InboundCallState {
         let unopened = std::mem::take(&mut *self.unopened.lock());
         if let Some(place) = unopened.upgrade() {
             let call = place.lock().take();
-            crate::attach::detach(py, || drop(call));
+            crate::interpreter::attach::detach(py, || drop(call));
         }
     }
 

@@ -7,15 +7,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use tidewire_engine::raw::{Mutex, Watch};
 
-use crate::coroutine::ConcurrencyPermit;
-use crate::fork::PerProcessOwned;
+use crate::actors::coroutine::ConcurrencyPermit;
+use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::once::{Once, intern};
+use crate::interpreter::steps::{Step, is_coroutine, step, steps_of};
 use crate::link::inbound::RemoteCall;
 use crate::link::instance_endpoint::{InstanceEndpoint, Method};
-use crate::once::{Once, intern};
-use crate::steps::{Step, is_coroutine, step, steps_of};
 
-/// A call in progress at its host: counterpart of `tidewire.services.inbound_call.InboundCall` for
-/// calls of other nodes.
+/// Call of another node in progress at its instance: the counterpart of `InboundCall` of
+/// `tidewire.services.instances.inbound_call`.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct InboundCallRun {
     gate: Py<InstanceEndpoint>,
@@ -82,7 +82,7 @@ impl InboundCallRun {
         let stepped = context.bind(py).call_method1(intern!(py, "run"), (this,));
         match stepped {
             Ok(value) if handling.state.lock().returned => {
-                handling.gate.get().tally(py).ended(handling.took_us());
+                handling.gate.get().counters(py).ended(handling.took_us());
                 handling.leave(this, Some(task))?;
                 handling.answer(this, &value)?;
             }
@@ -108,7 +108,7 @@ impl InboundCallRun {
         }
         let args = call.decoded(py).and_then(|value| self.method.arguments(&value));
         let Ok(Some(args)) = args else {
-            return gate.porter(py)?.call_method1(intern!(py, "_run"), (&self.call,)).map(drop);
+            return gate.service_endpoint(py)?.call_method1(intern!(py, "_run"), (&self.call,)).map(drop);
         };
         self.state.lock().args = Some(args.unbind());
         let (_, context) = self.prepare(py, None)?;
@@ -118,12 +118,12 @@ impl InboundCallRun {
         let told = match ran {
             Err(error) => self.raised(this, error),
             Ok(_) if self.cancelled() => {
-                gate.tally(py).cancelled();
+                gate.counters(py).cancelled();
                 let reason = self.reason(py);
                 reason.map_or(Ok(()), |reason| call.fail(py, reason.bind(py)))
             }
             Ok(value) => {
-                gate.tally(py).ended(self.took_us());
+                gate.counters(py).ended(self.took_us());
                 self.answer(this, &value)
             }
         };
@@ -133,7 +133,7 @@ impl InboundCallRun {
     /// The deadline of a plain function has passed: its caller is notified.
     pub fn late(this: &Bound<'_, Self>) -> PyResult<()> {
         Self::cancel(this, None)?;
-        this.get().gate.get().porter(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
+        this.get().gate.get().service_endpoint(this.py())?.call_method1(intern!(this.py(), "_late"), (this,)).map(drop)
     }
 
     fn took_us(&self) -> u64 {
@@ -144,8 +144,8 @@ impl InboundCallRun {
     /// The handler has raised.
     fn raised(&self, this: &Bound<'_, Self>, error: PyErr) -> PyResult<()> {
         let py = this.py();
-        let porter = self.gate.get().porter(py)?;
-        porter.call_method1(intern!(py, "raised"), (this, error.into_value(py))).map(drop)
+        let service_endpoint = self.gate.get().service_endpoint(py)?;
+        service_endpoint.call_method1(intern!(py, "raised"), (this, error.into_value(py))).map(drop)
     }
 
     /// True for the first step, and the context of the handler.
@@ -170,7 +170,7 @@ impl InboundCallRun {
     /// The handler waits for the first time: a cancellation finds the task.
     fn waits(&self, this: &Bound<'_, Self>, task: &Py<PyAny>) -> PyResult<()> {
         let py = this.py();
-        let running = crate::bridge::running_loop(py)?.unbind();
+        let running = crate::actors::bridge::running_loop(py)?.unbind();
         self.state.lock().task = Some((task.clone_ref(py), running));
         if self.cancelled.load(Ordering::Acquire) {
             // By another thread, in its first step.
@@ -206,7 +206,7 @@ impl InboundCallRun {
             return Ok(());
         }
         let node = self.call.get().node();
-        self.gate.get().porter(py)?.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
+        self.gate.get().service_endpoint(py)?.call_method1(intern!(py, "answer"), (&self.call, node, value)).map(drop)
     }
 
     fn interrupt_soon(&self, this: &Bound<'_, Self>) -> PyResult<()> {
@@ -252,7 +252,8 @@ impl InboundCallRun {
         if let Some(request) = &self.state.lock().request {
             return Ok(request.clone_ref(py));
         }
-        let request = self.gate.get().porter(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
+        let request =
+            self.gate.get().service_endpoint(py)?.call_method1(intern!(py, "_request"), (&self.call,))?.unbind();
         let mut state = self.state.lock();
         if let Some(before) = &state.request {
             // Another thread was faster; what was made here is dropped after the lock.
@@ -371,7 +372,7 @@ impl InboundCallRun {
 fn unless_coroutine(this: &Bound<'_, InboundCallRun>, value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = value.py();
     if is_coroutine(&value)? {
-        this.get().gate.get().porter(py)?.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;
+        this.get().gate.get().service_endpoint(py)?.call_method1(intern!(py, "_refuse_coroutine"), (this, &value))?;
     }
     Ok(value.unbind())
 }

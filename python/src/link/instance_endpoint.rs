@@ -11,15 +11,15 @@ use tidewire_engine::raw::Envelope;
 use tidewire_engine::{Priority, Refusal};
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::actor::ActorRef;
-use crate::call_counters::CallCounters;
-use crate::coroutine::ConcurrencyPermit;
+use crate::actors::actor::ActorRef;
+use crate::actors::coroutine::ConcurrencyPermit;
+use crate::actors::message::Message;
 use crate::errors;
+use crate::interpreter::once::{Once, intern};
+use crate::interpreter::steps::Steps;
 use crate::link::inbound::RemoteCall;
 use crate::link::inbound_call_run::{CallStart, InboundCallRun};
-use crate::message::Message;
-use crate::once::{Once, intern};
-use crate::steps::Steps;
+use crate::services::call_counters::CallCounters;
 
 /// The lanes of a mailbox, in the order of those of a link.
 const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::Normal, Priority::Low];
@@ -31,10 +31,10 @@ const PRIORITIES: [Priority; 4] = [Priority::Urgent, Priority::High, Priority::N
 /// hands plain functions to the worker threads. The Python endpoint gets the other calls.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct InstanceEndpoint {
-    /// Runs a call of this process: `tidewire.services.instance.ServiceInstance.receive`.
+    /// Runs a call of this process: `tidewire.services.instances.instance.ServiceInstance.receive`.
     receive: Py<PyAny>,
     instance: Py<PyAny>,
-    tally: Py<CallCounters>,
+    counters: Py<CallCounters>,
     /// The calls whose handlers are running.
     calls: Py<PySet>,
     opened: Once<RemoteAccess>,
@@ -43,7 +43,7 @@ pub struct InstanceEndpoint {
 /// State of an endpoint that other nodes may call.
 struct RemoteAccess {
     /// `tidewire.links.service_endpoint.ServiceEndpoint`.
-    porter: Py<PyAny>,
+    service_endpoint: Py<PyAny>,
     methods: HashMap<String, Method>,
     /// The actors that take calls which give one value, and streams.
     values: Py<ActorRef>,
@@ -77,7 +77,7 @@ struct Inner {
 type Context = Option<(String, Option<usize>)>;
 
 impl Method {
-    /// Reads a `tidewire.services.methods.Bound`.
+    /// Reads a `tidewire.services.contract.methods.Bound`.
     fn of(bound: &Bound<'_, PyAny>, public: bool) -> PyResult<Self> {
         let signature = bound.getattr("signature")?;
         let counts: Option<(usize, usize)> = signature.getattr("counts")?.extract()?;
@@ -169,8 +169,8 @@ impl Method {
 #[pymethods]
 impl InstanceEndpoint {
     #[new]
-    fn new(receive: Py<PyAny>, instance: Py<PyAny>, tally: Py<CallCounters>, calls: Py<PySet>) -> Self {
-        Self { receive, instance, tally, calls, opened: Once::new() }
+    fn new(receive: Py<PyAny>, instance: Py<PyAny>, counters: Py<CallCounters>, calls: Py<PySet>) -> Self {
+        Self { receive, instance, counters, calls, opened: Once::new() }
     }
 
     /// Lets other nodes call `methods`, by name, each with true if clients over HTTP may call it,
@@ -179,7 +179,7 @@ impl InstanceEndpoint {
     fn open(
         &self,
         py: Python<'_>,
-        porter: Py<PyAny>,
+        service_endpoint: Py<PyAny>,
         methods: HashMap<String, (Bound<'_, PyAny>, bool)>,
         values: Py<ActorRef>,
         streams: Py<ActorRef>,
@@ -187,7 +187,7 @@ impl InstanceEndpoint {
     ) -> PyResult<()> {
         let methods = methods.into_iter().map(|(name, (bound, public))| Ok((name, Method::of(&bound, public)?)));
         let methods = methods.collect::<PyResult<_>>()?;
-        self.opened.set(py, RemoteAccess { porter, methods, values, streams, lends });
+        self.opened.set(py, RemoteAccess { service_endpoint, methods, values, streams, lends });
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl InstanceEndpoint {
         visit.call(&self.receive)?;
         visit.call(&self.calls)?;
         let Some(opened) = self.opened.seen() else { return Ok(()) };
-        visit.call(&opened.porter)?;
+        visit.call(&opened.service_endpoint)?;
         // Methods are shared with the calls in progress.
         if opened.methods.values().all(|method| Arc::strong_count(&method.0) == 1) {
             for method in opened.methods.values() {
@@ -271,7 +271,7 @@ impl InstanceEndpoint {
                 let watch = remote.watch(&opened.values.get().inner.cell().engine());
                 let handling = Py::new(py, handling(CallStart::OnThread(place, watch)))?;
                 remote.cancels(py, handling.clone_ref(py))?;
-                opened.porter.bind(py).call_method1(intern!(py, "_hand"), (handling,))?;
+                opened.service_endpoint.bind(py).call_method1(intern!(py, "_hand"), (handling,))?;
                 return Ok(None);
             }
             if let Ok(value) = remote.decoded(py)
@@ -280,21 +280,21 @@ impl InstanceEndpoint {
                 return Ok(Some(Steps::Call(Py::new(py, handling(CallStart::With(args.unbind())))?)));
             }
         }
-        let coroutine = gate.porter(py)?.call_method1(intern!(py, "_receive"), (call,))?;
+        let coroutine = gate.service_endpoint(py)?.call_method1(intern!(py, "_receive"), (call,))?;
         Steps::of(&coroutine).map(Some)
     }
 
     /// The `ServiceEndpoint` of Python, which handles calls of other nodes.
-    pub fn porter<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
-        Ok(self.opened(py)?.porter.bind(py))
+    pub fn service_endpoint<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {
+        Ok(self.opened(py)?.service_endpoint.bind(py))
     }
 
     fn opened(&self, py: Python<'_>) -> PyResult<&RemoteAccess> {
         self.opened.get(py).ok_or_else(|| PyRuntimeError::new_err("no other node may call this"))
     }
 
-    pub fn tally<'a>(&'a self, py: Python<'a>) -> &'a CallCounters {
-        self.tally.bind(py).get()
+    pub fn counters<'a>(&'a self, py: Python<'a>) -> &'a CallCounters {
+        self.counters.bind(py).get()
     }
 
     pub fn instance(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -305,7 +305,7 @@ impl InstanceEndpoint {
     pub fn begins(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         let py = handling.py();
         self.calls.bind(py).add(handling)?;
-        self.tally(py).began();
+        self.counters(py).began();
         Ok(())
     }
 
@@ -318,14 +318,14 @@ impl InstanceEndpoint {
     pub fn enters(&self, handling: &Bound<'_, InboundCallRun>) -> PyResult<()> {
         static SET: Once<Py<PyAny>> = Once::new();
         let py = handling.py();
-        let set = SET.of(py, "tidewire.services.context", "running.set")?;
+        let set = SET.of(py, "tidewire.services.instances.context", "running.set")?;
         set.call1((handling,)).map(drop)
     }
 
     /// The context of the call that this code belongs to.
     pub fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static CONTEXT: Once<Py<PyAny>> = Once::new();
-        let context = CONTEXT.of(py, "tidewire.services.context", "context")?;
+        let context = CONTEXT.of(py, "tidewire.services.instances.context", "context")?;
         context.call0()
     }
 }

@@ -10,7 +10,8 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{Call, Exchange, Flusher, Handler, Published, Reader};
 use tidewire_proto::generated::limits;
 
-use crate::bridge::{LoopHandle, LoopSource, raised};
+use crate::actors::bridge::{LoopHandle, LoopSource, raised};
+use crate::interpreter::py_ref::PyRef;
 use crate::link::ReferenceReader;
 use crate::link::inbound::{RemoteCall, RemoteMessage};
 use crate::link::inbound_call::InboundCallState;
@@ -19,7 +20,6 @@ use crate::link::mailbox_delivery::MailboxDelivery;
 use crate::link::reader::SocketReader;
 use crate::link::reply_slot;
 use crate::link::watchdog::LoopWatchdog;
-use crate::py_ref::PyRef;
 
 /// Calls and messages for one loop. They are handed over in bursts: one call of Python for each,
 /// and one wake-up.
@@ -113,15 +113,15 @@ impl LoopInbox {
         let (place, watchdog) = (Mutex::new(Arc::clone(line)), LoopWatchdog::new(engine));
         let intake =
             Arc::new(Self { queue: Mutex::default(), line: place, receive: receive.into(), link, watchdog, taking });
-        line.add_inlet(Arc::clone(&intake) as Arc<dyn LoopSource>);
+        line.add_source(Arc::clone(&intake) as Arc<dyn LoopSource>);
         intake
     }
 
     /// From now on what comes goes to another loop.
     pub fn follow(self: &Arc<Self>, line: &Arc<LoopHandle>) {
         let before = std::mem::replace(&mut *self.line.lock(), Arc::clone(line));
-        before.remove_inlet(&(Arc::clone(self) as Arc<dyn LoopSource>));
-        line.add_inlet(Arc::clone(self) as Arc<dyn LoopSource>);
+        before.remove_source(&(Arc::clone(self) as Arc<dyn LoopSource>));
+        line.add_source(Arc::clone(self) as Arc<dyn LoopSource>);
         line.wake();
     }
 
@@ -137,7 +137,7 @@ impl LoopInbox {
 
     /// Nothing more is handed over.
     pub fn close(self: &Arc<Self>, py: Python<'_>) {
-        self.line().remove_inlet(&(Arc::clone(self) as Arc<dyn LoopSource>));
+        self.line().remove_source(&(Arc::clone(self) as Arc<dyn LoopSource>));
         drop(self.take(py));
     }
 
@@ -166,7 +166,7 @@ impl LoopInbox {
         if queue.bytes > INTAKE_BYTES {
             // A hub of this process hands over here what waits, and may wait for a thread that does
             // so and wants the interpreter.
-            crate::attach::detach(py, || self.link.listen_again());
+            crate::interpreter::attach::detach(py, || self.link.listen_again());
         }
         queue.came
     }

@@ -12,8 +12,8 @@ use tidewire_link::Published;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::PublishHead;
 
+use crate::actors::message::Message;
 use crate::link::inbound::headers;
-use crate::message::Message;
 
 const BYTES_MAX: usize = limits::SUBSCRIPTION_BYTES.default as usize;
 

@@ -49,8 +49,8 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
-use crate::once::Once;
-use crate::py_ref::PyRef;
+use crate::interpreter::once::Once;
+use crate::interpreter::py_ref::PyRef;
 use crate::values::Blob;
 
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
@@ -203,7 +203,7 @@ fn sent_by<T>(node: u32, read: impl FnOnce() -> T) -> T {
 
 /// Sends without the interpreter what takes its time to be compressed.
 fn detached<T: Send>(py: Python<'_>, long: bool, send: impl FnOnce() -> T + Send) -> T {
-    if long { crate::attach::detach(py, send) } else { send() }
+    if long { crate::interpreter::attach::detach(py, send) } else { send() }
 }
 
 /// A blob to send: a long one is stored until its last chunk has gone.

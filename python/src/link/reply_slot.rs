@@ -9,10 +9,10 @@ use tidewire_engine::raw::Mutex;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
 
-use crate::attach::attach;
 use crate::errors::error;
+use crate::interpreter::attach::attach;
+use crate::interpreter::wait::blocks;
 use crate::link::{ReferenceReader, failed, titled};
-use crate::wait::blocks;
 
 /// Outcome of a call.
 enum CallOutcome {

@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
 
-use crate::attach::attach;
 use crate::errors::error;
-use crate::fork::PerProcessOwned;
+use crate::interpreter::attach::attach;
+use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::wait::blocks;
 use crate::link::{ReferenceReader, failed, titled};
 use crate::pending::Pending;
-use crate::wait::blocks;
 
 /// The items of a stream, as they come.
 #[pyclass(frozen, module = "tidewire._tidewire")]
@@ -151,7 +151,7 @@ impl RemoteStream {
         let mut left = None;
         self.place.change(|state| left = state.leave());
         if let Some(key) = left {
-            crate::attach::detach(py, || self.link.want(key, 0));
+            crate::interpreter::attach::detach(py, || self.link.want(key, 0));
         }
         let over = Over { place: Arc::clone(&self.place), link: Link::clone(&self.link), number: 0, off_loop: None };
         Ok(Pending::new("end of a stream", None, Box::pin(over)))
@@ -166,7 +166,7 @@ impl RemoteStream {
             state.end.get_or_insert(End::Over);
         });
         if let Some(key) = left {
-            crate::attach::detach(py, || link.cancel(key));
+            crate::interpreter::attach::detach(py, || link.cancel(key));
         }
     }
 }

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use tidewire_core::rpc::watchdog::{Blocked, Watchdog};
 use tidewire_engine::{EngineHandle, Starvation};
 
-use crate::attach::try_attach;
-use crate::bridge::{LoopHandle, NOT_RUNNING};
+use crate::actors::bridge::{LoopHandle, NOT_RUNNING};
+use crate::interpreter::attach::try_attach;
 
 /// Threads count as blocked if all have been in the same turns for so long, as the loop does.
 const STARVED: Duration = Duration::from_millis(100);

@@ -11,12 +11,12 @@ use pyo3::types::PyType;
 use tidewire_engine::raw::{Mutex, acting_as};
 
 use super::Pending;
-use crate::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
-use crate::bridge::line_here;
+use crate::actors::bridge::line_here;
 use crate::errors;
-use crate::fork::ForkGeneration;
-use crate::once::{Once, intern};
-use crate::wait::{Operation, wait};
+use crate::interpreter::asyncio::{LoopWaker, asyncio_error, cancelled, soon};
+use crate::interpreter::fork::ForkGeneration;
+use crate::interpreter::once::{Once, intern};
+use crate::interpreter::wait::{Operation, wait};
 
 /// Callbacks for the end of the operation, each with a context of its own.
 type Callbacks = Vec<(Py<PyAny>, Option<Py<PyAny>>)>;
@@ -59,7 +59,7 @@ impl Pending {
                 None => callback.call1(py, (this.clone_ref(py),)),
             };
             if let Err(error) = result {
-                crate::bridge::raised(py, error);
+                crate::actors::bridge::raised(py, error);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Pending {
     /// Blocks this thread until the operation is ready, unless an event loop runs on it.
     pub fn block(this: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let py = this.py();
-        if crate::bridge::on_a_loop(py)? {
+        if crate::actors::bridge::on_a_loop(py)? {
             Self::cancel(this, None)?;
             let text = "node.sync would block this thread's event loop: await the same call without .sync";
             return Err(errors::error(py, "InvalidArgument", text, &[]));

@@ -13,15 +13,15 @@ use pyo3::{PyTraverseError, PyVisit};
 use tidewire_engine::raw::{ActorKey, Mutex};
 
 use self::driver::{State, StateView, end};
-use crate::asyncio::{asyncio_error, cancelled};
-use crate::attach::{attach, is_sole};
-use crate::bridge::running_loop;
+use crate::actors::bridge::running_loop;
 use crate::errors;
-use crate::fork::ForkGeneration;
+use crate::interpreter::asyncio::{asyncio_error, cancelled};
+use crate::interpreter::attach::{attach, is_sole};
+use crate::interpreter::fork::ForkGeneration;
+use crate::interpreter::never_awaited::NeverAwaited;
+use crate::interpreter::py_ref::PyRef;
+use crate::interpreter::wait::Operation;
 use crate::link::DeferredCall;
-use crate::never_awaited::NeverAwaited;
-use crate::py_ref::PyRef;
-use crate::wait::Operation;
 
 /// An operation in progress. `await` it, `wait()` for it in a plain thread, or give it to
 /// `asyncio.gather`.
@@ -194,7 +194,7 @@ impl Pending {
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.check(py)?;
         // The operation may need this very loop, and everything else on the loop would stand still.
-        if !self.is_done() && crate::bridge::on_a_loop(py)? {
+        if !self.is_done() && crate::actors::bridge::on_a_loop(py)? {
             self.awaited.store(true, Ordering::Relaxed);
             let text = format!("{}: wait() would block this thread's event loop: await it instead", self.title(py));
             return Err(errors::error(py, "InvalidArgument", &text, &[]));
@@ -255,9 +255,9 @@ impl Pending {
     }
 
     /// The deferred call over a link, for a caller that reads it as a stream.
-    fn _errand<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn _retrying_call<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.awaited.store(true, Ordering::Relaxed);
-        self.plan.as_ref().map(|plan| plan.errand(py)).transpose()
+        self.plan.as_ref().map(|plan| plan.retrying_call(py)).transpose()
     }
 
     #[getter(_asyncio_future_blocking)]

@@ -2,7 +2,12 @@
 //! the language border in batches of plain data.
 
 mod arguments;
+pub mod command;
+pub mod durable_subscription;
+pub mod inboxes;
+pub mod lease_tenure;
 mod results;
+pub mod schedules;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,9 +23,8 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::subject::Subject;
 
-use crate::attach::detach;
+use crate::interpreter::attach::detach;
 use crate::pending::Pending;
-use crate::schedules;
 
 pub use arguments::subject;
 use arguments::{expected, pattern, patterns};

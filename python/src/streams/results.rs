@@ -9,8 +9,8 @@ use tidewire_backend::home::{
 };
 use tidewire_proto::subject::Pattern;
 
-use crate::attach::attach;
 use crate::errors::error;
+use crate::interpreter::attach::attach;
 use crate::pending::Pending;
 
 /// The exception of an error that came as its kind and message.

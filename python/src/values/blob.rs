@@ -10,8 +10,8 @@ use tidewire_link::PayloadParts;
 use tidewire_proto::generated::limits;
 
 use crate::errors::error;
-use crate::once::intern;
-use crate::py_ref::DroppedAttached;
+use crate::interpreter::once::intern;
+use crate::interpreter::py_ref::DroppedAttached;
 use crate::values::consumable_buffer::ConsumableBuffer;
 use crate::values::elements::Elements;
 use crate::values::forms::{ALIGNMENT, HEADER_BYTES, MARK, VERSION, gap};

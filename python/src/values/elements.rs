@@ -5,7 +5,7 @@ use std::ops::Range;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::once::intern;
+use crate::interpreter::once::intern;
 
 /// Bytes that NumPy uses where they are, and may write to. They live as long as the arrays over
 /// them.

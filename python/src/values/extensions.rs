@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFrozenSet, PySet};
 
-use crate::once::Once;
+use crate::interpreter::once::Once;
 use crate::values::decode::{Decoder, Read};
 use crate::values::forms::ext;
 use crate::values::times;

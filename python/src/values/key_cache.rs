@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::py_ref::PyRef;
+use crate::interpreter::py_ref::PyRef;
 
 /// Longest key that is stored.
 const LONGEST: usize = 32;

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use tidewire_engine::raw::Mutex;
 
-use crate::once::Once;
+use crate::interpreter::once::Once;
 use crate::values::writer;
 
 pub enum Plan {

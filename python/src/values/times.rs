@@ -5,7 +5,7 @@ use pyo3::types::{
     PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyTime, PyTimeAccess, PyTzInfo, PyTzInfoAccess,
 };
 
-use crate::once::intern;
+use crate::interpreter::once::intern;
 use crate::values::failure::{Failure, WriteResult};
 use crate::values::forms::ext;
 use crate::values::writer::extension;

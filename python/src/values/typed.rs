@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyComplexMethods, PyDict, PyMemoryView, PyString, PyTuple};
 
-use crate::once::{Once, intern};
+use crate::interpreter::once::{Once, intern};
 use crate::values::encode::Encoder;
 use crate::values::failure::{Failure, Reason, WriteResult, not_data};
 use crate::values::forms::{INLINE_BYTES, ext};

@@ -175,7 +175,7 @@ def _place(function: Any) -> tuple[str, str | None] | None:
         return None
     if module not in (_MAIN, _SCRIPT):
         return module, None
-    from tidewire.pools import main_module
+    from tidewire.pools.processes import main_module
 
     source = main_module.source(sys.modules[module])
     if source is None:
@@ -201,7 +201,7 @@ def _imports(stem: str, path: str) -> bool:
 
 
 def _pickled(function: Any) -> bytes:
-    from tidewire.pools.pickler import dumps_of
+    from tidewire.pools.processes.pickler import dumps_of
 
     title = _title(function)
     try:

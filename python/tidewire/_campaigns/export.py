@@ -120,7 +120,7 @@ def to_parquet(campaign: Campaign, path: str | os.PathLike[str]) -> int:
     try:
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
-        raise InvalidArgument(f"to_parquet: it needs pyarrow ({error}): pip install 'tidewire[parquet]'") from error
+        raise InvalidArgument(f"to_parquet: it needs pyarrow ({error}): pip install 'pyarrow>=14'") from error
     table = Table(campaign)
     types = {
         "integer": pyarrow.int64(),

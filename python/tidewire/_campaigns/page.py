@@ -156,12 +156,12 @@ def _distributions(report: Report) -> tuple[list[str], str]:
     """Return the pictures of the numeric columns, and what is to be said of them."""
     campaign = report.campaign
     numeric = [name for name, kind in (campaign.columns or {}).items() if kind in NUMERIC]
-    tallies = {name: ValueCounts() for name in numeric[:_COLUMNS_MAX]}
+    all_counts = {name: ValueCounts() for name in numeric[:_COLUMNS_MAX]}
     rows = 0
     for batch in _some(campaign, report):
         rows += len(batch.runs)
-        for name, tally in tallies.items():
-            tally.add(batch.columns[name])
+        for name, counts in all_counts.items():
+            counts.add(batch.columns[name])
     notes = []
     if rows < report.rows:
         notes.append(
@@ -169,15 +169,15 @@ def _distributions(report: Report) -> tuple[list[str], str]:
         )
     if len(numeric) > _COLUMNS_MAX:
         notes.append(f"{len(numeric) - _COLUMNS_MAX} more numeric columns are not shown.")
-    return [_section(name, _distribution(name, tally)) for name, tally in tallies.items()], " ".join(notes)
+    return [_section(name, _distribution(name, counts)) for name, counts in all_counts.items()], " ".join(notes)
 
 
-def _distribution(name: str, tally: ValueCounts) -> str:
-    one = tally.summary(name, {})
+def _distribution(name: str, counts: ValueCounts) -> str:
+    one = counts.summary(name, {})
     middle = " · ".join(f"{100 * share:g}%: {shown(one.quantiles[share])}" for share in QUANTILES)
     missing = f", {one.missing:,} missing" if one.missing else ""
     line = f"mean {shown(one.mean)} ± {shown(one.standard_error)}, {shown(one.min)} to {shown(one.max)}{missing}"
-    return f'{charts.histogram(tally.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
+    return f'{charts.histogram(counts.sketch.weighed(), name)}<p class="soft">{line}<br>{middle}</p>'
 
 
 def _some(campaign: Campaign, report: Report) -> Iterator[Batch]:

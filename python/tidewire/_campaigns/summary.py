@@ -114,23 +114,23 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     columns = campaign.columns or {}
     numeric = [name for name, kind in columns.items() if kind in NUMERIC]
     grouping = _Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
-    tallies: dict[tuple[Any, ...], list[ValueCounts]] = {}
+    all_counts: dict[tuple[Any, ...], list[ValueCounts]] = {}
     kept = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
     for batch in campaign.batches():
         for key, places in grouping.split(batch):
-            group = tallies.get(key)
+            group = all_counts.get(key)
             if group is None:
-                if len(tallies) >= _GROUPS_MAX:
+                if len(all_counts) >= _GROUPS_MAX:
                     raise InvalidArgument(
                         f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
                     )
-                group = tallies[key] = [ValueCounts(kept) for _ in numeric]
-            for tally, name in zip(group, numeric, strict=True):
+                group = all_counts[key] = [ValueCounts(kept) for _ in numeric]
+            for counts, name in zip(group, numeric, strict=True):
                 values = batch.columns[name]
-                tally.add(values if places is None else [values[place] for place in places])
-    keys = sorted(tallies, key=_in_order)
+                counts.add(values if places is None else [values[place] for place in places])
+    keys = sorted(all_counts, key=_in_order)
     found = [
-        tallies[key][at].summary(name, dict(zip(grouping.names, key, strict=True)))
+        all_counts[key][at].summary(name, dict(zip(grouping.names, key, strict=True)))
         for at, name in enumerate(numeric)
         if name not in grouping.names
         for key in keys

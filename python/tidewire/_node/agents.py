@@ -46,7 +46,9 @@ class Agents(Base):
             from tidewire.agents.directory import Directory
 
             with self._lock:
-                self._agents = self._agents or Directory(self._engine.news.ring, functools.partial(_lost, self._self))
+                self._agents = self._agents or Directory(
+                    self._engine.change_counter.ring, functools.partial(_lost, self._self)
+                )
         return self._agents
 
     def agent(

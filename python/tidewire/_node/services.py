@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tidewire.links.http import Http
     from tidewire.links.hub import Listener, Token
     from tidewire.links.tls import Tls
-    from tidewire.services.declare import Service
-    from tidewire.services.info import ServiceInfo
+    from tidewire.services.contract.declare import Service
+    from tidewire.services.contract.info import ServiceInfo
     from tidewire.services.instance_watch import InstanceChange
-    from tidewire.services.serve import Served
-    from tidewire.services.single_active import SingleActive
+    from tidewire.services.instances.serve import Served
+    from tidewire.services.instances.single_active import SingleActive
 
 _S = TypeVar("_S", bound="Service")
 
@@ -105,7 +105,7 @@ class Services(Base):
 
     def serve(self, target: Any, **options: Any) -> Served | SingleActive:
         """Serve an object, a function, or a dict of functions; see
-        ``tidewire.services.serve.serve`` for all options.
+        ``tidewire.services.instances.serve.serve`` for all options.
 
         Awaiting the result waits until the hub knows, where there is one; if the hub refuses it,
         this raises why (Unauthorized, NameTaken), and it is served no longer, in this process
@@ -113,7 +113,7 @@ class Services(Base):
         waiting, streams, dispatcher, version and metadata, and active and lease for services of
         which one instance is active at a time.
         """
-        from tidewire.services.serve import serve
+        from tidewire.services.instances.serve import serve
 
         return serve(self._whole, target, **options)
 
@@ -132,13 +132,13 @@ class Services(Base):
         Raises:
             InvalidArgument: if the class declares no service, or a name is not allowed.
         """
-        from tidewire.services.client import client
+        from tidewire.services.caller.client import client
 
         return client(self._whole, service, name)
 
     async def services(self) -> list[ServiceInfo]:
         """Return the services that this node can reach, by name."""
-        from tidewire.services.serve import known
+        from tidewire.services.instances.serve import known
 
         return known(self._whole)
 

@@ -252,7 +252,7 @@ class Streams(Services):
             PayloadTooLarge: if the arguments are too large.
             StreamFull: if too many commands are kept.
         """
-        from tidewire.services.names import token_problem
+        from tidewire.services.contract.names import token_problem
         from tidewire.streams.command_run import CommandRun
 
         problem = token_problem("service", service) or token_problem("command", command)
@@ -442,7 +442,7 @@ class Streams(Services):
         loop = self._loop
         if loop is None or not self._waits_for or self._engine.is_past:
             return []
-        from tidewire.services.durable_handlers import DurableHandlers
+        from tidewire.services.instances.durable_handlers import DurableHandlers
         from tidewire.streams.open_consumers import LoopWork
 
         handlers = [one for one in self._waits_for if isinstance(one, DurableHandlers) and not one.at_rest()]

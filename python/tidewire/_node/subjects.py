@@ -232,6 +232,6 @@ def _check_subscription(pattern: object, queue: object) -> None:
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     # Only nodes that have joined a hub need the module.
-    from tidewire.services.names import plain_headers
+    from tidewire.services.contract.names import plain_headers
 
     return plain_headers(headers)

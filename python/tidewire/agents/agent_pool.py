@@ -25,10 +25,10 @@ from tidewire.errors import (
     PoolStopped,
     TaskQuarantined,
 )
-from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 from tidewire.pools.options import whole
 from tidewire.pools.pool import Pool
+from tidewire.pools.results.answers import Blocked
 from tidewire.pools.task import FROM_AGENT
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
 
 
 def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
-    from tidewire.pools.futures import submitted
+    from tidewire.pools.results.futures import submitted
 
     try:
         task = pool._packing.task(args, {}, FROM_AGENT)

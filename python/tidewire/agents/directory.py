@@ -168,10 +168,10 @@ class Directory:
 
     async def _look_at_news(self, engine: Engine, node: Node) -> None:
         while self._followers:
-            seen = engine.news.count
+            seen = engine.change_counter.count
             self.look_at_letters(node)
             if self._followers:
-                await engine.changed(engine.news, seen, None)
+                await engine.changed(engine.change_counter, seen, None)
 
     def __iter__(self) -> Iterator[Agent]:
         return iter(self.list())

@@ -17,7 +17,7 @@ from tidewire.errors import InvalidArgument, LeaseLost, Unhandled
 
 if TYPE_CHECKING:
     from tidewire.agents.durable import Durable
-    from tidewire.services.thread_workers import ThreadWorkers
+    from tidewire.services.instances.thread_workers import ThreadWorkers
 
 
 def plan(
@@ -26,10 +26,10 @@ def plan(
     started: Any,
     started_takes_context: bool,
     stopped: Any,
-    crew: Callable[[], ThreadWorkers] | None = None,
+    workers: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
-    """Return the parts of the agent's actor. ``crew`` makes the thread workers for plain functions
-    of a durable agent.
+    """Return the parts of the agent's actor. ``workers`` makes the thread workers for plain
+    functions of a durable agent.
     """
     handlers = table.all()
     only = table.only()
@@ -40,7 +40,7 @@ def plan(
     receive: Callable[..., Any]
     if desk.durable is not None:
         return Plan(
-            _durable(desk, desk.durable, table, started, crew), takes_context=True, coroutine=True, stopped=stopped
+            _durable(desk, desk.durable, table, started, workers), takes_context=True, coroutine=True, stopped=stopped
         )
     if only is not None and quick:
         receive = _quick_coroutine(desk, only.call) if coroutine else _quick(desk, only.call)
@@ -168,10 +168,10 @@ def _durable(
     # Imported here: most agents are not durable.
     from tidewire.agents import state_transaction
 
-    crew: ThreadWorkers | None = None
+    workers: ThreadWorkers | None = None
 
     async def receive(given: Any, context: Any) -> Any:
-        nonlocal crew
+        nonlocal workers
         if given is state_transaction.BEGIN:
             durable.restore()
             if started is not None and (waits := started(context)) is not None:
@@ -188,10 +188,10 @@ def _durable(
                 value = await call_handler(handler, message)
             else:
                 assert made is not None
-                crew = crew or made()
+                workers = workers or made()
                 # The context variables of this handler connect its messages with its turn.
                 call = functools.partial(copy_context().run, _called, handler, message)
-                value = await crew.ask(call, None, "normal")[0]
+                value = await workers.ask(call, None, "normal")[0]
             await durable.ended(turn)
         except BaseException as error:
             durable.restore()

@@ -75,19 +75,19 @@ class Receipt:
                 return self._final.result(timeout)
             except TimedOut:
                 raise self._too_late(timeout) from None
-        news = engine.news
+        change_counter = engine.change_counter
         # The signal for dead letters also serves the final state, so that one wait is enough.
-        self._final.add_done_callback(lambda _: news.ring())
+        self._final.add_done_callback(lambda _: change_counter.ring())
         deadline, pause_s = None if timeout is None else monotonic() + timeout, _LOOK_MIN_S
         while True:
-            seen = news.count
+            seen = change_counter.count
             desk.look()
             if self._final.done():
                 return self._final.result()
             left_s = pause_s if deadline is None else deadline - monotonic()
             if left_s <= 0.0:
                 raise self._too_late(timeout)
-            if not engine.changed(news, seen, min(pause_s, left_s)).wait():
+            if not engine.changed(change_counter, seen, min(pause_s, left_s)).wait():
                 pause_s = min(pause_s * 2, _LOOK_MAX_S)
 
     def mark(self, state: State, error: BaseException | None = None) -> None:

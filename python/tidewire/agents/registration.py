@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidewire._binding import Context
     from tidewire.agents.durable import Durable, Mode
     from tidewire.node import Node
-    from tidewire.services.thread_workers import ThreadWorkers
+    from tidewire.services.instances.thread_workers import ThreadWorkers
     from tidewire.supervision import Mailbox, Supervision
 
 _numbers = itertools.count(1)
@@ -56,13 +56,13 @@ def register(
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
     desk = AgentState(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
     desk.max_deliveries = getattr(supervision, "max_deliveries", 1)
-    crew = None
+    workers = None
     if durable is not None:
         concurrency = 1 if concurrency is None else concurrency
         desk.durable = _durable(agent, made, desk, table, durable, id, concurrency)
-        crew = partial(_crew, desk, concurrency, dispatcher)
+        workers = partial(_workers, desk, concurrency, dispatcher)
     factory = target if isinstance(target, builtin_type) and durable is None else None
-    plan = _plan(desk, agent, made, table, factory, crew)
+    plan = _plan(desk, agent, made, table, factory, workers)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
     box = config.agent_mailbox if mailbox is None else mailbox
@@ -100,9 +100,9 @@ def _durable(
     return Durable(agent, made, desk, mode, concurrency, lambda: _enter_again(agent, desk, table))
 
 
-def _crew(desk: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
-    from tidewire.services.concurrency_limits import ConcurrencyLimits
-    from tidewire.services.thread_workers import ThreadWorkers
+def _workers(desk: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
+    from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+    from tidewire.services.instances.thread_workers import ThreadWorkers
 
     return ThreadWorkers(desk.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, desk.ref)
 
@@ -186,12 +186,12 @@ def _plan(
     made: Any,
     table: handlers.Table,
     factory: Any,
-    crew: Callable[[], ThreadWorkers] | None = None,
+    workers: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
     user = _hooks(made)
     started = None if user.started is None else _started(desk, user)
     desk.started = started is None
-    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped), crew)
+    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped), workers)
     if factory is None:
         return plan
 

@@ -107,7 +107,7 @@ def state_of(target: Any, id: str) -> tuple[Callable[[bytes], Any], bytes]:
     Raises:
         InvalidArgument: if it has none, or one that can't be written.
     """
-    from tidewire.services.conversion import UNFIT, converter
+    from tidewire.services.contract.conversion import UNFIT, converter
     from tidewire.values import decode
 
     if getattr(target, "state", None) is None:

@@ -17,8 +17,9 @@ Store = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help="URL: sqlite:///farm.db or postgres://user@host/db.  [default: TIDEWIRE_STORE, or sqlite:///tidewire.db]",
-        show_default=False,
+        envvar="TIDEWIRE_STORE",
+        help="URL: sqlite:///farm.db or postgres://user@host/db.",
+        show_default="sqlite:///tidewire.db",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
@@ -63,8 +64,8 @@ def run(
         int | None,
         typer.Option(
             "--workers",
-            help="Processes; 0 waits for those of 'tidewire worker'.  [default: one for each processor]",
-            show_default=False,
+            help="Processes; 0 waits for those of 'tidewire worker'.",
+            show_default="one for each processor",
         ),
     ] = None,
     until: Annotated[
@@ -208,12 +209,10 @@ def report(
 def worker(
     store: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URL", help="The store.  [default: TIDEWIRE_STORE, or sqlite:///tidewire.db]", show_default=False
-        ),
+        typer.Argument(metavar="URL", envvar="TIDEWIRE_STORE", help="The store.", show_default="sqlite:///tidewire.db"),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option("--processes", help="How many.  [default: one for each processor]", show_default=False)
+        int | None, typer.Option("--processes", help="How many.", show_default="one for each processor")
     ] = None,
     only: Annotated[
         str | None, typer.Option("--campaign", help="Serve this one alone, by name or number.", show_default=False)

@@ -11,7 +11,7 @@ from typing import Any
 import tidewire as tw
 from tidewire._binding import table_of_toml
 from tidewire._urls import is_nats
-from tidewire.services.names import short
+from tidewire.services.contract.names import short
 
 URL = "tide://127.0.0.1:7420"
 

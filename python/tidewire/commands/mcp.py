@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import sys
 import threading
@@ -28,13 +27,13 @@ def mcp(url: str, token: str | None) -> int:
 
     Args:
         url: The gateway, ``http://host:port``.
-        token: For hubs that ask for one; TIDEWIRE_TOKEN where nothing is said.
+        token: For hubs that ask for one.
 
     Each line of stdin is one message of JSON-RPC, and so is each line of stdout. A request that is
     cancelled ends its call.
     """
     try:
-        relay = Relay(url, token or os.environ.get("TIDEWIRE_TOKEN"), sys.stdout)
+        relay = Relay(url, token, sys.stdout)
     except tw.InvalidArgument as wrong:
         print(f"mcp: {wrong}", file=sys.stderr)
         return 2

@@ -27,17 +27,31 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
             return await work(node)
 
     try:
-        if "://" not in at and not Path(at).is_dir():
-            raise tw.InvalidArgument(
-                f"at: {at!r} is not allowed: give a data folder that is there, or the URL of a hub or of NATS"
-            )
+        if "://" not in at:
+            _require_data_folder("at", Path(at), ", or the URL of a hub or of NATS")
         return asyncio.run(main())
     except tw.TidewireError as error:
-        told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
-        print(json.dumps(told) if as_json else f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(error, as_json)
     except KeyboardInterrupt:
         return 130
+
+
+def _require_data_folder(field: str, path: Path, or_else: str = "") -> None:
+    """Raise NotFound if no program has stored anything at this path: a node would make a data
+    folder there.
+    """
+    if not any(any(path.glob(pattern)) for pattern in ("state/*.log", "streams/*/*.log")):
+        raise tw.NotFound(
+            f"{field}: there is no data folder at {str(path)!r}; "
+            f"give the folder of tw.Node(data=...) or of `tidewire up --data`{or_else}"
+        )
+
+
+def _failed(error: tw.TidewireError, as_json: bool) -> int:
+    """Print an error, and return the exit code."""
+    told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
+    print(json.dumps(told) if as_json else f"error: {error}", file=sys.stderr)
+    return 1
 
 
 def say(as_json: bool, data: Any, text: str) -> None:
@@ -71,6 +85,7 @@ def info(at: str, name: str, as_json: bool) -> int:
         ]
         lines += [
             f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
+            f"{', paused' if c.is_paused else ''}"
             for c in consumers
         ]
         say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
@@ -242,10 +257,10 @@ def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
 def check(folder: Path, as_json: bool) -> int:
     """Look at every file."""
     try:
+        _require_data_folder("FOLDER", folder)
         files = check_folder(str(folder))
     except tw.TidewireError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(error, as_json)
     for file in [] if as_json else files:
         torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
         state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
@@ -258,10 +273,10 @@ def check(folder: Path, as_json: bool) -> int:
 def salvage(folder: Path, into: Path, as_json: bool) -> int:
     """Rescue what is whole."""
     try:
+        _require_data_folder("FOLDER", folder)
         count = salvage_folder(str(folder), str(into))
     except tw.TidewireError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(error, as_json)
     say(
         as_json,
         {"rescued": count},

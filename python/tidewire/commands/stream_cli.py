@@ -18,6 +18,7 @@ Where = Annotated[
     ),
 ]
 Name = Annotated[str, typer.Argument(help="Of the stream.")]
+ConsumerName = Annotated[str, typer.Argument(metavar="CONSUMER", help="Of the stream.")]
 BucketName = Annotated[str, typer.Argument(help="Of the bucket.")]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 
@@ -143,6 +144,89 @@ def stream_rm(name: Name, at: Where, json: Json = False) -> None:
     raise typer.Exit(stream.rm(at, name, json))
 
 
+@stream.command("dead", epilog="Example: tidewire stream dead orders billing --at data/")
+def stream_dead(
+    name: Name,
+    consumer: ConsumerName,
+    at: Where,
+    start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many at most.")] = 100,
+    json: Json = False,
+) -> None:
+    """List the dead letters of a consumer: events that it has given up."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.dead(at, name, consumer, start, limit, json))
+
+
+@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --at tide://127.0.0.1:7420")
+def stream_requeue(
+    name: Name,
+    consumer: ConsumerName,
+    at: Where,
+    sequences: Annotated[
+        list[int] | None, typer.Argument(metavar="[SEQUENCE]...", help="Which dead letters; all if none is named.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Deliver dead letters anew; exit code 1 if there were none."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.requeue(at, name, consumer, sequences or [], json))
+
+
+@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --at data/")
+def stream_drop_dead(
+    name: Name,
+    consumer: ConsumerName,
+    at: Where,
+    sequences: Annotated[list[int], typer.Argument(metavar="SEQUENCE...", help="Which dead letters.")],
+    json: Json = False,
+) -> None:
+    """Forget dead letters; exit code 1 if there were none."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.drop_dead(at, name, consumer, sequences, json))
+
+
+@stream.command("pause")
+def stream_pause(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
+    """Deliver nothing more to a consumer, until it is resumed."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.pause(at, name, consumer, json))
+
+
+@stream.command("resume")
+def stream_resume(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
+    """Let a paused consumer go on."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.resume(at, name, consumer, json))
+
+
+@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --at data/")
+def stream_seek(
+    name: Name,
+    consumer: ConsumerName,
+    to: Annotated[str, typer.Argument(metavar="TO", help="new, all, a sequence, or a time with its zone.")],
+    at: Where,
+    json: Json = False,
+) -> None:
+    """Let a consumer go on at another place. Pending deliveries are forgotten."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.seek(at, name, consumer, to, json))
+
+
+@stream.command("rm-consumer")
+def stream_rm_consumer(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
+    """Delete a consumer with its dead letters."""
+    from tidewire.commands import consumer as work
+
+    raise typer.Exit(work.rm(at, name, consumer, json))
+
+
 @kv.command("ls")
 def kv_ls(
     at: Where,
@@ -198,7 +282,7 @@ def kv_rm(name: BucketName, key: Annotated[str, typer.Argument()], at: Where, js
     raise typer.Exit(stream.kv_rm(at, name, key, json))
 
 
-Folder = Annotated[Path, typer.Argument(help="The data folder.", exists=True, file_okay=False)]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder.")]
 
 
 @log.command("check")

@@ -20,10 +20,7 @@ import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
 from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import method_problem, short
-
-URL = "tide://127.0.0.1:7420"
-
+from tidewire.services.contract.names import method_problem, short
 
 _WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
 """An argument is not allowed, whoever says so: the command, the hub, or the method that is
@@ -35,8 +32,8 @@ class Hub:
     """Which hub a command joins, and how it prints.
 
     Args:
-        url: Its address; TIDEWIRE_URL where the command says nothing.
-        token: For hubs that ask for one; TIDEWIRE_TOKEN where the command says nothing.
+        url: Its address.
+        token: For hubs that ask for one.
         as_json: Print data instead of text, errors too.
         files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own
             certificate, and its key.
@@ -47,13 +44,13 @@ class Hub:
 
     def __init__(
         self,
-        url: str | None,
+        url: str,
         token: str | None,
         as_json: bool,
         files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
     ) -> None:
         self._files = files
-        self.url = url or os.environ.get("TIDEWIRE_URL") or URL
+        self.url = url
         self.token = token
         self.as_json = as_json
         self.as_text = False
@@ -117,7 +114,7 @@ class Hub:
     async def _node(self) -> AsyncIterator[tw.Node]:
         if not is_link(self.url) and not is_nats(self.url):
             raise InvalidArgument(
-                f"url: {self.url!r} is not allowed here: give that of a hub, such as {URL}, or of NATS"
+                f"url: {self.url!r} is not allowed here: give that of a hub, such as tide://127.0.0.1:7420, or of NATS"
             )
         given, cert, key = self._files
         ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
@@ -203,11 +200,11 @@ def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int
     return hub.run(work)
 
 
-def services(hub: Hub) -> int:
+def services(hub: Hub, with_internals: bool) -> int:
     """Print the services of a hub."""
 
     async def work(node: tw.Node) -> int:
-        known = await node.services()
+        known = await _services(node, with_internals)
         if hub.as_json:
             hub.say([one.to_dict() for one in known])
             return 0
@@ -227,12 +224,21 @@ def services(hub: Hub) -> int:
     return hub.run(work)
 
 
-def generate_ts(hub: Hub, out: Path | None) -> int:
-    """Write TypeScript interfaces of all services, to a file or to the standard output."""
+async def _services(node: tw.Node, with_internals: bool) -> list[tw.ServiceInfo]:
+    """Return the services of users, and those of Tidewire itself if they are wanted."""
+    from tidewire.streams import command_service, home
+
+    internals = (home.SERVICE, command_service.SERVICE)
+    known = await node.services()
+    return [one for one in known if with_internals or not (one.name.startswith("$") or one.name in internals)]
+
+
+def generate_ts(hub: Hub, out: Path | None, with_internals: bool) -> int:
+    """Write TypeScript interfaces of services, to a file or to the standard output."""
     from tidewire.commands.typescript import typescript
 
     async def work(node: tw.Node) -> int:
-        text = typescript(await node.services())
+        text = typescript(await _services(node, with_internals))
         if out is None:
             sys.stdout.write(text)
             return 0

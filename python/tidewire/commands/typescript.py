@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.contract.info import MethodInfo, ServiceInfo
 
 Schema = Mapping[str, Any]
 

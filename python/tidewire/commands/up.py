@@ -91,19 +91,19 @@ class _Asked:
 
     def __init__(self) -> None:
         self.times = 0
-        self.news = ChangeCounter()
+        self.change_counter = ChangeCounter()
 
     def hear(self, *_: object) -> None:
         self.times += 1
-        self.news.ring()
+        self.change_counter.ring()
 
     def wait(self, node: tw.Node, has_come: Callable[[], bool]) -> None:
         """Wait for a condition that a signal, or a ring of another thread, may have caused."""
         while True:
-            seen = self.news.count
+            seen = self.change_counter.count
             if has_come():
                 return
-            node._engine.changed(self.news, seen, None).wait()
+            node._engine.changed(self.change_counter, seen, None).wait()
 
 
 def _listen(node: tw.Node, url: str, wanted: HubSettings) -> Listener:
@@ -141,7 +141,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
         with contextlib.suppress(tw.TidewireError):
             _steps.blocking(connection.draining(until))
         drained.set()
-        asked.news.ring()
+        asked.change_counter.ring()
 
     drained = threading.Event()
     # In a thread of its own, so that this one can receive a second signal.

@@ -12,8 +12,8 @@ import msgspec
 
 from tidewire._log import logger
 from tidewire.errors import WireError
-from tidewire.services.info import ServiceInfo
-from tidewire.services.names import short
+from tidewire.services.contract.info import ServiceInfo
+from tidewire.services.contract.names import short
 
 FIELD = "service"
 """What a service says of itself."""

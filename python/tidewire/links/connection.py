@@ -22,7 +22,7 @@ from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.service_endpoint import ServiceEndpoint
 from tidewire.links.subjects import ActorSubscription
 from tidewire.links.tls import Tls, certificates
-from tidewire.services.names import plain_headers
+from tidewire.services.contract.names import plain_headers
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidewire.links.http import Http
     from tidewire.node import Node
     from tidewire.objects.references import Objects
-    from tidewire.services.instance import ServiceInstance
+    from tidewire.services.instances.instance import ServiceInstance
 
     _Came = tuple[int, RemoteCall | RemoteMessage | BaseException | bool | None]
 
@@ -198,7 +198,7 @@ class Connection:
             bridge.close()
             raise
         self.ends.hub, self.ends.bridge = hub, bridge
-        hub.tell(node._engine.news)
+        hub.tell(node._engine.change_counter)
         logger.info("%s: has joined the cluster at %s", node.name, without_secrets(url))
 
     def listen(self, url: str, tokens: list[Any], insecure: bool, tls: Tls | None = None) -> Listening:
@@ -273,7 +273,7 @@ class Connection:
         self.ends.link = hub.join(node.name, tokens[0][0] if tokens else None, node.links.to_dict())
         self.ends.hub, self._tokens = hub, tokens
         logger.info("%s: is a hub, and listens at %s", node.name, url)
-        hub.tell(node._engine.news)
+        hub.tell(node._engine.change_counter)
         self._open()
         # The subscriber receives everything that comes from now on.
         self._discovery.is_complete()
@@ -478,7 +478,7 @@ class Connection:
         """Wake the callers that wait for changes of this node."""
         node = self._node()
         if node is not None:
-            node._engine.news.ring()
+            node._engine.change_counter.ring()
 
     def renew(self) -> None:
         """Learn anew what others serve: changes during the loss were not announced. On the loop."""
@@ -522,16 +522,16 @@ class Connection:
 
     def serve(self, host: ServiceInstance) -> tuple[list[Pending], ServiceEndpoint]:
         """Let other nodes call an instance. The pendings are done when the hub knows."""
-        info, porter = host.info.seen_from("private"), ServiceEndpoint(host)
+        info, service_endpoint = host.info.seen_from("private"), ServiceEndpoint(host)
         assert info is not None
         says = announcements.described(info)
         pendings = [
-            self.subscribe(f"svc.{info.name}.*", info.name, None, porter, porter.gate),
+            self.subscribe(f"svc.{info.name}.*", info.name, None, service_endpoint, service_endpoint.gate),
             # Behind the other one: a node that sees the announcement can call the instance either
             # way.
-            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, porter, porter.gate),
+            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, service_endpoint, service_endpoint.gate),
         ]
-        return pendings, porter
+        return pendings, service_endpoint
 
 
 class ConnectionEnds:

@@ -104,10 +104,10 @@ class Discovery:
         with self._noting:
             self._take(self._directory.listed(number, listed))
         # Callers that wait for an instance may look again.
-        registry_of(self._connection.node).news.ring()
+        registry_of(self._connection.node).change_counter.ring()
 
-    def _take(self, news: list[tuple[bool, str, str, str, str]]) -> None:
-        for came, *one in news:
+    def _take(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
+        for came, *one in updates:
             entry = announcements.Announcement(*one)
             told = self.reader.told(entry)
             if told is not None and not came:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import short
+from tidewire.services.contract.names import short
 
 _GATEWAY = "http://"
 

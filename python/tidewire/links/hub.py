@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire import _limits
 from tidewire._limits import Limit
 from tidewire.errors import InvalidArgument
-from tidewire.services.names import pattern_problem, short, token_problem
+from tidewire.services.contract.names import pattern_problem, short, token_problem
 
 if TYPE_CHECKING:
     from tidewire._binding import Gateway, Listening

@@ -10,13 +10,13 @@ from tidewire._binding import Route
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
-from tidewire.services.info import InstanceInfo
+from tidewire.services.contract.info import InstanceInfo
 from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
     from tidewire.links.connection import Connection
-    from tidewire.services.info import ServiceInfo
+    from tidewire.services.contract.info import ServiceInfo
 
 TRACE = "tw-trace"
 """The header with the id that a call shares with the one it was made in."""

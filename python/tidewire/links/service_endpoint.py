@@ -15,13 +15,13 @@ from tidewire._log import logger
 from tidewire._node.actors import Options
 from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
-from tidewire.services.inbound_call import Failure, InboundCall
+from tidewire.services.caller.local import LocalPort
+from tidewire.services.caller.reply import late
+from tidewire.services.contract.methods import Bound
 from tidewire.services.instance_transport import Items, Request
-from tidewire.services.local import LocalPort
-from tidewire.services.methods import Bound
-from tidewire.services.reply import late
-from tidewire.services.stream_writer import StreamWriter
-from tidewire.services.thread_workers import WorkerCall
+from tidewire.services.instances.inbound_call import Failure, InboundCall
+from tidewire.services.instances.stream_writer import StreamWriter
+from tidewire.services.instances.thread_workers import WorkerCall
 from tidewire.supervision import Mailbox
 from tidewire.values.records import FieldMismatch
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidewire._binding import ActorRef, InboundCallRun
-    from tidewire.services.instance import ServiceInstance
+    from tidewire.services.instances.instance import ServiceInstance
 
 _R = TypeVar("_R", bound=Request)
 _NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import MailboxFull, NoSuchTarget, TidewireError
 from tidewire.links.service_endpoint import ServiceEndpoint, fail, refuse_full
-from tidewire.services.concurrency_limits import ConcurrencyLimits
-from tidewire.services.info import ServiceInfo
-from tidewire.services.instance import ServiceInstance
+from tidewire.services.contract.info import ServiceInfo
+from tidewire.services.contract.methods import Bound
+from tidewire.services.contract.names import nearest
 from tidewire.services.instance_transport import Items, Request
-from tidewire.services.methods import Bound
-from tidewire.services.names import nearest
+from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+from tidewire.services.instances.instance import ServiceInstance
 
 if TYPE_CHECKING:
     from tidewire._binding import RemoteCall

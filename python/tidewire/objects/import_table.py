@@ -103,7 +103,7 @@ class ImportTable:
     def _tell_owners(self) -> None:
         # Later releases plan a call of their own.
         self._planned = False
-        for node, claims, releases in self._table.news():
+        for node, claims, releases in self._table.updates():
             if claims:
                 self._tell(f"$node.{node}.claim", claims)
             if releases:

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from tidewire._limits import REMOTE_LEASE_MS
 from tidewire.errors import InvalidArgument
-from tidewire.services.declaration import is_declared
-from tidewire.services.names import short
+from tidewire.services.contract.declaration import is_declared
+from tidewire.services.contract.names import short
 
 
 class Remote:

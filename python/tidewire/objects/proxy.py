@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped, NoResponders, RemoteGone
 from tidewire.links.remote import RemoteItems, RemotePort
-from tidewire.services.argument_streams import FedArgument
-from tidewire.services.client import Client, ClientMethod, NoSuchMethod
-from tidewire.services.info import MethodInfo, ServiceInfo
+from tidewire.services.caller.argument_streams import FedArgument
+from tidewire.services.caller.client import Client, ClientMethod, NoSuchMethod
+from tidewire.services.caller.options import CallOptions
+from tidewire.services.contract.info import MethodInfo, ServiceInfo
+from tidewire.services.contract.names import nearest
 from tidewire.services.instance_transport import InstanceTransport, Request
-from tidewire.services.names import nearest
-from tidewire.services.options import CallOptions
 from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class _Registry:
     group = find
 
     @property
-    def news(self) -> ChangeCounter:
-        return registry_of(self.node).news
+    def change_counter(self) -> ChangeCounter:
+        return registry_of(self.node).change_counter
 
     def pause(self, wait_s: float, seen: int) -> Pending:
         """Wait; see ``Registry.pause``."""

@@ -16,12 +16,12 @@ from tidewire.errors import InvalidArgument, LinkLost, RemoteGone
 from tidewire.objects.import_table import ImportTable
 from tidewire.objects.marks import Remote, is_function, is_service
 from tidewire.objects.proxy import Proxy
-from tidewire.services.argument_check import Signature
-from tidewire.services.argument_streams import FedArgument
-from tidewire.services.declaration import declaration_of
-from tidewire.services.info import narrower
-from tidewire.services.methods import Bound
-from tidewire.services.type_hints import TypeHints
+from tidewire.services.caller.argument_check import Signature
+from tidewire.services.caller.argument_streams import FedArgument
+from tidewire.services.contract.declaration import declaration_of
+from tidewire.services.contract.info import narrower
+from tidewire.services.contract.methods import Bound
+from tidewire.services.contract.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from tidewire._binding import RemoteCall

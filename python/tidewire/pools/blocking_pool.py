@@ -9,9 +9,9 @@ from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import statistics_wait
-from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
-from tidewire.pools.map import checked_ahead, map_sync
+from tidewire.pools.results.answers import Blocked
+from tidewire.pools.results.map import checked_ahead, map_sync
 from tidewire.pools.thread_workers import current
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from tidewire._binding import ChangeCounter
 from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
-from tidewire.pools.answers import Answer, Done, deliver
 from tidewire.pools.backlog import Backlog
 from tidewire.pools.counters import PoolCounters
 from tidewire.pools.options import Options
+from tidewire.pools.results.answers import Answer, Done, deliver
 from tidewire.pools.task import ENDED, HANDED, Task
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Core:
         self.options = options
         self.lock = threading.Lock()
         self.backlog = Backlog(options.capacity)
-        self.tally = PoolCounters()
+        self.counters = PoolCounters()
         self.state: State = "starting"
         self.stop: Stop | None = None
         self.ledger: Ledger | None = None
@@ -139,10 +139,10 @@ class Core:
         with self.lock:
             for task, _, _ in done:
                 task.state = ENDED
-            self.tally.handled += len(done)
+            self.counters.handled += len(done)
             for ended in given_up:
                 ended.task.state = ENDED
-                self.tally.dead[ended.reason] += 1
+                self.counters.dead[ended.reason] += 1
             rests = self._rests()
         deliver(done)
         self._report(given_up)
@@ -156,7 +156,7 @@ class Core:
             for task in tasks:
                 task.answer = None
                 if task.state < HANDED and self.backlog.drop(task):
-                    self.tally.dead["cancelled"] += 1
+                    self.counters.dead["cancelled"] += 1
                     dropped.append(Ended(task, "cancelled", None))
             rests = self._rests()
         self._report(dropped)
@@ -177,7 +177,7 @@ class Core:
 
     def handed(self) -> int:
         """Return how many tasks workers have. The lock must be held."""
-        ended = self.tally.handled + sum(self.tally.dead.values()) + len(self.tally.returned)
+        ended = self.counters.handled + sum(self.counters.dead.values()) + len(self.counters.returned)
         return self.backlog.accepted - self.backlog.waiting - ended
 
     def at_rest(self) -> int | None:
@@ -200,7 +200,7 @@ class Core:
                 "waiting_for_room": self.backlog.parked,
                 "in_workers": self.handed(),
                 "oldest_wait_ms": (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0,
-                **self.tally.summary(),
+                **self.counters.summary(),
             }
 
     def _report(self, given_up: Sequence[Ended]) -> None:
@@ -285,7 +285,7 @@ class Core:
         with self.lock:
             waiting, parked = self.backlog.clear()
             self._end_all([*waiting, *parked])
-            self.tally.returned += waiting
+            self.counters.returned += waiting
         self._refuse([*waiting, *parked])
 
     def refuse_parked(self) -> None:

@@ -8,8 +8,8 @@ import pickle
 from typing import Any
 
 from tidewire.errors import RemoteError, RemoteTraceback
-from tidewire.pools.pickler import Dumps, plain
-from tidewire.pools.wire import FAILED
+from tidewire.pools.processes.pickler import Dumps, plain
+from tidewire.pools.processes.wire import FAILED
 
 _TEXT_MAX = 65_536
 _PICKLED_MAX = 1_048_576

@@ -13,8 +13,8 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 from tidewire.errors import InvalidArgument
-from tidewire.pools import main_module
-from tidewire.pools.pickler import dumps_of
+from tidewire.pools.processes import main_module
+from tidewire.pools.processes.pickler import dumps_of
 
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _COROUTINE = 0x80

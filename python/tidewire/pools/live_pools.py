@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 _EXIT_TIMEOUT_S = 1.0
 
 live: weakref.WeakSet[Pool] = weakref.WeakSet()
-keepers: weakref.WeakSet[PoolSupervisor] = weakref.WeakSet()
+supervisors: weakref.WeakSet[PoolSupervisor] = weakref.WeakSet()
 """Those of pools that were collected are at work until what these had accepted is handled."""
 
 
 def _stop_live() -> None:
-    for keeper in list(keepers):
+    for supervisor in list(supervisors):
         with contextlib.suppress(Exception):
-            keeper.stop(_EXIT_TIMEOUT_S)
+            supervisor.stop(_EXIT_TIMEOUT_S)
 
 
 def _forget_parent() -> None:
-    for keeper in list(keepers):
-        keeper.forked()
+    for supervisor in list(supervisors):
+        supervisor.forked()
 
 
 atexit.register(_stop_live)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument
-from tidewire.pools.pickler import Pickler
+from tidewire.pools.processes.pickler import Pickler
 from tidewire.pools.task import Task
 
 Kind = Literal["thread", "process"]
@@ -69,7 +69,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Restarts:
-    """When replacing workers has no sense any more.
+    """When replacement workers has no sense any more.
 
     A worker that has finished a task is replaced at once whenever it ends. One that has not is
     replaced after a backoff with jitter, and counts: one more than ``max`` of them within the

@@ -16,20 +16,22 @@ from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
 from tidewire.pools import statistics_wait
-from tidewire.pools.answers import Blocked
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
-from tidewire.pools.live_pools import keepers as _keepers
 from tidewire.pools.live_pools import live as _live
-from tidewire.pools.map import checked_ahead, map_async
+from tidewire.pools.live_pools import supervisors as _supervisors
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
-from tidewire.pools.pickler import Pickler
-from tidewire.pools.restart_backoff import Replacing
+from tidewire.pools.policies.restarts import WorkerReplacement
+from tidewire.pools.processes import main_module
+from tidewire.pools.processes.pickler import Pickler
+from tidewire.pools.processes.process_workers import ProcessWorkers
+from tidewire.pools.processes.task_pickle import Packing
+from tidewire.pools.results.answers import Blocked
+from tidewire.pools.results.map import checked_ahead, map_async
 from tidewire.pools.scope import Scope
-from tidewire.pools.supervisor import PoolSupervisor
+from tidewire.pools.supervisor import PoolSupervisor, WorkerSet
 from tidewire.pools.task import Task
-from tidewire.pools.task_pickle import Packing
-from tidewire.pools.worker_sets import make_crew
+from tidewire.pools.thread_workers import ThreadWorkers
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -176,9 +178,9 @@ class Pool(Scope, Generic[_P, _R_co]):
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
         self._core = Core(self._options)
         self._packing = Packing(self._options)
-        self._replacing = Replacing(self._options.scale.min, self._options.restarts, random.getrandbits(64))
-        self._crew = make_crew(self._core, function, self._replacing)
-        self._keeper: PoolSupervisor | None = None
+        self._replacement = WorkerReplacement(self._options.scale.min, self._options.restarts, random.getrandbits(64))
+        self._worker_set = _workers(self._core, function, self._replacement)
+        self._supervisor: PoolSupervisor | None = None
         self._starting = threading.Lock()
         self._leave: Callable[[], Any] | None = None
 
@@ -233,7 +235,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         return Sync(self)
 
     def _submit(self, task: Task) -> None:
-        if self._keeper is None:
+        if self._supervisor is None:
             self.start()
         self._core.submit(task)
 
@@ -267,16 +269,16 @@ class Pool(Scope, Generic[_P, _R_co]):
             PoolStopped: if the pool has been stopped.
         """
         with self._starting:
-            if self._keeper is not None:
+            if self._supervisor is not None:
                 return
             if self._core.stop is not None:
                 raise self._core.refusal()
-            keeper = PoolSupervisor(self._core, self._crew, self._replacing)
-            self._core.hands = keeper
-            keeper.start()
-            self._keeper = keeper
-            _keepers.add(keeper)
-            self._leave = leave = weakref.finalize(self, keeper.leave)
+            supervisor = PoolSupervisor(self._core, self._worker_set, self._replacement)
+            self._core.hands = supervisor
+            supervisor.start()
+            self._supervisor = supervisor
+            _supervisors.add(supervisor)
+            self._leave = leave = weakref.finalize(self, supervisor.leave)
             # ``live_pools.py`` stops all supervisors at the end of the program.
             leave.atexit = False
         _live.add(self)
@@ -293,7 +295,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         Returns:
             Outcome of all tasks.
         """
-        from tidewire.pools.futures import stopping
+        from tidewire.pools.results.futures import stopping
 
         loop = running_loop()
         assert loop is not None
@@ -321,16 +323,16 @@ class Pool(Scope, Generic[_P, _R_co]):
 
     def _close_unstarted(self) -> None:
         with self._starting:
-            if self._keeper is None and self._core.ledger is None:
-                self._core.close(self._core.tally.ledger(0, (), (), "stopped"))
+            if self._supervisor is None and self._core.ledger is None:
+                self._core.close(self._core.counters.ledger(0, (), (), "stopped"))
 
     def _join(self) -> None:
-        if self._keeper is not None and self._leave is not None:
-            self._keeper.join(_JOIN_S)
+        if self._supervisor is not None and self._leave is not None:
+            self._supervisor.join(_JOIN_S)
             self._leave()
 
     def _started(self) -> Core:
-        if self._keeper is None:
+        if self._supervisor is None:
             self.start()
         return self._core
 
@@ -357,7 +359,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         process beats only while it has tasks.
         """
         now_ns = time.monotonic_ns()
-        kept = self._keeper.statistics(now_ns) if self._keeper is not None else {}
+        kept = self._supervisor.statistics(now_ns) if self._supervisor is not None else {}
         return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **kept}
 
     def __repr__(self) -> str:
@@ -369,8 +371,29 @@ class Pool(Scope, Generic[_P, _R_co]):
 
 def _submitted(pool: Pool, task: Task, loop: Any) -> Future[Any]:
     # asyncio runs already, so that this loads it for nobody.
-    from tidewire.pools.futures import submitted
+    from tidewire.pools.results.futures import submitted
 
     global _submitted
     _submitted = submitted
     return submitted(pool, task, loop)
+
+
+def _workers(core: Core, function: Callable[..., Any] | str, replacement: WorkerReplacement) -> WorkerSet:
+    """Return the workers of a pool, which start with its supervisor.
+
+    Raises:
+        InvalidArgument: if the function is none, can't be sent to a process, or this process must
+            not have processes.
+    """
+    if functions.is_agent(function):
+        raise InvalidArgument(
+            f"function: {function!r} is an agent, and an agent lives in a node: use node.pool(...) with its class"
+        )
+    if core.options.kind == "thread":
+        return ThreadWorkers(core, functions.for_thread(function), replacement)
+    if main_module.importing:
+        raise InvalidArgument(
+            "kind: a worker process that imports its parent's program can't make a pool of processes: "
+            "make it under `if __name__ == '__main__':`"
+        )
+    return ProcessWorkers(core, functions.spec_for_process(function, core.options.pickler), replacement)

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 from tidewire._ledger import Stuck
 from tidewire._log import logger
-from tidewire.pools.answers import Blocked
 from tidewire.pools.core import Core
-from tidewire.pools.restart_backoff import Replacing
-from tidewire.pools.scaling_policy import Decision, Load, Scaling
+from tidewire.pools.policies.restarts import WorkerReplacement
+from tidewire.pools.policies.scaling_policy import Decision, Load, Scaling
+from tidewire.pools.results.answers import Blocked
 from tidewire.pools.task import Task
 
 _SCALE_NS = 50_000_000
@@ -51,10 +51,10 @@ class WorkerSet(Protocol):
 class PoolSupervisor:
     """Looks after one pool, on a thread of its own."""
 
-    def __init__(self, core: Core, crew: WorkerSet, replacing: Replacing) -> None:
+    def __init__(self, core: Core, worker_set: WorkerSet, replacement: WorkerReplacement) -> None:
         self._core = core
-        self._crew = crew
-        self._replacing = replacing
+        self._worker_set = worker_set
+        self._replacement = replacement
         scale = core.options.scale
         self._scaling = Scaling(scale) if scale.min < scale.max else None
         self._scale_ns = 0
@@ -68,11 +68,11 @@ class PoolSupervisor:
         # The number of the bell is given back while the pool may still be there.
         self._bell_of_pool = os.dup(self._bell)
         self._selector.register(self._bell_read, selectors.EVENT_READ, self._hear_bell)
-        self._thread = threading.Thread(target=self._run, name=f"tidewire-{core.options.name}-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"tidewire-{core.options.name}-supervisor", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
-        self._crew.open(self._selector)
+        self._worker_set.open(self._selector)
         self._thread.start()
 
     def join(self, timeout: float) -> None:
@@ -82,7 +82,7 @@ class PoolSupervisor:
 
     def added(self, count: int) -> bool:
         """See ``PoolListener``."""
-        return self._crew.added(count)
+        return self._worker_set.added(count)
 
     def ring(self) -> None:
         """Wake the thread. See ``PoolListener``."""
@@ -91,7 +91,7 @@ class PoolSupervisor:
 
     def interrupt(self) -> None:
         """See ``PoolListener``."""
-        self._crew.interrupt()
+        self._worker_set.interrupt()
 
     def leave(self) -> None:
         """Note that nothing refers to the pool any more. Called once, by the garbage collector, or
@@ -125,8 +125,8 @@ class PoolSupervisor:
         try:
             stuck = self._keep()
         except BaseException as error:  # noqa: BLE001
-            logger.critical("pool %r: its keeper failed", self._core.options.name, exc_info=error)
-            self._fail(f"its keeper failed: {type(error).__name__}: {error}", error)
+            logger.critical("pool %r: its supervisor failed", self._core.options.name, exc_info=error)
+            self._fail(f"its supervisor failed: {type(error).__name__}: {error}", error)
         finally:
             self._close(stuck)
 
@@ -134,11 +134,11 @@ class PoolSupervisor:
         """Go round until the pool has ended, and return who was stuck then."""
         while True:
             now_ns = time.monotonic_ns()
-            deadline_ns = self._crew.work(now_ns)
+            deadline_ns = self._worker_set.work(now_ns)
             if self._core.watchers:
                 self._core.tell_watchers()
-            if self._replacing.given_up is not None:
-                self._fail(*self._replacing.given_up)
+            if self._replacement.given_up is not None:
+                self._fail(*self._replacement.given_up)
                 return ()
             if self._left and self._core.stop is None:
                 self._core.ask_to_stop(True, None, Blocked())
@@ -166,9 +166,9 @@ class PoolSupervisor:
         if now_ns >= self._scale_ns:
             self._scale_ns = now_ns + _SCALE_NS
             self._observe(now_ns)
-        there, busy = self._crew.size()
+        there, busy = self._worker_set.size()
         idle = busy == 0 and not self._core.backlog.waiting
-        return None if idle and there == self._replacing.wanted == self._core.options.scale.min else self._scale_ns
+        return None if idle and there == self._replacement.wanted == self._core.options.scale.min else self._scale_ns
 
     def _observe(self, now_ns: int) -> None:
         assert self._scaling is not None
@@ -176,11 +176,11 @@ class PoolSupervisor:
             first = self._core.backlog.first()
             oldest_ms = (now_ns - first.queued_ns) / 1e6 if first is not None else 0.0
             waiting = self._core.backlog.waiting
-        load = Load(self._replacing.wanted, self._crew.size()[1], waiting, oldest_ms)
+        load = Load(self._replacement.wanted, self._worker_set.size()[1], waiting, oldest_ms)
         decision = self._scaling.observe(now_ns / 1e6, load)
         if decision is not None:
             self.decisions.append(decision)
-            self._replacing.wanted = decision.workers
+            self._replacement.wanted = decision.workers
             self._scale_ns = now_ns
             told = (self._core.options.name, decision.before, decision.workers, decision.reason)
             logger.info("pool %r: from %d to %d workers: %s", *told)
@@ -194,7 +194,7 @@ class PoolSupervisor:
         if not stop.drain:
             if not self._recalled:
                 self._recalled = True
-                self._crew.recall_all(now_ns)
+                self._worker_set.recall_all(now_ns)
                 deadline_ns = now_ns + 2_000_000
             self._core.give_back()
         with self._core.lock:
@@ -202,32 +202,32 @@ class PoolSupervisor:
         return open_tasks == 0 or now_ns >= stop.deadline_ns, _earlier(deadline_ns, stop.deadline_ns)
 
     def _end(self, now_ns: int) -> tuple[Stuck, ...]:
-        stuck = self._crew.stuck()
-        tasks = self._crew.unfinished()
-        self._crew.let_all_go(now_ns, kill=bool(tasks))
+        stuck = self._worker_set.stuck()
+        tasks = self._worker_set.unfinished()
+        self._worker_set.let_all_go(now_ns, kill=bool(tasks))
         self._core.abandon(tasks, "abandoned")
         self._wait_for_workers()
         return stuck
 
     def _fail(self, reason: str, cause: BaseException | None) -> None:
         self._core.fail(reason, cause)
-        tasks = self._crew.unfinished()
-        self._crew.let_all_go(time.monotonic_ns(), kill=True)
+        tasks = self._worker_set.unfinished()
+        self._worker_set.let_all_go(time.monotonic_ns(), kill=True)
         self._core.abandon(tasks, "pool_failed")
         self._wait_for_workers()
 
     def _wait_for_workers(self) -> None:
-        self._replacing.wanted = 0
-        while not self._crew.gone():
-            deadline_ns = self._crew.work(time.monotonic_ns())
+        self._replacement.wanted = 0
+        while not self._worker_set.gone():
+            deadline_ns = self._worker_set.work(time.monotonic_ns())
             # The call may have killed the last worker, and then no event follows.
-            if not self._crew.gone():
+            if not self._worker_set.gone():
                 self._sleep(deadline_ns)
 
     def _close(self, stuck: tuple[Stuck, ...]) -> None:
         core = self._core
         reason = "stopped" if core.state != "failed" else "failed"
-        core.close(core.tally.ledger(core.backlog.accepted, stuck, self._crew.threads(), reason))
+        core.close(core.counters.ledger(core.backlog.accepted, stuck, self._worker_set.threads(), reason))
         self._release()
 
     def _release(self) -> None:
@@ -241,13 +241,13 @@ class PoolSupervisor:
     def forked(self) -> None:
         """In a forked child: release the objects of the parent."""
         self._core.forked()
-        self._crew.forked()
+        self._worker_set.forked()
 
     def statistics(self, now_ns: int) -> dict[str, Any]:
         """Return the figures that only the supervisor knows."""
-        workers = self._crew.snapshot(now_ns)
+        workers = self._worker_set.snapshot(now_ns)
         return {
-            "workers_wanted": self._replacing.wanted,
+            "workers_wanted": self._replacement.wanted,
             "workers": workers,
             "utilisation": sum(worker["busy_share"] for worker in workers) / max(len(workers), 1),
             "decisions": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tidewire.pools.answers import Answer
+    from tidewire.pools.results.answers import Answer
 
 PARKED: Final = 0
 """Not accepted yet: it waits for room."""

@@ -8,10 +8,10 @@ import time
 from typing import Any
 
 from tidewire.pools import failure
-from tidewire.pools.answers import Done
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.counters import share
 from tidewire.pools.function import Caller, Interrupted, checked_results
+from tidewire.pools.results.answers import Done
 from tidewire.pools.task import Task
 
 

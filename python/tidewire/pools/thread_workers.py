@@ -19,12 +19,12 @@ from tidewire._log import logger
 from tidewire._stacks import stacks
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
-from tidewire.pools.answers import Done
-from tidewire.pools.batch_policy import plan
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.function import Caller, name_of
-from tidewire.pools.health import earliest
-from tidewire.pools.restart_backoff import Replacing
+from tidewire.pools.policies.batch_policy import plan
+from tidewire.pools.policies.restarts import WorkerReplacement
+from tidewire.pools.processes.health import earliest
+from tidewire.pools.results.answers import Done
 from tidewire.pools.task import ENDED, Task
 from tidewire.pools.thread import ThreadWorker, handle, look
 
@@ -37,10 +37,10 @@ current = threading.local()
 class ThreadWorkers:
     """The threads of one pool."""
 
-    def __init__(self, core: Core, function: Callable[..., Any], replacing: Replacing) -> None:
+    def __init__(self, core: Core, function: Callable[..., Any], replacement: WorkerReplacement) -> None:
         self._core = core
         self._function = function
-        self._replacing = replacing
+        self._replacement = replacement
         self._workers: dict[int, ThreadWorker] = {}
         self._idle: list[ThreadWorker] = []
         self._abandoned: list[ThreadWorker] = []
@@ -111,7 +111,7 @@ class ThreadWorkers:
             worker.tasks, again_ns = backlog.take(call.size), call.again_ns
         if worker.tasks:
             worker.since_ns = now_ns
-            self._core.tally.took(worker.tasks, now_ns)
+            self._core.counters.took(worker.tasks, now_ns)
             self._wake_sleeping_keeper()
         return again_ns
 
@@ -142,7 +142,7 @@ class ThreadWorkers:
             worker.busy_ns += now_ns - worker.since_ns
             worker.heard_ns = now_ns
             if not abandoned:
-                self._core.tally.handling.add((now_ns - worker.since_ns) // 1_000)
+                self._core.counters.handling.add((now_ns - worker.since_ns) // 1_000)
                 for task in [*(one[0] for one in done), *(one.task for one in given_up)]:
                     task.state = ENDED
         if not abandoned:
@@ -164,7 +164,7 @@ class ThreadWorkers:
         """Do the actions that are due, and return the time of the next."""
         self._count_broken(now_ns)
         self._spawn(now_ns)
-        spawning = self._replacing.next_ns(now_ns, len(self._workers))
+        spawning = self._replacement.next_ns(now_ns, len(self._workers))
         with self._core.lock:
             self._retire()
             late = self._late(now_ns)
@@ -185,14 +185,14 @@ class ThreadWorkers:
                     del self._workers[worker.number]
             reason = f"{name_of(self._function)} can't be started in a worker: {type(error).__name__}: {error}"
             logger.warning("pool %r: %s", self._core.options.name, reason)
-            self._core.tally.restarts += 1
+            self._core.counters.restarts += 1
             if self._was_ready:
-                self._replacing.ended(now_ns, False, reason, error)
+                self._replacement.ended(now_ns, False, reason, error)
             else:
-                self._replacing.give_up(reason, error)
+                self._replacement.give_up(reason, error)
 
     def _spawn(self, now_ns: int) -> None:
-        while self._replacing.due(now_ns, len(self._workers)):
+        while self._replacement.due(now_ns, len(self._workers)):
             number = next(number for number in range(1, len(self._workers) + 2) if number not in self._workers)
             worker = ThreadWorker(number)
             name = f"tidewire-{self._core.options.name}-{number}"
@@ -204,12 +204,12 @@ class ThreadWorkers:
             except RuntimeError as error:
                 with self._core.lock:
                     del self._workers[number]
-                self._replacing.ended(now_ns, False, f"a thread could not be started: {error}", error)
+                self._replacement.ended(now_ns, False, f"a thread could not be started: {error}", error)
                 return
         self._core.running()
 
     def _retire(self) -> None:
-        spare = len(self._workers) - self._replacing.wanted
+        spare = len(self._workers) - self._replacement.wanted
         for worker in sorted(self._idle, key=lambda worker: -worker.number)[: max(spare, 0)]:
             self._send_away(worker)
 
@@ -232,7 +232,7 @@ class ThreadWorkers:
             self._send_away(worker)
             self._abandoned.append(worker)
             self._restarts[worker.number] += 1
-            self._core.tally.restarts += 1
+            self._core.counters.restarts += 1
             for task in worker.tasks:
                 task.state = ENDED
             taken.append((worker, list(worker.tasks)))
@@ -241,11 +241,11 @@ class ThreadWorkers:
     def _replace(self, worker: ThreadWorker, tasks: list[Task], now_ns: int) -> None:
         options = self._core.options
         logger.warning("pool %r: worker %d was abandoned after task_timeout", options.name, worker.number)
-        self._replacing.ended(now_ns, True, "task_timeout", None)
+        self._replacement.ended(now_ns, True, "task_timeout", None)
         limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
         self._core.end((), [Ended(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}")) for task in tasks])
         if len(self._abandoned) > POOL_STUCK_THREADS.default:
-            self._replacing.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
+            self._replacement.give_up(f"{len(self._abandoned)} threads are stuck in tasks that took too long", None)
 
     def interrupt(self) -> None:
         """Cancel coroutines that threads run. Plain functions go on."""

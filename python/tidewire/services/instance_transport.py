@@ -12,13 +12,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidewire.errors import ActorStopped, AskTimeout
-from tidewire.services import context
+from tidewire.services.instances import context
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Route
-    from tidewire.services.argument_streams import ArgumentStream
-    from tidewire.services.inbound_call import AnyRunning
-    from tidewire.services.info import ServiceInfo
+    from tidewire.services.caller.argument_streams import ArgumentStream
+    from tidewire.services.contract.info import ServiceInfo
+    from tidewire.services.instances.inbound_call import AnyRunning
 
 _NO_HEADERS: Mapping[str, str] = {}
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument
-from tidewire.services.info import InstanceInfo
-from tidewire.services.names import token_problem
+from tidewire.services.contract.info import InstanceInfo
+from tidewire.services.contract.names import token_problem
 from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ def _steps(node: Node, name: str | None) -> Generator[InstanceChange | Pending]:
     looked_at = -1
     while True:
         # Before the look: what changes meanwhile is looked at again.
-        news, is_over, looked_at_now = engine.news, node.ledger is not None, registry.changes
-        seen = news.count
+        change_counter, is_over, looked_at_now = engine.change_counter, node.ledger is not None, registry.changes
+        seen = change_counter.count
         if looked_at != looked_at_now:
             before, known = known, registry.instances(name)
             looked_at = looked_at_now
@@ -96,7 +96,7 @@ def _steps(node: Node, name: str | None) -> Generator[InstanceChange | Pending]:
                 yield from (InstanceChange(kind, service, info) for (service, _), info in gone)
         if is_over:
             return
-        yield engine.changed(news, seen, None)
+        yield engine.changed(change_counter, seen, None)
 
 
 __all__ = ["InstanceChange", "InstanceWatch", "check", "watch_blocking"]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 from tidewire import _fork_handlers
 from tidewire._binding import Balancer, ChangeCounter
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
-from tidewire.services.info import InstanceInfo, MethodInfo, ServiceInfo
-from tidewire.services.names import STANDBY, nearest, short
+from tidewire.services.contract.info import InstanceInfo, MethodInfo, ServiceInfo
+from tidewire.services.contract.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
     from tidewire.links.connection import Connection
     from tidewire.node import Node
+    from tidewire.services.caller.options import CallOptions
     from tidewire.services.instance_transport import InstanceTransport, LinkPort
-    from tidewire.services.options import CallOptions
-    from tidewire.services.serve import Served
+    from tidewire.services.instances.serve import Served
 
 
 class Group:
@@ -140,14 +140,14 @@ class Registry:
 
     Attributes:
         groups: The instances of each, by name.
-        news: Rings whenever an instance was added, or the link is back and the instances are
-            known.
+        change_counter: Rings whenever an instance was added, or the link is back and the
+            instances are known.
         changes: How often an instance came or went.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = weakref.ref(node)
-        self.news = ChangeCounter()
+        self.change_counter = ChangeCounter()
         # The lock protects the table of groups and the list of served instances.
         self._lock = _fork_handlers.lock()
         self.groups: dict[str, Group] = {}
@@ -263,11 +263,11 @@ class Registry:
             self.groups[name] = group
             self.changes += 1
         self._tell()
-        self.news.ring()
+        self.change_counter.ring()
 
     def pause(self, wait_s: float, seen: int) -> Pending:
         """Wait for so long, or until there are newer changes than were seen."""
-        return self.node._engine.changed(self.news, seen, wait_s)
+        return self.node._engine.changed(self.change_counter, seen, wait_s)
 
     def remove(self, service: str, instance: str) -> None:
         """Forget an instance. A second time does nothing."""
@@ -293,7 +293,7 @@ class Registry:
     def _tell(self) -> None:
         node = self._node()
         if node is not None:
-            node._engine.news.ring()
+            node._engine.change_counter.ring()
 
     def keep(self, served: Served) -> None:
         """End the served instances with the node."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from tidewire._current import running_loop
 from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
+from tidewire.services.caller.outbound_call import OutboundCall
 from tidewire.services.channel import Ended
 from tidewire.services.instance_transport import InstanceTransport, Items
-from tidewire.services.outbound_call import OutboundCall
 
 if TYPE_CHECKING:
-    from tidewire.services.argument_streams import ArgumentStream
-    from tidewire.services.attempts import Attempts
+    from tidewire.services.caller.argument_streams import ArgumentStream
+    from tidewire.services.caller.attempts import Attempts
     from tidewire.services.registry import Group
 
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
-from tidewire.services.names import short, token_problem
+from tidewire.services.contract.names import short, token_problem
 from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
 from tidewire.streams.home import WAIT_US, time_of
 from tidewire.streams.progress import CommandProgress
@@ -111,7 +111,7 @@ class CommandRun(Generic[_T]):
 
             # A restored link counts as a change.
             registry = registry_of(self._node)
-            await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.news.count)
+            await registry.pause(min(_PAUSE_S, wait_us / 1_000_000), registry.change_counter.count)
             return None
 
     async def progress(self) -> AsyncIterator[CommandProgress]:

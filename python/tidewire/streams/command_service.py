@@ -18,8 +18,8 @@ from tidewire.errors import (
     StreamFull,
     Unsupported,
 )
-from tidewire.services.context import context
-from tidewire.services.names import token_problem
+from tidewire.services.contract.names import token_problem
+from tidewire.services.instances.context import context
 from tidewire.streams.command_run import CommandRun
 from tidewire.streams.command_store import life_of
 from tidewire.streams.home import WAIT_US

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire._binding import CommandLife
 from tidewire._limits import COMMAND_ARGUMENT_BYTES, COMMAND_LEASE_MS, COMMANDS_QUEUED
 from tidewire.errors import HomeBusy, InvalidArgument, NotFound, PayloadTooLarge, RevisionConflict, SettingsDiffer
-from tidewire.services.names import token_problem
+from tidewire.services.contract.names import token_problem
 from tidewire.streams.command_watch import CommandWatch
 from tidewire.streams.home import time_of
 from tidewire.streams.opening import Opening

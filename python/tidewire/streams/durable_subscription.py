@@ -19,12 +19,12 @@ from tidewire.errors import (
     Unauthorized,
     Unsupported,
 )
-from tidewire.services.concurrency_limits import ConcurrencyLimits
-from tidewire.services.inbound_call import Failure, InboundCall
-from tidewire.services.instance import is_cancelled
 from tidewire.services.instance_transport import Request
-from tidewire.services.outcome import error_for_caller
-from tidewire.services.thread_workers import ThreadWorkers
+from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+from tidewire.services.instances.inbound_call import Failure, InboundCall
+from tidewire.services.instances.instance import is_cancelled
+from tidewire.services.instances.outcome import error_for_caller
+from tidewire.services.instances.thread_workers import ThreadWorkers
 from tidewire.streams.consumer import Settled
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import Home, refused, span_us
@@ -34,9 +34,9 @@ from tidewire.streams.stream import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidewire.services.durable import DurableMark
-    from tidewire.services.instance import ServiceInstance
-    from tidewire.services.methods import Bound
+    from tidewire.services.contract.durable import DurableMark
+    from tidewire.services.contract.methods import Bound
+    from tidewire.services.instances.instance import ServiceInstance
     from tidewire.streams.consumer import Consumer
 
 _BATCH_MAX = 1_000

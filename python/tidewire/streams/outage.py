@@ -19,7 +19,7 @@ from tidewire.errors import (
     NoResponders,
     TidewireError,
 )
-from tidewire.services import context
+from tidewire.services.instances import context
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -67,7 +67,7 @@ class RetryPause:
 
         registry = registry_of(self._node)
         # A link that is back changes the registry.
-        await registry.pause(wait_s, registry.news.count)
+        await registry.pause(wait_s, registry.change_counter.count)
 
 
 class Outage:

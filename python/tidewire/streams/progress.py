@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire.services.inbound_call import InboundCall
+    from tidewire.services.instances.inbound_call import InboundCall
 
 _NOTE_MAX = 1_024
 

@@ -9,9 +9,9 @@ import re
 from typing import Any
 
 from tidewire.errors import InvalidArgument
-from tidewire.services.conversion import UNFIT, converter
-from tidewire.services.names import short
-from tidewire.services.type_hints import text
+from tidewire.services.contract.conversion import UNFIT, converter
+from tidewire.services.contract.names import short
+from tidewire.services.contract.type_hints import text
 
 _OUTER = re.compile(r"(\w+|\[[^\]]*\]): ")
 _INNER = re.compile(r" - at `\$(.*)`$")

@@ -23,7 +23,7 @@ from tidewire.errors import (
     TidewireError,
     Unauthorized,
 )
-from tidewire.services.serve import known
+from tidewire.services.instances.serve import known
 from tidewire.top.places import check, directories, is_stale
 from tidewire.top.service import ABOUT, SERVICE, STATISTICS
 

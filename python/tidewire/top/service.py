@@ -18,8 +18,8 @@ from tidewire._log import logger
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
 from tidewire.links.announcements import described
-from tidewire.services.info import MethodInfo, ServiceInfo
-from tidewire.services.names import short
+from tidewire.services.contract.info import MethodInfo, ServiceInfo
+from tidewire.services.contract.names import short
 from tidewire.top import answer
 from tidewire.top.places import place_for
 

@@ -31,7 +31,7 @@ pub(super) struct Books<'a, D> {
     schema: Option<Schema>,
     sets: u64,
     until: Option<String>,
-    news: bool,
+    has_changed: bool,
 }
 
 impl<'a, D: Database> Books<'a, D> {
@@ -41,7 +41,7 @@ impl<'a, D: Database> Books<'a, D> {
         let (results, columns, many) = (record.text()?, record.maybe_text()?, record.boolean()?);
         let schema = columns.map(|columns| Schema::from_json(&columns, many)).transpose()?;
         let (sets, until) = (record.number()?, record.maybe_text()?);
-        Ok(Self { database, id, now, ledger, results, schema, sets, until, news: false })
+        Ok(Self { database, id, now, ledger, results, schema, sets, until, has_changed: false })
     }
 
     /// Saves the ledger and its decisions. True if other connections must be notified.
@@ -86,12 +86,12 @@ impl<'a, D: Database> Books<'a, D> {
                 Cell::Text(&written(&self.ledger)?),
             ],
         )?;
-        Ok(self.news)
+        Ok(self.has_changed)
     }
 
     /// Calls the ledger for a decision that other connections must be notified of.
     pub fn decide<T>(&mut self, ask: impl FnOnce(&mut Ledger, Clock) -> std::result::Result<T, Refusal>) -> Result<T> {
-        self.news = true;
+        self.has_changed = true;
         ask(&mut self.ledger, self.now.clock).map_err(|refusal| self.refused(refusal, None))
     }
 
@@ -116,7 +116,7 @@ impl<'a, D: Database> Books<'a, D> {
         };
         // First of all: a lease that was taken away is no mistake in the results.
         let standing = self.held(lease, |ledger, clock, lease| ledger.complete(clock, lease, &part))?;
-        self.news = true;
+        self.has_changed = true;
         if let Some(schema) = &results.schema {
             self.set_schema(schema)?;
         }
@@ -155,7 +155,7 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     pub fn event(&mut self, from: State, to: State, reason: &str) -> Result<()> {
-        self.news = true;
+        self.has_changed = true;
         self.database.write(
             "INSERT INTO tidewire_events (campaign, number, happened, state_before, state_after, reason) \
              SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM tidewire_events WHERE campaign = ?1",
@@ -171,7 +171,7 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     pub fn join(&mut self, worker: &WorkerInfo) -> Result<WorkerId> {
-        self.news = true;
+        self.has_changed = true;
         let mut added = self.database.query(
             "INSERT INTO tidewire_workers (campaign, id, name, host, process, code, state, joined, seen, runs, stage_lease_us, \
                 stage_warm_up_us, stage_run_us, stage_encode_us, stage_persist_us, stage_wait_us, stage_idle_us) \
@@ -236,7 +236,7 @@ impl<'a, D: Database> Books<'a, D> {
     }
 
     fn failure(&mut self, failure: &Failure, worker: WorkerId) -> Result<()> {
-        self.news = true;
+        self.has_changed = true;
         if !matches!(failure.kind.as_str(), "error" | "timeout" | "quarantined") {
             return invalid(format!("kind: {:?} is none of error, timeout and quarantined", failure.kind));
         }

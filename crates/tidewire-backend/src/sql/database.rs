@@ -187,9 +187,9 @@ pub trait Database: Send {
     /// the time at which it got it, and the row of [`CAMPAIGN`], if there is such a campaign.
     fn begin_campaign(&mut self, id: CampaignId) -> Result<(Now, Option<Record>)>;
 
-    /// Commits the transaction: its writes are on disk when this returns. With `news`, waiting
-    /// connections are woken, where the database can do this.
-    fn commit(&mut self, news: bool) -> Result<()>;
+    /// Commits the transaction: its writes are on disk when this returns. With `has_changed`,
+    /// waiting connections are woken, where the database can do this.
+    fn commit(&mut self, has_changed: bool) -> Result<()>;
 
     /// Ends the transaction as if it had not been.
     fn rollback(&mut self);

@@ -49,8 +49,8 @@ impl<D: Database> Store<D> {
 
     /// Ends a transaction with its value, and notifies other connections if necessary.
     fn end<T>(&mut self, done: Result<(T, bool)>) -> Result<T> {
-        let ended = done.and_then(|(value, news)| {
-            self.database.commit(news)?;
+        let ended = done.and_then(|(value, has_changed)| {
+            self.database.commit(has_changed)?;
             Ok(value)
         });
         if ended.is_err() {

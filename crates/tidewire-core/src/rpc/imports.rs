@@ -46,21 +46,21 @@ pub struct Full {
 /// let mut imports = Imports::new(1_000);
 /// imports.add("0a1b", 7, 1, "a proxy").unwrap();
 /// assert!(imports.again("0a1b"));
-/// assert_eq!(&*imports.news()[&7].claims[0], "0a1b");
+/// assert_eq!(&*imports.updates()[&7].claims[0], "0a1b");
 /// assert_eq!(imports.let_go("0a1b", 1), Some("a proxy"));
-/// assert_eq!(imports.news()[&7].releases, [("0a1b".into(), 2)]);
+/// assert_eq!(imports.updates()[&7].releases, [("0a1b".into(), 2)]);
 /// ```
 #[derive(Debug)]
 pub struct Imports<T> {
     entries: BTreeMap<Arc<str>, Entry<T>>,
-    news: BTreeMap<u32, ImportUpdates>,
+    updates: BTreeMap<u32, ImportUpdates>,
     most: usize,
 }
 
 impl<T> Imports<T> {
     /// A table for so many objects.
     pub fn new(most: usize) -> Self {
-        Self { entries: BTreeMap::new(), news: BTreeMap::new(), most }
+        Self { entries: BTreeMap::new(), updates: BTreeMap::new(), most }
     }
 
     /// How many there are.
@@ -106,7 +106,7 @@ impl<T> Imports<T> {
         let known = before.as_ref().filter(|(_, entry)| !entry.is_lost);
         let (key, count) = known.map_or_else(|| (key.into(), 0), |(key, entry)| (Arc::clone(key), entry.count));
         if count == 0 {
-            self.news.entry(node).or_default().claims.push(Arc::clone(&key));
+            self.updates.entry(node).or_default().claims.push(Arc::clone(&key));
         }
         self.entries.insert(key, Entry { value, identity, node, count: count + 1, is_lost: false });
         Ok(before.map(|(_, entry)| entry.value))
@@ -118,10 +118,10 @@ impl<T> Imports<T> {
         self.entries.get(key).filter(|entry| entry.identity == identity)?;
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;
         if !is_lost {
-            let news = self.news.entry(node).or_default();
+            let updates = self.updates.entry(node).or_default();
             // A key whose claim was not sent yet needs none.
-            news.claims.retain(|claimed| *claimed != key);
-            news.releases.push((key, count));
+            updates.claims.retain(|claimed| *claimed != key);
+            updates.releases.push((key, count));
         }
         Some(value)
     }
@@ -135,19 +135,19 @@ impl<T> Imports<T> {
 
     /// The node of a link has gone: all that it had given is lost.
     pub fn left(&mut self, node: u32) {
-        self.news.remove(&node);
+        self.updates.remove(&node);
         self.entries.values_mut().filter(|entry| entry.node == node).for_each(|entry| entry.is_lost = true);
     }
 
     /// The link of this node was lost: owners have let all go.
     pub fn clear(&mut self) -> Vec<T> {
-        self.news.clear();
+        self.updates.clear();
         std::mem::take(&mut self.entries).into_values().map(|entry| entry.value).collect()
     }
 
     /// Takes the updates for the owners since the last call, by the numbers of their links.
-    pub fn news(&mut self) -> BTreeMap<u32, ImportUpdates> {
-        std::mem::take(&mut self.news)
+    pub fn updates(&mut self) -> BTreeMap<u32, ImportUpdates> {
+        std::mem::take(&mut self.updates)
     }
 }
 

@@ -2,15 +2,15 @@
 
 use super::{ATTEND_LANES, ATTEND_REST, ActorCell, ColdState};
 use crate::actor::ActorId;
+use crate::actor::options::Priority;
+use crate::actor::signal::{Notice, StopReason};
+use crate::cell::envelope::Envelope;
 use crate::dispatch::{Dispatcher, Run as Runnable};
-use crate::envelope::Envelope;
 use crate::error::{DeadReason, Refusal};
 use crate::guard::guarded;
 use crate::inbox::{AcceptState, Run};
-use crate::options::Priority;
-use crate::signal::{Notice, StopReason};
 use crate::statistics::ActorStatistics;
-use crate::stop_report::{EndReporter, Report, Stuck};
+use crate::statistics::stop_report::{EndReporter, Report, Stuck};
 use crate::timers::Fire;
 use std::any::Any;
 use std::sync::Arc;
@@ -238,7 +238,7 @@ impl<M: Send + 'static> ActorCell<M> {
             actor: self.id,
             name: self.name.clone(),
             dispatcher: self.dispatcher.name.clone(),
-            thread: crate::threads::name(self.thread.load(Ordering::Relaxed)),
+            thread: crate::dispatch::threads::name(self.thread.load(Ordering::Relaxed)),
             awaiting,
         }
     }

@@ -1,8 +1,8 @@
 //! Dead letters and failures of one actor: messages that are not handled, and the reason.
 
 use super::ActorCell;
+use crate::cell::envelope::{Envelope, Meta};
 use crate::dead_letters::{DeadLetter, StoredMessage};
-use crate::envelope::{Envelope, Meta};
 use crate::error::{DeadReason, Fault};
 use crate::reply::AskEnd;
 use std::any::Any;

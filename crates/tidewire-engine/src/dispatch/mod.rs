@@ -3,6 +3,8 @@
 mod external;
 mod parker;
 mod pool;
+pub mod starvation;
+pub mod threads;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod worker;

@@ -12,8 +12,8 @@ use super::Task;
 use super::parker::ParkedThreads;
 use super::worker::{self, WorkerState};
 use crate::actor::ActorId;
+use crate::dispatch::starvation::Starvation;
 use crate::guard::guarded;
-use crate::starvation::Starvation;
 
 /// Must run what it is given, once, on the same thread.
 pub type ThreadWrapper = Box<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
@@ -66,11 +66,11 @@ pub(crate) struct Pool {
     watched: AtomicBool,
     /// Somebody does.
     watching: AtomicBool,
-    crew: Mutex<Workers>,
+    workers: Mutex<Workers>,
     left: Condvar,
     started: AtomicBool,
     ending: AtomicBool,
-    /// There are as many threads as there may be; only a hint, set under the crew's lock.
+    /// There are as many threads as there may be; only a hint, set under the workers's lock.
     complete: AtomicBool,
     /// The last time at which the pool was seen without a free thread, and who held them.
     pub last_starved: Mutex<Option<(Instant, Starvation)>>,
@@ -105,7 +105,7 @@ impl Pool {
             pause_left: AtomicU32::new(0),
             watched: AtomicBool::new(false),
             watching: AtomicBool::new(false),
-            crew: Mutex::default(),
+            workers: Mutex::default(),
             left: Condvar::new(),
             started: AtomicBool::new(false),
             ending: AtomicBool::new(false),
@@ -232,11 +232,11 @@ impl Pool {
             return None;
         }
         let blocked = {
-            let crew = self.crew.lock();
-            if !self.is_complete(&crew) {
+            let workers = self.workers.lock();
+            if !self.is_complete(&workers) {
                 return None;
             }
-            crew.blocked
+            workers.blocked
         };
         let actors: Vec<_> = self.posts.read().iter().map(|post| post.runs()).collect::<Option<_>>()?;
         (!actors.is_empty()).then_some(HeldThreads { actors, blocked })
@@ -314,7 +314,7 @@ impl Pool {
     /// Announces that a thread is about to block in a handler. Another thread takes over the
     /// waiting tasks at once, not only when the thread is found to be stuck.
     pub fn block(self: &Arc<Self>, post: &WorkerState) {
-        self.crew.lock().blocked += 1;
+        self.workers.lock().blocked += 1;
         self.complete.store(false, Ordering::Relaxed);
         post.mark_stuck(true);
         // Either this sees a thread that searches, or that thread sees what waits when it looks for
@@ -327,15 +327,15 @@ impl Pool {
 
     pub fn unblock(&self, post: &WorkerState) {
         post.mark_stuck(false);
-        self.crew.lock().blocked -= 1;
+        self.workers.lock().blocked -= 1;
     }
 
     /// True if more threads are awake than needed, so that the calling thread may end.
     pub fn leave_if_surplus(&self, post: &Arc<WorkerState>) -> bool {
-        let mut crew = self.crew.lock();
-        let surplus = crew.alive > self.options.threads + crew.blocked;
+        let mut workers = self.workers.lock();
+        let surplus = workers.alive > self.options.threads + workers.blocked;
         if surplus {
-            self.leave(&mut crew, post);
+            self.leave(&mut workers, post);
         }
         surplus
     }
@@ -344,24 +344,24 @@ impl Pool {
     pub fn end(&self, deadline: Instant) -> Vec<StuckThread> {
         self.ending.store(true, Ordering::SeqCst);
         self.sleepers.wake_all();
-        let mut crew = self.crew.lock();
+        let mut workers = self.workers.lock();
         let mine = worker::post_of_this_thread();
         loop {
             let me = usize::from(
-                mine.as_ref().is_some_and(|post| crew.handles.iter().any(|(other, _)| Arc::ptr_eq(other, post))),
+                mine.as_ref().is_some_and(|post| workers.handles.iter().any(|(other, _)| Arc::ptr_eq(other, post))),
             );
-            if crew.alive <= me {
+            if workers.alive <= me {
                 break;
             }
             self.sleepers.wake_all();
             let late;
-            (crew, late) = self.left.wait_until(crew, deadline);
+            (workers, late) = self.left.wait_until(workers, deadline);
             if late {
                 break;
             }
         }
-        let handles = std::mem::take(&mut crew.handles);
-        drop(crew);
+        let handles = std::mem::take(&mut workers.handles);
+        drop(workers);
         let mut stuck = Vec::new();
         for (post, handle) in handles {
             if mine.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, &post)) {
@@ -391,12 +391,12 @@ impl Pool {
     }
 
     pub fn sign_off(&self, post: &Arc<WorkerState>) {
-        let mut crew = self.crew.lock();
-        self.leave(&mut crew, post);
+        let mut workers = self.workers.lock();
+        self.leave(&mut workers, post);
     }
 
     pub fn threads_alive(&self) -> usize {
-        self.crew.lock().alive
+        self.workers.lock().alive
     }
 
     /// The work of a thread that leaves or blocks, for the others.
@@ -406,13 +406,13 @@ impl Pool {
         }
     }
 
-    fn leave(&self, crew: &mut Workers, post: &Arc<WorkerState>) {
+    fn leave(&self, workers: &mut Workers, post: &Arc<WorkerState>) {
         if post.leave() {
-            crew.alive -= 1;
+            workers.alive -= 1;
             self.complete.store(false, Ordering::Relaxed);
             self.posts.write().retain(|other| !Arc::ptr_eq(other, post));
             if !self.ending() {
-                crew.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
+                workers.handles.retain(|(other, _)| !Arc::ptr_eq(other, post));
             }
             self.left.notify_all();
         }
@@ -463,8 +463,8 @@ impl Pool {
         }
     }
 
-    fn is_complete(&self, crew: &Workers) -> bool {
-        crew.alive >= self.options.threads + crew.blocked.min(self.options.spare_threads)
+    fn is_complete(&self, workers: &Workers) -> bool {
+        workers.alive >= self.options.threads + workers.blocked.min(self.options.spare_threads)
     }
 
     /// Starts one more thread, if the pool may have one.
@@ -472,13 +472,13 @@ impl Pool {
         if self.ending() || self.complete.load(Ordering::Relaxed) {
             return;
         }
-        let mut crew = self.crew.lock();
-        if self.is_complete(&crew) {
+        let mut workers = self.workers.lock();
+        if self.is_complete(&workers) {
             self.complete.store(true, Ordering::Relaxed);
             return;
         }
-        crew.born += 1;
-        let number = crew.born;
+        workers.born += 1;
+        let number = workers.born;
         let (post, line) = WorkerState::new(number);
         let pool = Arc::clone(self);
         let name = format!("{}-{number}", self.options.name);
@@ -495,9 +495,9 @@ impl Pool {
         // Without a thread the work waits for those that exist; with none at all the next schedule
         // tries again.
         if let Ok(handle) = spawned {
-            crew.alive += 1;
+            workers.alive += 1;
             self.posts.write().push(Arc::clone(&post));
-            crew.handles.push((post, handle));
+            workers.handles.push((post, handle));
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tidewire_proto::generated::limits;
 
 use super::DEFAULT_DISPATCHER;
+use crate::actor::options::{Mailbox, OnFailure, Overflow, SpawnOptions};
+use crate::cell::driver::Driver;
 use crate::cell::{ActorCell, AnyCell, NewCell};
 use crate::core::Core;
 use crate::dispatch::Dispatcher;
-use crate::driver::Driver;
 use crate::error::SpawnError;
-use crate::options::{Mailbox, OnFailure, Overflow, SpawnOptions};
 
 pub(crate) fn spawn<M: Send + 'static>(
     core: &Arc<Core>,

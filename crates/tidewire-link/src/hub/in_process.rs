@@ -9,8 +9,8 @@ use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 
 use super::{HubHandle, Peer, Shared, secret};
 use crate::clock::now_us;
-use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader};
 use crate::runtime::Runtime;
+use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader};
 use crate::writer::SharedWriter;
 
 /// Receiver of the frames of a link inside this process.

@@ -13,8 +13,8 @@ use super::pending_joins::{PendingJoin, has_to_go, place_of};
 use super::{Peer, Shared, secret, single_peer};
 use crate::clock::{instant, now_us};
 use crate::frame_reader::{FrameReader, ReadProgress, StopReading};
-use crate::read_owner::OffLoopWaiter;
 use crate::socket::Socket;
+use crate::socket::read_owner::OffLoopWaiter;
 
 /// Longest turn of one link.
 const TURN_US: u64 = 250;

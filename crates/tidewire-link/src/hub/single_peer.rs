@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 
 use super::pending_joins::{PendingJoin, has_to_go};
 use super::{Peer, Shared};
-use crate::async_stream::AsyncStream;
 use crate::clock::{instant, now_us};
 use crate::frame_reader::{FrameReader, ReadProgress};
-use crate::raw_stream::RawStream;
-use crate::read_owner::{ReadOwner, SharedSocket};
 use crate::socket::Socket;
+use crate::socket::async_stream::AsyncStream;
+use crate::socket::raw_stream::RawStream;
+use crate::socket::read_owner::{ReadOwner, SharedSocket};
 use crate::writer::SharedWriter;
 
 /// Most reads when the thread of the links looks after a loop.

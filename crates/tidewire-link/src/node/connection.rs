@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use crate::frame_reader::FrameReader;
 use crate::hub::LocalEnd;
-use crate::layered_stream::LayeredStream;
-use crate::raw_stream::{RawStream, is_near};
-use crate::read_owner::ReadOwner;
 use crate::socket::Socket;
+use crate::socket::layered_stream::LayeredStream;
+use crate::socket::raw_stream::{RawStream, is_near};
+use crate::socket::read_owner::ReadOwner;
 use crate::writer::SharedWriter;
 
 /// Connection between a node and its hub.

@@ -8,7 +8,7 @@ use tidewire_core::link::session::Fault;
 use super::Shared;
 use super::receive::ReceiveBatch;
 use crate::frame_reader::{FrameReader, READ_BYTES, ReadProgress};
-use crate::raw_stream::RawStream;
+use crate::socket::raw_stream::RawStream;
 
 /// Bytes that are inflated in one step, before other work has its turn. One chunk may still inflate
 /// to more.

@@ -15,7 +15,7 @@ use super::{Call, CallKey, Exchange, Failure, Handler, Published, ReplyWaiter, S
 use crate::clock::now_us;
 use crate::frame_reader::FrameReader;
 use crate::hub::LocalFrameSink;
-use crate::read_owner::Reader;
+use crate::socket::read_owner::Reader;
 
 /// Handlers and origin of the last publish head, cached for the next message with the same head.
 pub(super) struct SubscriberCache {

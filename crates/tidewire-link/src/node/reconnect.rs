@@ -12,12 +12,12 @@ use tokio::io::Interest;
 
 use super::Shared;
 use super::connection::{Connection, Transport};
-use crate::async_stream::AsyncStream;
 use crate::clock::{instant, now_us};
 use crate::frame_reader::{FrameReader, ReadProgress};
-use crate::layered_stream::LayeredStream;
-use crate::raw_stream::RawStream;
 use crate::socket::Socket;
+use crate::socket::async_stream::AsyncStream;
+use crate::socket::layered_stream::LayeredStream;
+use crate::socket::raw_stream::RawStream;
 use crate::tls::Untrusted;
 
 /// Most reads at a heartbeat.

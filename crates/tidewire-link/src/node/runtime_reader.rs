@@ -9,9 +9,9 @@ use tokio::runtime::{Handle, Id, TryCurrentError};
 
 use super::Link;
 
-use crate::async_stream::AsyncStream;
 use crate::frame_reader::ReadProgress;
-use crate::read_owner::{Reader, here};
+use crate::socket::async_stream::AsyncStream;
+use crate::socket::read_owner::{Reader, here};
 
 /// In place of the number of a thread: it is a runtime, on as many threads as it has.
 const OF_RUNTIME: usize = usize::MAX;

@@ -7,7 +7,7 @@ use tidewire_core::link::session::Fault;
 use super::connection::{Connection, Transport};
 use super::{Link, Shared};
 use crate::frame_reader::ReadProgress;
-use crate::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
+use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
 
 /// Socket of a link, for the current reader.
 struct Socket {

@@ -11,11 +11,11 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::exportable::{Exportable, OutboundReference};
+use crate::calls::item_stream::EncodedItems;
 use crate::discovery::Visibility;
-use crate::encoded_items::EncodedItems;
-use crate::failure::Failure;
-use crate::instance::Method;
-use crate::service::{MethodHandler, ReplyStream};
+use crate::services::failure::Failure;
+use crate::services::instance::Method;
+use crate::services::service::{MethodHandler, ReplyStream};
 use crate::values::{Blob, Input, references};
 
 /// A stream as an argument of a call: the callee reads it item by item, on credit, while the call

@@ -8,7 +8,7 @@ use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{Exportable, Objects};
 use crate::error::Error;
-use crate::instance::{self, STOPPED, refuse};
+use crate::services::instance::{self, STOPPED, refuse};
 use crate::values::{self, Value};
 
 /// Nothing, as a value.
@@ -73,7 +73,7 @@ impl Objects {
             gone.extend(self.state.lock().given.release(key, &call.from.name, call.head().origin, count));
         }
         drop(gone);
-        self.news.wake();
+        self.wakers.wake();
         Ok(())
     }
 

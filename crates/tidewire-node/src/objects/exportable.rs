@@ -10,7 +10,7 @@ use super::Objects;
 use super::argument_stream::StreamSlot;
 use super::import_handle::ImportHandle;
 use crate::error::Error;
-use crate::instance::Method;
+use crate::services::instance::Method;
 
 /// Default lease of an unused export.
 pub(crate) const LEASE: Duration = Duration::from_millis(limits::REMOTE_LEASE_MS.default);

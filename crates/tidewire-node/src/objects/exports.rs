@@ -11,13 +11,13 @@ use serde::{Serialize, Serializer};
 use tidewire_proto::generated::limits;
 
 use super::exportable::{Exportable, Kind, LEASE, OutboundReference, Shared, Target};
-use crate::context::Context;
 use crate::discovery::Visibility;
 use crate::error::Error;
-use crate::failure::Failure;
-use crate::instance;
-use crate::options::within;
-use crate::service::{Method, Service};
+use crate::node::options::within;
+use crate::services::context::Context;
+use crate::services::failure::Failure;
+use crate::services::instance;
+use crate::services::service::{Method, Service};
 use crate::values::references;
 
 /// A function of this node, as an argument of a call or in its result: the other node gets a handle

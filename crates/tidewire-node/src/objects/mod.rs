@@ -21,11 +21,11 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{CallHead, Flags};
 
-use crate::core::{Core, Runner};
 use crate::error::Error;
-use crate::instance::ServiceInstance;
 use crate::names;
+use crate::node::core::{Core, Runner};
 use crate::pending::Wakers;
+use crate::services::instance::ServiceInstance;
 use crate::values::{self, Blob, Value};
 
 pub use argument_stream::Feed;
@@ -57,7 +57,7 @@ pub(crate) struct Objects {
     /// The lock protects exports and imports; nothing is called or dropped under it.
     state: Mutex<State>,
     /// Woken when an object was exported, imported or released.
-    pub news: Wakers,
+    pub wakers: Wakers,
 }
 
 /// Fields of a reference, as they are encoded.
@@ -81,7 +81,7 @@ impl Objects {
             runner: Arc::clone(runner),
             host: Arc::new(ServiceInstance::of_objects(Arc::clone(runner))),
             state: Mutex::default(),
-            news: Wakers::default(),
+            wakers: Wakers::default(),
         }
     }
 
@@ -113,7 +113,7 @@ impl Objects {
             std::mem::replace(&mut *state, State { number: Some(number), ..State::default() })
         };
         drop(before);
-        self.news.wake();
+        self.wakers.wake();
         let Ok(pattern) = names::pattern(&format!("$node.{number}.>")) else { return };
         let door = Arc::new(ExportSubscription(Arc::downgrade(self)));
         // A hub that has no such subjects has no nodes that could call there.
@@ -127,7 +127,7 @@ impl Objects {
         let before = std::mem::take(&mut *self.state.lock());
         drop(before);
         self.host.close();
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// Numbers of exports and imports.
@@ -228,7 +228,7 @@ impl Objects {
             given.begins(&known);
             (known, over)
         };
-        self.news.wake();
+        self.wakers.wake();
         let over = over.map_err(|full| Error::new(ErrorCode::LimitExceeded, full.to_string()))?;
         drop(over);
         Ok(known)
@@ -240,7 +240,7 @@ impl Objects {
         let (until_us, gone) = self.state.lock().given.ends(key, now_us);
         if gone.is_some() {
             drop(gone);
-            self.news.wake();
+            self.wakers.wake();
         }
         if let Some(until_us) = until_us {
             self.look_in(until_us.saturating_sub(now_us));
@@ -255,14 +255,14 @@ impl Objects {
             if keeps { None } else { state.given.remove(key) }
         };
         drop(entry);
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// The owner disposes of an object, for all of its holders.
     pub fn dispose(&self, thing: &Exportable) {
         let entries = self.state.lock().given.dispose(&thing.address());
         drop(entries);
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// A node has left: its imports and its exports are gone.
@@ -273,7 +273,7 @@ impl Objects {
             state.given.left(number)
         };
         drop(gone);
-        self.news.wake();
+        self.wakers.wake();
     }
 
     // References that come
@@ -305,7 +305,7 @@ impl Objects {
             (_, _) => {}
         }
         self.tell_owners();
-        self.news.wake();
+        self.wakers.wake();
         Ok(Target::Held(holding))
     }
 
@@ -318,7 +318,7 @@ impl Objects {
     pub fn let_go(&self, holding: &ImportHandle) {
         if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
             self.tell_owners();
-            self.news.wake();
+            self.wakers.wake();
         }
     }
 
@@ -328,8 +328,8 @@ impl Objects {
     }
 
     fn tell_owners(&self) {
-        let news = self.state.lock().held.news();
-        for (node, ImportUpdates { claims, releases }) in news {
+        let wakers = self.state.lock().held.updates();
+        for (node, ImportUpdates { claims, releases }) in wakers {
             if !claims.is_empty() {
                 self.tell(node, "claim", Flags::NORMAL, &claims.iter().map(|key| &**key).collect::<Vec<&str>>());
             }
@@ -377,7 +377,7 @@ impl Objects {
             (over, next_us, watch)
         };
         drop((over, watch));
-        self.news.wake();
+        self.wakers.wake();
         if let Some(next_us) = next_us {
             self.look_in(next_us.saturating_sub(now_us));
         }

@@ -9,12 +9,12 @@ use serde::{Serialize, Serializer};
 
 use super::exportable::{Kind, OutboundReference, Target};
 use super::import_handle::ImportHandle;
-use crate::call::Call;
-use crate::client::{CallOptions, DEFAULT_TIMEOUT, Priority};
-use crate::context::Context;
+use crate::calls::call::Call;
+use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT, Priority};
+use crate::calls::item_stream::Items;
+use crate::calls::prepared_call::{CallTarget, PreparedCall};
 use crate::error::Error;
-use crate::item_stream::Items;
-use crate::prepared_call::{CallTarget, PreparedCall};
+use crate::services::context::Context;
 use crate::values::Writer;
 use crate::values::references::{self, within};
 
@@ -44,7 +44,7 @@ struct SharedImport {
 }
 
 impl SharedImport {
-    fn shot(
+    fn prepared(
         &self,
         method: &str,
         arguments: &(impl Serialize + ?Sized),
@@ -69,25 +69,25 @@ impl RemoteFunction {
     /// other value is the only one. The call is on its way when this returns: await it, wait for
     /// it, or drop it to cancel it.
     pub fn call<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
-        Call::begin(self.0.shot(super::CALL, arguments, false))
+        Call::begin(self.0.prepared(super::CALL, arguments, false))
     }
 
     /// Reads the stream that the function returns. The request is on its way when this returns;
     /// dropping it closes the stream of the owner.
     pub fn stream<T: DeserializeOwned>(&self, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
-        Items::open(self.0.shot(super::CALL, arguments, true))
+        Items::open(self.0.prepared(super::CALL, arguments, true))
     }
 }
 
 impl RemoteObject {
     /// Calls a method; see [`RemoteFunction::call`].
     pub fn call<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Call<T> {
-        Call::begin(self.0.shot(method, arguments, false))
+        Call::begin(self.0.prepared(method, arguments, false))
     }
 
     /// Reads the stream that a method returns; see [`RemoteFunction::stream`].
     pub fn stream<T: DeserializeOwned>(&self, method: &str, arguments: &(impl Serialize + ?Sized)) -> Items<T> {
-        Items::open(self.0.shot(method, arguments, true))
+        Items::open(self.0.prepared(method, arguments, true))
     }
 
     /// The names of its methods.

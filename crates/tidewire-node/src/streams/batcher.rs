@@ -24,7 +24,7 @@ pub(super) struct Batcher<M, K, R> {
     store: Store<M, R>,
     ended: Ended<K, R>,
     /// Woken when a batch has ended.
-    news: Wakers,
+    wakers: Wakers,
 }
 
 struct State<M, K> {
@@ -45,7 +45,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
             state: Mutex::new(state),
             store: Box::new(store),
             ended: Box::new(ended),
-            news: Wakers::default(),
+            wakers: Wakers::default(),
         })
     }
 
@@ -74,7 +74,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
         };
         let lane = Arc::clone(self);
         Pending::new(poll_fn(move |context| {
-            lane.news.add(context.waker());
+            lane.wakers.add(context.waker());
             let Some((item, note)) = left.take() else { return Poll::Ready(Ok(())) };
             match lane.offer(item, bytes, note) {
                 Ok(()) => Poll::Ready(Ok(())),
@@ -88,7 +88,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
 
     /// Ready when everything has its result.
     pub fn poll_idle(&self, context: &Context<'_>) -> Poll<()> {
-        self.news.add(context.waker());
+        self.wakers.add(context.waker());
         if self.state.lock().window.is_idle() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -117,7 +117,7 @@ impl<M: Send + 'static, K: Send + 'static, R: 'static> Batcher<M, K, R> {
             // A running pump finds the next batch; otherwise this thread pumps.
             !std::mem::replace(&mut state.is_pumping, true)
         };
-        self.news.wake();
+        self.wakers.wake();
         if begins {
             self.pump();
         }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub use tidewire_core::stream::command::Stage;
 use tidewire_proto::generated::errors::ErrorCode;
 
-use crate::client::{Client, Priority};
-use crate::core::Core;
+use crate::calls::client::{Client, Priority};
+use crate::calls::item_stream::Items;
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::item_stream::Items;
 use crate::names;
 use crate::node::Node;
+use crate::node::core::Core;
 use crate::pending::{Pending, wait};
 use crate::values::{self, Bytes, Value};
 

@@ -15,11 +15,11 @@ use tidewire_proto::generated::limits;
 
 use super::event::{DeadEvent, Delivery, Settler};
 use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, answered, micros, patterns, texts_of};
-use crate::core::Runner;
 use crate::delay::Delay;
 use crate::error::Error;
 use crate::names;
-use crate::options::within;
+use crate::node::core::Runner;
+use crate::node::options::within;
 use crate::pending::{Pending, wait};
 
 /// Idle time after which a broadcast consumer is deleted.

@@ -15,9 +15,9 @@ use super::consumer::ConsumerOptions;
 use super::event::Delivery;
 use crate::discovery::EventInfo;
 use crate::error::Error;
-use crate::failure::Failure;
 use crate::names;
-use crate::options::within;
+use crate::node::options::within;
+use crate::services::failure::Failure;
 
 pub(crate) type Handled = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 type Handles = dyn Fn(Arc<Delivery>) -> Result<Handled, Failure> + Send + Sync;

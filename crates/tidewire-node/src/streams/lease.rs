@@ -16,11 +16,11 @@ use tidewire_engine::raw::Mutex;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
-use crate::client::Client;
-use crate::core::{Core, Runner};
+use crate::calls::client::Client;
+use crate::calls::item_stream::Items;
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::item_stream::Items;
+use crate::node::core::{Core, Runner};
 use crate::pending::{Pending, Wakers};
 
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(86_400);
@@ -91,7 +91,7 @@ struct LeaseState {
     /// True once the storage backend has confirmed the release.
     is_back: AtomicBool,
     /// Woken when it is released, renewed or lost.
-    news: Wakers,
+    wakers: Wakers,
 }
 
 /// Acquires a lease, and begins to renew it. A lease of a hub is tied to the link: the hub gives it
@@ -140,7 +140,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
             began,
             is_over: AtomicBool::new(false),
             is_back: AtomicBool::new(false),
-            news: Wakers::default(),
+            wakers: Wakers::default(),
         };
         // Dropping the lease releases it from here on. The age of the grant is unknown: the first
         // renewal tells from when on the lease is held.
@@ -216,7 +216,7 @@ impl Lease {
     /// Nothing is lost if it is dropped.
     pub async fn lost(&self) {
         poll_fn(|context| {
-            self.held.news.add(context.waker());
+            self.held.wakers.add(context.waker());
             if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
@@ -267,7 +267,7 @@ impl LeaseState {
         let fence = self.tenure.lock().end();
         // One that was lost has nothing to give back.
         self.is_back.fetch_or(fence.is_none(), Ordering::AcqRel);
-        self.news.wake();
+        self.wakers.wake();
         fence
     }
 
@@ -277,7 +277,7 @@ impl LeaseState {
         let (held, (teller, answer)) = (Arc::clone(self), answer());
         self.home.release(&self.name, fence).then(move |released| {
             held.is_back.store(true, Ordering::Release);
-            held.news.wake();
+            held.wakers.wake();
             drop(teller.tell(released));
         });
         answer
@@ -287,7 +287,7 @@ impl LeaseState {
     /// holder.
     async fn hold(&self, mut stream: Box<Items<u64>>) {
         poll_fn(|context| {
-            self.news.add(context.waker());
+            self.wakers.add(context.waker());
             if self.is_back.load(Ordering::Acquire) || Pin::new(&mut stream).poll_next(context).is_ready() {
                 return Poll::Ready(());
             }
@@ -295,7 +295,7 @@ impl LeaseState {
         })
         .await;
         self.tenure.lock().end();
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// Renews it until it is lost or released.
@@ -318,14 +318,14 @@ impl LeaseState {
                 _ => self.tenure.lock().failed(self.now_us()),
             }
         }
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// Sleeps until a time, or until it is over.
     async fn sleep(&self, runner: &Runner, until_us: u64) {
         let pause = Delay::begin(runner, Duration::from_micros(until_us.saturating_sub(self.now_us())));
         poll_fn(|context| {
-            self.news.add(context.waker());
+            self.wakers.add(context.waker());
             let is_over = self.is_over.load(Ordering::Acquire);
             if pause.is_over(context) || is_over { Poll::Ready(()) } else { Poll::Pending }
         })

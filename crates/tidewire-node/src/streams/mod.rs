@@ -48,6 +48,7 @@ mod consumer;
 mod durable;
 mod errors;
 mod event;
+mod home_request;
 mod lease;
 mod message;
 mod publisher;
@@ -84,9 +85,9 @@ pub use tidewire_backend::home::{
 pub(crate) use service::{StopSignal, service};
 pub(crate) use subscription::DurableSubscription;
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::node::Node;
+use crate::node::core::Core;
 use crate::pending::Pending;
 use remote_home::HubHome;
 

@@ -26,11 +26,11 @@ use super::serial_queue::SerialQueue;
 use super::wire::{self, AckResult, Each, MessageOut, SettleOut};
 use super::wire_maps::{self, BucketMap, ConsumerMap, StreamMap};
 use super::{CALL, END_WAIT, LONG_WAIT_US, SERVICE, errors};
-use crate::call::Call;
-use crate::client::{Client, DEFAULT_TIMEOUT};
-use crate::core::{Core, Returning};
+use crate::calls::call::Call;
+use crate::calls::client::{Client, DEFAULT_TIMEOUT};
 use crate::error::Error;
 use crate::names;
+use crate::node::core::{Core, Returning};
 use crate::pending::Wakers;
 
 /// Storage backend of the hub that a node has joined.

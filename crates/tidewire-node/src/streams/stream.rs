@@ -15,8 +15,8 @@ use super::message::Message;
 use super::publisher::Publisher;
 use super::replay::{ReadOptions, Replay};
 use super::{answered, micros, patterns, texts_of};
-use crate::core::Runner;
 use crate::error::Error;
+use crate::node::core::Runner;
 use crate::pending::Pending;
 
 /// Messages of one stream that wait for their acks, at most.

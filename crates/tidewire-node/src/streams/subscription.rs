@@ -20,15 +20,15 @@ use super::consumer::Consumer;
 use super::durable::{DurableHandler, Handled};
 use super::event::{Delivery, Settler};
 use super::{LONG_WAIT_US, PAGE, PAGE_BYTES, micros};
-use crate::core::{Core, Runner};
-use crate::current_service::handling;
 use crate::delay::Delay;
 use crate::error::Error;
-use crate::failure::Failure;
-use crate::inbound_call::{Ended, InboundCallState};
-use crate::instance::{Counts, ServiceInstance};
-use crate::options::Log;
+use crate::node::core::{Core, Runner};
+use crate::node::options::Log;
 use crate::pending::{ResultSlot, Wakers};
+use crate::services::current_service::handling;
+use crate::services::failure::Failure;
+use crate::services::inbound_call::{Ended, InboundCallState};
+use crate::services::instance::{Counts, ServiceInstance};
 
 /// Pause before a retry at an unreachable storage backend: at first, and at most. A restored link
 /// ends the pause.
@@ -48,7 +48,7 @@ pub(crate) struct DurableSubscription {
     /// Protects fetched events. Nothing is called under it.
     state: Mutex<State>,
     /// Woken when there is something to do for the task that fetches.
-    news: Wakers,
+    wakers: Wakers,
     is_leaving: AtomicBool,
     is_over: AtomicBool,
     log: Log,
@@ -139,7 +139,7 @@ impl DurableSubscription {
             opened: Arc::default(),
             place: Mutex::new(None),
             state: Mutex::new(state),
-            news: Wakers::default(),
+            wakers: Wakers::default(),
             is_leaving: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             log: Arc::clone(&core.log),
@@ -227,7 +227,7 @@ impl DurableSubscription {
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
         self.state.lock().machine.drain();
-        self.news.wake();
+        self.wakers.wake();
     }
 
     /// Cancels running handlers, and returns all fetched events.
@@ -257,7 +257,7 @@ impl DurableSubscription {
         fetching: &mut Fetching,
         context: &mut Context<'_>,
     ) -> Poll<()> {
-        self.news.add(context.waker());
+        self.wakers.add(context.waker());
         self.troubles(place, fetching);
         loop {
             let is_leaving = self.is_leaving.load(Ordering::Acquire);
@@ -452,7 +452,7 @@ impl DeliveryWorker {
             })
         };
         if next.is_none() {
-            self.subscription.news.wake();
+            self.subscription.wakers.wake();
         }
         next
     }

@@ -88,7 +88,7 @@ pub struct PendingSharedPayload {
 /// The frames that wait for one link.
 pub struct Outbox {
     lanes: [Lane; LANES],
-    tally: WriteCounts,
+    counts: WriteCounts,
     bytes_max: usize,
     /// Bytes that may wait at present, where other links share the capacity.
     room: usize,
@@ -135,7 +135,7 @@ impl Outbox {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             lanes: Default::default(),
-            tally: WriteCounts::default(),
+            counts: WriteCounts::default(),
             bytes_max,
             room: bytes_max,
             chunk: limits::LINK_CHUNK_BYTES.default as usize,
@@ -148,7 +148,7 @@ impl Outbox {
     /// [`ends`](Self::ends). Only now may their slots be reused: a frame of a higher lane could
     /// have overtaken that last frame.
     pub fn ended(&mut self) -> impl Iterator<Item = u64> + '_ {
-        self.tally.ended.drain(..)
+        self.counts.ended.drain(..)
     }
 
     /// Sets the limit of waiting bytes from now on; frames that wait already stay.
@@ -174,7 +174,7 @@ impl Outbox {
 
     /// Bytes that wait, long payloads included.
     pub fn bytes(&self) -> usize {
-        self.tally.bytes
+        self.counts.bytes
     }
 
     /// True if anything waits except long payloads of this side's own calls. These payloads matter
@@ -202,7 +202,7 @@ impl Outbox {
     /// exceeded the limit by a wide margin.
     pub fn is_choked(&self) -> bool {
         let spare = (self.bytes_max / 2).max(CONTROL_BYTES);
-        self.tally.whole > self.bytes_max.saturating_add(spare)
+        self.counts.whole > self.bytes_max.saturating_add(spare)
     }
 
     /// True if nothing can be written now. Payloads that wait for a window do not count.
@@ -212,8 +212,8 @@ impl Outbox {
 
     /// The frames that could be written now.
     pub fn waiting(&self) -> QueuedBytes {
-        let bytes = if self.is_idle() { 0 } else { self.tally.bytes };
-        QueuedBytes { bytes, frames: self.tally.frames, urgent: !self.lanes[0].is_idle() }
+        let bytes = if self.is_idle() { 0 } else { self.counts.bytes };
+        QueuedBytes { bytes, frames: self.counts.frames, urgent: !self.lanes[0].is_idle() }
     }
 
     /// Bytes of memory that its buffers keep.
@@ -249,13 +249,13 @@ impl Outbox {
         if let Some(transfer) = lane.holder(kind, flags.answer(), id) {
             let mut frame = Vec::new();
             write(&mut frame)?;
-            self.tally.add(frame.len());
+            self.counts.add(frame.len());
             transfer.follow(QueuedAfter::Frame(frame));
             return Ok(());
         }
         let before = lane.frames.len();
         lane.frames.add(write)?;
-        self.tally.add(lane.frames.len() - before);
+        self.counts.add(lane.frames.len() - before);
         Ok(())
     }
 
@@ -348,8 +348,8 @@ impl Outbox {
         self.room_for(transfer.left(), self.room)?;
         let mut first = Vec::with_capacity(256);
         wire::write(&mut first, kind, flags.with_more(true), id, head, stated)?;
-        self.tally.add(first.len());
-        self.tally.bytes += transfer.left();
+        self.counts.add(first.len());
+        self.counts.bytes += transfer.left();
         let lane = &mut self.lanes[flags.lane()];
         match lane.holder(kind, flags.answer(), id) {
             Some(before) => before.follow(QueuedAfter::Transfer(first, transfer)),
@@ -371,7 +371,7 @@ impl Outbox {
         if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
             return true;
         }
-        let (items, half) = (self.tally.whole + self.untaken(Transfer::is_item), self.bytes_max / 2);
+        let (items, half) = (self.counts.whole + self.untaken(Transfer::is_item), self.bytes_max / 2);
         let own = self.untaken(|transfer| transfer.is_item() && transfer.called == called);
         items > 0 && (items + payload > half || own > 0 && own + payload > ITEM_SHARE * (half - items))
     }
@@ -395,7 +395,7 @@ impl Outbox {
         }
         let beyond: usize = waiting.values().map(|bytes| bytes.saturating_sub(own)).sum();
         let mut gone = Vec::new();
-        if self.tally.bytes + payload > self.room + beyond {
+        if self.counts.bytes + payload > self.room + beyond {
             return gone;
         }
         // Each dropped answer needs capacity for the frame that reports it.
@@ -404,9 +404,9 @@ impl Outbox {
             let newest =
                 self.lanes.iter().find_map(|lane| lane.transfers().rfind(|one| one.is_stuck() && one.called == most));
             let Some((id, flags)) = newest.map(Transfer::named).filter(|_| *bytes > own) else { break };
-            let before = self.tally.bytes;
+            let before = self.counts.bytes;
             self.drop_transfer(id, true);
-            *bytes = bytes.saturating_sub(before - self.tally.bytes);
+            *bytes = bytes.saturating_sub(before - self.counts.bytes);
             gone.push((id, flags));
         }
         gone
@@ -446,7 +446,7 @@ impl Outbox {
     pub fn lay(&mut self, id: u64, answer: bool, shared: Option<SharedPayload>) {
         let window = self.window;
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_to_lay(id, answer)) {
-            lane.lay(id, answer, shared, window, &mut self.tally);
+            lane.lay(id, answer, shared, window, &mut self.counts);
         }
     }
 
@@ -482,39 +482,39 @@ impl Outbox {
     /// The receiver of a payload has read it in its place.
     pub fn taken(&mut self, id: u64, answer: bool) {
         for lane in &mut self.lanes {
-            lane.taken(id, answer, &mut self.tally);
+            lane.taken(id, answer, &mut self.counts);
         }
     }
 
     /// Sends no more of a payload, and nothing of what waits for its end in the same exchange.
     pub fn drop_transfer(&mut self, id: u64, answer: bool) {
         for lane in &mut self.lanes {
-            lane.drop_transfer(id, answer, &mut self.tally);
+            lane.drop_transfer(id, answer, &mut self.counts);
         }
     }
 
     /// Drops everything.
     pub fn clear(&mut self) {
         self.lanes = Default::default();
-        self.tally = WriteCounts::default();
+        self.counts = WriteCounts::default();
     }
 
     /// Moves about `budget` bytes of whole frames to the end of `out`, higher lanes first. Answers
     /// whether there was anything.
     pub fn take(&mut self, out: &mut impl FrameSink, budget: usize) -> bool {
         let before = out.length();
-        self.tally.frames = 0;
+        self.counts.frames = 0;
         for at in 0..LANES {
             let below = self.lanes[at + 1..].iter().filter(|lane| !lane.is_idle()).count();
             let used = out.length() - before;
             let share = budget.saturating_sub(used + below * SHARE_BYTES).max(SHARE_BYTES);
-            self.lanes[at].take(out, share, self.chunk, &mut self.tally);
+            self.lanes[at].take(out, share, self.chunk, &mut self.counts);
         }
         out.length() > before
     }
 
     fn append(&mut self, frame: &[u8], lane: usize, id: u64) -> &mut [u8] {
-        self.tally.add(frame.len());
+        self.counts.add(frame.len());
         let copied = self.lanes[lane].frames.copy(frame);
         wire::set_id(copied, id);
         copied
@@ -522,7 +522,7 @@ impl Outbox {
 
     fn room_for(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
         // A single payload always fits, however long it is: otherwise it could never be sent.
-        let bytes = self.tally.bytes;
+        let bytes = self.counts.bytes;
         if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }
     }
 

@@ -154,7 +154,7 @@ impl Lane {
         answer: bool,
         shared: Option<SharedPayload>,
         window: usize,
-        tally: &mut WriteCounts,
+        counts: &mut WriteCounts,
     ) {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
         let SharedWriteState::Waits(mut first, _) =
@@ -162,11 +162,11 @@ impl Lane {
         else {
             return;
         };
-        tally.took(first.len());
+        counts.took(first.len());
         if let Some(shared) = &shared {
             wire::set_place(&mut first, &shared.place);
         }
-        tally.add(first.len());
+        counts.add(first.len());
         self.frames.copy(&first);
         let begins = self.queued();
         let transfer = &mut self.transfers[at];
@@ -182,51 +182,51 @@ impl Lane {
         self.ends.push_back((at, id));
     }
 
-    pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, tally: &mut WriteCounts) {
+    pub(super) fn drop_transfer(&mut self, id: u64, answer: bool, counts: &mut WriteCounts) {
         let Some(at) = self.transfers.iter().position(|transfer| transfer.is(id, answer)) else { return };
         let Some(transfer) = self.transfers.remove(at) else { return };
-        tally.bytes -= transfer.left();
+        counts.bytes -= transfer.left();
         if let SharedWriteState::Waits(first, begun) = &transfer.laying {
-            tally.took(first.len());
+            counts.took(first.len());
             self.to_lay -= usize::from(!begun);
         }
         if transfer.is_published() {
             self.go_on(transfer);
         } else {
-            transfer.after.into_iter().for_each(|behind| behind.uncount(tally));
+            transfer.after.into_iter().for_each(|behind| behind.uncount(counts));
         }
     }
 
-    pub(super) fn taken(&mut self, id: u64, answer: bool, tally: &mut WriteCounts) {
+    pub(super) fn taken(&mut self, id: u64, answer: bool, counts: &mut WriteCounts) {
         let is = |transfer: &Transfer| transfer.is(id, answer) && transfer.shared;
         let Some(at) = self.transfers.iter().position(is) else { return };
         if let Some(transfer) = self.transfers.remove(at) {
-            tally.bytes -= transfer.left();
+            counts.bytes -= transfer.left();
             self.go_on(transfer);
         }
     }
 
-    pub(super) fn take(&mut self, out: &mut impl FrameSink, budget: usize, chunk: usize, tally: &mut WriteCounts) {
+    pub(super) fn take(&mut self, out: &mut impl FrameSink, budget: usize, chunk: usize, counts: &mut WriteCounts) {
         let (before, until) = (out.length(), out.length() + budget);
         // Whole frames go first, but if there are always more of them the chunks must not wait for
         // ever.
         let reserved = if self.transfers.iter().any(|transfer| transfer.window > 0) { chunk } else { 0 };
-        self.take_frames(out.bytes(), budget.saturating_sub(reserved), tally);
+        self.take_frames(out.bytes(), budget.saturating_sub(reserved), counts);
         while out.length() < until {
             let Some(at) = self.next_transfer() else { break };
             let transfer = &mut self.transfers[at];
-            tally.bytes -= transfer.cut(out, chunk);
+            counts.bytes -= transfer.cut(out, chunk);
             if !transfer.is_over() {
                 self.turn += 1;
                 continue;
             }
             let Some(transfer) = self.transfers.remove(at) else { break };
             if transfer.is_published() {
-                tally.ended.push(transfer.id);
+                counts.ended.push(transfer.id);
             }
             self.go_on(transfer);
             let left = until.saturating_sub(out.length());
-            self.take_frames(out.bytes(), left, tally);
+            self.take_frames(out.bytes(), left, counts);
         }
         if out.length() - before < KEPT_BYTES {
             // While much goes through, the next burst would need the same memory again.
@@ -271,14 +271,14 @@ impl Lane {
     }
 
     /// Moves what there is of whole frames, or, of very much, the first part.
-    fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, tally: &mut WriteCounts) {
+    fn take_frames(&mut self, out: &mut Vec<u8>, budget: usize, counts: &mut WriteCounts) {
         let count = self.frames.take(out, budget);
-        tally.took(count);
+        counts.took(count);
         self.given += count as u64;
         while let Some(&(at, id)) = self.ends.front()
             && at <= self.given
         {
-            tally.ended.push(id);
+            counts.ended.push(id);
             self.ends.pop_front();
         }
     }
@@ -373,12 +373,12 @@ impl QueuedAfter {
     }
 
     /// Removes a dropped frame from the counts.
-    fn uncount(self, tally: &mut WriteCounts) {
+    fn uncount(self, counts: &mut WriteCounts) {
         match self {
-            Self::Frame(frame) => tally.took(frame.len()),
+            Self::Frame(frame) => counts.took(frame.len()),
             Self::Transfer(first, transfer) => {
-                tally.took(first.len());
-                tally.bytes -= transfer.left();
+                counts.took(first.len());
+                counts.bytes -= transfer.left();
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tidewire_core::rpc::imports::{ImportUpdates, Imports};
 
-fn news(claims: &[&str], releases: &[(&str, u64)]) -> ImportUpdates {
+fn updates(claims: &[&str], releases: &[(&str, u64)]) -> ImportUpdates {
     ImportUpdates {
         claims: claims.iter().map(|key| (*key).into()).collect(),
         releases: releases.iter().map(|(key, count)| ((*key).into(), *count)).collect(),
@@ -17,11 +17,11 @@ fn an_owner_hears_once_that_it_came_and_once_of_all_references_that_were_let_go(
     let mut imports = Imports::new(3);
     assert_eq!(imports.add("a", 7, 1, "first"), Ok(None));
     assert!(imports.again("a") && !imports.again("b"));
-    assert_eq!(imports.news(), BTreeMap::from([(7, news(&["a"], &[]))]));
+    assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&["a"], &[]))]));
     assert_eq!(imports.let_go("a", 1), Some("first"));
     assert_eq!(imports.let_go("a", 1), None);
-    assert_eq!(imports.news(), BTreeMap::from([(7, news(&[], &[("a", 2)]))]));
-    assert!(imports.news().is_empty() && imports.is_empty());
+    assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&[], &[("a", 2)]))]));
+    assert!(imports.updates().is_empty() && imports.is_empty());
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn what_was_let_go_before_its_owner_heard_of_it_is_not_claimed() {
     imports.add("a", 7, 1, "first").expect("room");
     imports.add("b", 7, 2, "other").expect("room");
     assert_eq!(imports.let_go("a", 1), Some("first"));
-    assert_eq!(imports.news()[&7], news(&["b"], &[("a", 1)]));
+    assert_eq!(imports.updates()[&7], updates(&["b"], &[("a", 1)]));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_key_whose_holder_is_gone_goes_on_with_its_references() {
     assert!(imports.holds("a", 2) && !imports.holds("a", 1));
     assert_eq!(imports.get("a"), Some(&"second"));
     assert_eq!(imports.let_go("a", 2), Some("second"));
-    assert_eq!(imports.news()[&7].releases, [("a".into(), 2)]);
+    assert_eq!(imports.updates()[&7].releases, [("a".into(), 2)]);
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn nobody_is_told_of_what_is_lost() {
         (4, false, false, false)
     );
     assert_eq!((imports.let_go("a", 0), imports.let_go("c", 2)), (Some("a"), Some("c")));
-    assert_eq!(imports.news(), BTreeMap::from([(8, news(&["c"], &[])), (9, news(&["d"], &[]))]));
+    assert_eq!(imports.updates(), BTreeMap::from([(8, updates(&["c"], &[])), (9, updates(&["d"], &[]))]));
     assert_eq!(imports.add("b", 7, 4, "anew"), Ok(Some("b")), "its owner has given it again");
     assert_eq!((imports.let_go("b", 1), imports.let_go("b", 4)), (None, Some("anew")));
-    assert_eq!(imports.news(), BTreeMap::from([(7, news(&[], &[("b", 1)]))]));
-    assert_eq!((imports.clear(), imports.let_go("d", 3), imports.news().len()), (vec!["d"], None, 0));
+    assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&[], &[("b", 1)]))]));
+    assert_eq!((imports.clear(), imports.let_go("d", 3), imports.updates().len()), (vec!["d"], None, 0));
 }
 
 // Promises: P13.63.
@@ -74,7 +74,7 @@ fn so_much_is_held_and_no_more() {
     let full = imports.add("b", 7, 2, ()).expect_err("it is full").to_string();
     let text = "this node holds so many functions and objects of others already: let some go (dispose)";
     assert_eq!(full, format!("remote_objects=1: {text}"));
-    assert_eq!((imports.len(), imports.news()[&7].claims.len()), (1, 1));
+    assert_eq!((imports.len(), imports.updates()[&7].claims.len()), (1, 1));
 }
 
 proptest! {
@@ -86,7 +86,7 @@ proptest! {
         let (mut imports, mut came, mut released) = (Imports::new(9), [0u64; 3], [0u64; 3]);
         let (mut last, mut holders) = ([0usize; 3], 0);
         let hear = |imports: &mut Imports<()>, released: &mut [u64; 3]| {
-            for (key, count) in imports.news().into_values().flat_map(|news| news.releases) {
+            for (key, count) in imports.updates().into_values().flat_map(|updates| updates.releases) {
                 released[KEYS.iter().position(|known| **known == *key).expect("a key")] += count;
             }
         };

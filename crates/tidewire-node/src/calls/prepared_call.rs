@@ -1,0 +1,299 @@
+//! A call that is ready to be sent, with its retries and its exports.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tidewire_core::rpc::retry::Retry;
+use tidewire_engine::raw::{Fire, Watch};
+use tidewire_link::{CallKey, ReplyWaiter};
+use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::wire::{CallHead, Fields, Flags};
+
+use crate::calls::client::{CallOptions, Choice, fields};
+use crate::calls::reply_slot::CallOutcome;
+use crate::discovery::directory::{ChosenInstance, nobody};
+use crate::error::Error;
+use crate::names;
+use crate::node::core::Core;
+use crate::objects::{ExportScope, Exportable, ImportHandle, OutboundReference};
+use crate::pending::Pending;
+use crate::values::Blob;
+
+/// Where a call goes.
+pub(crate) enum CallTarget {
+    /// The hub chooses among those who subscribed.
+    Subject(String),
+    /// This node chooses an instance: of this id, or by the policy.
+    Service { service: Arc<str>, method: String, instance: Option<String> },
+    /// A method of an imported object.
+    Object(Arc<ImportHandle>, String),
+}
+
+/// The node of a call.
+enum NodeHandle {
+    /// The call keeps it alive.
+    Kept(Arc<Core>),
+    /// The node may end: imports and calls of them do not keep it alive.
+    Seen(Weak<Core>),
+}
+
+/// A call that is ready to be sent.
+pub(crate) struct PreparedCall {
+    core: NodeHandle,
+    pub title: String,
+    pub deadline: Option<Instant>,
+    pub idempotent: bool,
+    pub blob: Blob,
+    pub fields: Vec<u8>,
+    aim: CallTarget,
+    flags: Flags,
+    choice: Choice,
+    chosen: Option<ChosenInstance>,
+    /// Its attempts, once one has failed.
+    retry: Option<Box<Retry<Arc<str>>>>,
+    /// The number of the link that names its exports.
+    given_at: Option<u32>,
+    giving: ExportScope,
+}
+
+impl PreparedCall {
+    pub fn new(
+        core: &Arc<Core>,
+        aim: CallTarget,
+        title: String,
+        blob: Blob,
+        options: &CallOptions,
+        deadline: Option<Instant>,
+    ) -> Result<Self, Error> {
+        core.check()?;
+        if let Some(problem) = &options.problem {
+            return Err(problem.clone());
+        }
+        let fields = fields(&title, &options.headers)?;
+        // A stream is read once, and a returned reference is for its owner alone.
+        let is_bound = blob.offered.iter().any(|offered| offered.what.is_bound());
+        let idempotent = options.idempotent && !is_bound;
+        let given_at = if blob.offered.is_empty() { None } else { core.objects.number() };
+        let owner = match &aim {
+            CallTarget::Object(..) => NodeHandle::Seen(Arc::downgrade(core)),
+            CallTarget::Subject(_) | CallTarget::Service { .. } => NodeHandle::Kept(Arc::clone(core)),
+        };
+        Ok(Self {
+            core: owner,
+            title,
+            deadline,
+            idempotent,
+            blob,
+            fields,
+            aim,
+            flags: options.priority.flags().with_again(idempotent),
+            choice: options.choice,
+            chosen: None,
+            retry: None,
+            given_at,
+            giving: ExportScope::default(),
+        })
+    }
+
+    /// The node of the call.
+    ///
+    /// # Errors
+    /// The link is lost, as the node has ended.
+    pub fn core(&self) -> Result<Arc<Core>, Error> {
+        let core = match &self.core {
+            NodeHandle::Kept(core) => Some(Arc::clone(core)),
+            NodeHandle::Seen(core) => core.upgrade(),
+        };
+        core.ok_or_else(|| Error::lost(&self.title))
+    }
+
+    /// Has the node watch the deadline, if there is one.
+    pub fn watched(&self, fire: Arc<dyn Fire>) -> Option<Watch> {
+        Some(self.core().ok()?.runner.watch(self.deadline?, fire))
+    }
+
+    /// Chooses an instance; true if there is one. If not, [`find`](Self::find) an instance first.
+    pub fn is_found(&mut self) -> bool {
+        self.leave();
+        let CallTarget::Service { service, instance, .. } = &self.aim else { return true };
+        let Ok(core) = self.core() else { return true };
+        let tried = self.retry.as_ref().map_or(&[][..], |retry| retry.tried());
+        self.chosen = core.directory.choose(service, instance.as_deref(), self.choice.policy(), tried);
+        self.chosen.is_some()
+    }
+
+    /// Learns from the hub where it may go.
+    pub fn find(&self) -> Result<Pending<()>, Error> {
+        let core = self.core()?;
+        let CallTarget::Service { service, instance, .. } = &self.aim else {
+            return Ok(Pending::new(std::future::ready(Ok(()))));
+        };
+        let (service, instance) = (Arc::clone(service), instance.clone());
+        Ok(Pending::new(async move { core.directory.found(&core, &service, instance.as_deref()).await }))
+    }
+
+    /// Sends it. One that may be sent again keeps its arguments.
+    pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
+        let core = self.core()?;
+        let (subject, peer) = self.way()?;
+        let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
+        let keeps = self.idempotent || matches!(self.aim, CallTarget::Service { .. });
+        let mut again = keeps.then(|| self.blob.clone());
+        let blob = again.as_mut().unwrap_or(&mut self.blob);
+        if !blob.offered.is_empty() {
+            if self.given_at != core.objects.number() {
+                return Err(Error::lost(&self.title));
+            }
+            giving = core.objects.give(&peer, blob)?;
+        }
+        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let deadline_ms =
+            left.map_or(0, |left| u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u32::MAX).max(1));
+        let head = CallHead {
+            deadline_ms,
+            choice: self.choice.number(),
+            credit,
+            subject: &subject,
+            fields: Fields::parse("CALL", &self.fields).unwrap_or_default(),
+            ..CallHead::default()
+        };
+        let payload = blob.sending();
+        let link = &core.link;
+        let sent = link.call(&head, self.flags, payload, waiting);
+        let key = sent.map_err(|refused| {
+            giving.ended(true);
+            Error::refused(&self.title, &refused)
+        })?;
+        link.flush();
+        self.giving = giving;
+        if let Some(chosen) = &mut self.chosen {
+            chosen.began(&core.directory);
+        }
+        Ok(key)
+    }
+
+    /// Its subject, and the node that it goes to, where that is known.
+    fn way(&self) -> Result<(Cow<'_, str>, &str), Error> {
+        match (&self.aim, &self.chosen) {
+            (CallTarget::Subject(subject), _) => Ok((subject.into(), "")),
+            (CallTarget::Service { service, method, .. }, Some(chosen)) => {
+                Ok((format!("svc.{service}.{}.{method}", chosen.instance).into(), &chosen.node))
+            }
+            (CallTarget::Service { service, .. }, None) => Err(nobody(service)),
+            (CallTarget::Object(holding, method), _) => {
+                holding.check()?;
+                Ok((holding.subject(method).into(), &holding.owner))
+            }
+        }
+    }
+
+    /// Chooses another instance if the chosen one refuses the call; true if there is one.
+    pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
+        let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
+        let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
+        let at = Arc::clone(&chosen.instance);
+        let Ok(core) = self.core() else { return false };
+        self.retry(&core).refused(at);
+        if self.giving.is_bound() {
+            return false;
+        }
+        self.giving.ended(true);
+        self.is_found()
+    }
+
+    /// True if the call may be retried after a lost link. Exports are named by the link of their
+    /// node, and lost with it.
+    pub fn may_again(&self) -> bool {
+        let is_current = |core: &Core| self.given_at.is_none() || self.given_at == core.objects.number();
+        self.idempotent && self.core().is_ok_and(|core| is_current(&core))
+    }
+
+    /// Releases the exports of the lost attempt; true if the call is retried.
+    pub fn lost(&mut self, core: &Core) -> bool {
+        self.giving.ended(true);
+        let at = self.chosen.as_ref().map(|chosen| Arc::clone(&chosen.instance));
+        self.leave();
+        self.retry(core).lost(at, core.runner.us_at(Instant::now()))
+    }
+
+    /// True if the call was sent and its link lost since.
+    pub fn was_lost(&self) -> bool {
+        self.retry.as_ref().is_some_and(|retry| retry.was_lost())
+    }
+
+    /// The pause before a retry without an instance; None: no retry.
+    pub fn nobody(&mut self, core: &Core) -> Option<Duration> {
+        self.leave();
+        self.retry(core).nobody(core.runner.us_at(Instant::now())).map(Duration::from_micros)
+    }
+
+    fn retry(&mut self, core: &Core) -> &mut Retry<Arc<str>> {
+        let until_us = self.deadline.map(|at| core.runner.us_at(at));
+        self.retry.get_or_insert_with(|| Box::new(Retry::new(until_us, core.resends, names::dice())))
+    }
+
+    /// Ends it, on the other side too if it was sent.
+    pub fn cancel(&mut self, key: Option<CallKey>) {
+        if let (Some(key), Ok(core)) = (key, self.core()) {
+            core.link.cancel(key);
+        }
+        self.given_up();
+    }
+
+    /// The call has ended. A second time does nothing.
+    pub fn ended(&mut self, outcome: &CallOutcome) {
+        let failed = match outcome {
+            CallOutcome::Failed(number, _) => Some(*number),
+            CallOutcome::Late => Some(ErrorCode::AskTimeout.number()),
+            CallOutcome::Replied(_) | CallOutcome::Over => None,
+        };
+        let is_one_of = |codes: &[ErrorCode]| codes.iter().any(|code| failed == Some(code.number()));
+        if is_one_of(&[ErrorCode::NoResponders, ErrorCode::LinkLost]) {
+            self.giving.ended(true);
+        }
+        // Other exports stay until the reply is read, as it may return them.
+        self.giving.close_streams();
+        self.left(Some(failed.is_some()));
+    }
+
+    /// Its caller waits no longer; the result of the callee is unknown.
+    pub fn given_up(&mut self) {
+        self.giving.ended(false);
+        // The streams of an unsent call have no reader.
+        for offered in std::mem::take(&mut self.blob.offered) {
+            if let OutboundReference::Own(Exportable::Items(slot)) = &*offered.what {
+                slot.close();
+            }
+        }
+        self.leave();
+    }
+
+    /// Releases the chosen instance without an outcome.
+    fn leave(&mut self) {
+        self.left(None);
+    }
+
+    fn left(&mut self, failed: Option<bool>) {
+        if let (Some(mut chosen), Ok(core)) = (self.chosen.take(), self.core()) {
+            chosen.ended(&core.directory, failed);
+        }
+    }
+
+    /// Ready when all streams among its arguments are dropped.
+    pub fn poll_closed(&self, context: &Context<'_>) -> Poll<()> {
+        self.giving.poll_closed(context)
+    }
+
+    /// The error for the caller: an object whose owner has left is gone.
+    pub fn told(&self, number: u16, payload: &[u8]) -> Error {
+        match &self.aim {
+            CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {
+                holding.lost();
+                holding.gone("its owner has left, or lost its link")
+            }
+            _ => Error::told(&self.title, number, payload),
+        }
+    }
+}

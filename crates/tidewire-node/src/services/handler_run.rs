@@ -1,0 +1,266 @@
+//! Run of one handler, until it has replied or no caller waits for it.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use tidewire_engine::raw::{Fire, Watch};
+use tidewire_link::{Call, Exchange, PayloadParts, Refused};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::discovery::Visibility;
+use crate::objects::{ExportScope, Objects};
+use crate::services::context::{Context, Inner};
+use crate::services::current_service::handling;
+use crate::services::failure::Failure;
+use crate::services::inbound_call::{Ended, InboundCallState};
+use crate::services::instance::{AdmissionPermit, AdmittedCall, Counts, Method, STOPPED, ServiceInstance, refuse};
+use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream};
+use crate::tracing::Span;
+use crate::values::references::within;
+use crate::values::{Blob, Input};
+
+/// Time that a caller has to cancel after its deadline.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Works at a call. The next one is let in when it is over, or dropped.
+pub(crate) async fn run(mut inside: AdmissionPermit, job: AdmittedCall) {
+    inside.has_begun = true;
+    let host = &*inside.host;
+    host.runner.beat();
+    Counts::add(&host.counts.calls);
+    let AdmittedCall { mut call, exchange, method, busy: _busy } = job;
+    // A call that has waited may be over.
+    if let Some(ended) = exchange.ended() {
+        return give_up(host, call, &exchange, ended).await;
+    }
+    let context = context(&method, &call, &exchange);
+    let span = Span::of(&context);
+    let (objects, input) = (host.runner.objects(), Input::of_message(&mut call.message));
+    // This node takes the references in the arguments.
+    let objects = objects.as_ref();
+    match &method.handling {
+        MethodHandler::Once(answers) => match span.run(|| begin(host, objects, || answers(context, input))) {
+            Ok(answering) => answer(host, objects, &span, call, exchange, answering).await,
+            Err(failure) => fail(host, &span, call, &failure),
+        },
+        MethodHandler::Stream(streams) => match span.run(|| begin(host, objects, || streams(context, input))) {
+            Ok(items) => stream(host, objects, &span, call, exchange, items).await,
+            Err(failure) => fail(host, &span, call, &failure),
+        },
+    }
+}
+
+type Here<'a> = Option<&'a Arc<Objects>>;
+
+async fn answer(
+    host: &ServiceInstance,
+    objects: Here<'_>,
+    span: &Span,
+    call: Call,
+    exchange: Arc<InboundCallState>,
+    mut answering: ReplyFuture,
+) {
+    let mut deadline = Deadline::new(host, &call, &exchange);
+    let outcome = poll_fn(|task| {
+        if let Poll::Ready(ended) = exchange.poll_ended(task) {
+            return Poll::Ready(Err(ended));
+        }
+        let poll = || polled(|| answering.as_mut().poll(task));
+        let polled = span.run(|| within(objects, || handling(host, poll)));
+        if polled.is_pending() {
+            deadline.watch();
+        }
+        polled.map(Ok)
+    })
+    .await;
+    drop(answering);
+    match outcome {
+        Ok(Ok(mut blob)) => match give_back(objects, &call, &mut blob) {
+            Ok(_given) => reply(call, &mut blob),
+            Err(failure) => fail(host, span, call, &failure),
+        },
+        Ok(Err(failure)) => fail(host, span, call, &failure),
+        Err(ended) => give_up(host, call, &exchange, ended).await,
+    }
+}
+
+async fn stream(
+    host: &ServiceInstance,
+    objects: Here<'_>,
+    span: &Span,
+    call: Call,
+    exchange: Arc<InboundCallState>,
+    mut items: ReplyStream,
+) {
+    let mut deadline = Deadline::new(host, &call, &exchange);
+    deadline.watch();
+    loop {
+        let next =
+            poll_fn(|task| span.run(|| within(objects, || handling(host, || next(&exchange, &mut items, task)))));
+        let next = next.await;
+        match next {
+            Ok(Some(Ok(mut blob))) => {
+                exchange.spend();
+                let _given = match give_back(objects, &call, &mut blob) {
+                    Ok(given) => given,
+                    Err(failure) => return fail(host, span, call, &failure),
+                };
+                if let Err(ended) = poll_fn(|task| room(&exchange, &call, blob.bytes(), task)).await {
+                    drop(items);
+                    return give_up(host, call, &exchange, ended).await;
+                }
+                match call.item(blob.sending()) {
+                    Ok(()) => {}
+                    Err(Refused::Over) => return give_up(host, call, &exchange, Ended::Gone).await,
+                    Err(refused) => return fail(host, span, call, &unsent(&refused)),
+                }
+            }
+            Ok(Some(Err(failure))) => return fail(host, span, call, &failure),
+            Ok(None) => return call.over(),
+            Err(ended) => {
+                // The stream releases its resources before its reader receives the end.
+                drop(items);
+                return give_up(host, call, &exchange, ended).await;
+            }
+        }
+    }
+}
+
+type Next = Option<Result<Blob, Failure>>;
+
+/// The next item, once its reader takes one.
+fn next(exchange: &InboundCallState, items: &mut ReplyStream, task: &mut TaskContext<'_>) -> Poll<Result<Next, Ended>> {
+    if let Poll::Ready(ended) = exchange.poll_ended(task) {
+        return Poll::Ready(Err(ended));
+    }
+    if exchange.poll_credit(task).is_pending() {
+        return Poll::Pending;
+    }
+    match catch_unwind(AssertUnwindSafe(|| items.as_mut().poll_next(task))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => Poll::Ready(Ok(Some(Err(Failure::of_panic(&*panic))))),
+    }
+}
+
+/// Ready when the link takes an item of so many bytes.
+fn room(
+    exchange: &Arc<InboundCallState>,
+    call: &Call,
+    bytes: usize,
+    task: &TaskContext<'_>,
+) -> Poll<Result<(), Ended>> {
+    if let Poll::Ready(ended) = exchange.poll_ended(task) {
+        return Poll::Ready(Err(ended));
+    }
+    let told: Arc<dyn Exchange> = Arc::clone(exchange) as _;
+    if call.may_send_item(bytes, &told) { Poll::Ready(Ok(())) } else { Poll::Pending }
+}
+
+fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {
+    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(Failure::of_panic(&*panic))))
+}
+
+fn begin<T>(
+    host: &ServiceInstance,
+    objects: Here<'_>,
+    begin: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    within(objects, || handling(host, || caught(begin)))
+}
+
+fn caught<T>(begin: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(begin)).unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)))
+}
+
+/// Exports the references in a reply. The scope lives until the reply is sent.
+fn give_back(objects: Here<'_>, call: &Call, blob: &mut Blob) -> Result<ExportScope, Failure> {
+    match objects {
+        Some(objects) if !blob.offered.is_empty() => Ok(objects.give_back(&call.from.name, blob)?),
+        _ => Ok(ExportScope::default()),
+    }
+}
+
+fn context(method: &Method, call: &Call, exchange: &Arc<InboundCallState>) -> Context {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let headers: BTreeMap<_, _> =
+        call.head().fields.iter().map(|(name, value)| (name.to_owned(), text(value))).collect();
+    Context::new(Inner {
+        service: Arc::clone(&method.service),
+        method: Arc::clone(&method.name),
+        from: call.from.clone(),
+        deadline: call.deadline,
+        headers,
+        lane: call.message.flags.lane(),
+        exchange: Arc::clone(exchange),
+        trace: OnceLock::new(),
+        origin: Visibility::Private,
+        user: None,
+    })
+}
+
+fn reply(call: Call, blob: &mut Blob) {
+    let flusher = call.flusher();
+    // The link reports a reply that cannot be sent to the caller.
+    let _ = call.reply(blob.sending());
+    flusher.flush();
+}
+
+fn fail(host: &ServiceInstance, span: &Span, call: Call, failure: &Failure) {
+    span.failed(failure);
+    Counts::add(&host.counts.errors);
+    let (code, mut blob) = failure.payload();
+    let flusher = call.flusher();
+    call.fail(code, blob.sending());
+    flusher.flush();
+}
+
+fn unsent(refused: &Refused) -> Failure {
+    let code =
+        if matches!(refused, Refused::TooLong { .. }) { ErrorCode::PayloadTooLarge } else { ErrorCode::LimitExceeded };
+    Failure::refusal(code, format!("an item can't be sent: {refused}"))
+}
+
+async fn give_up(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>, ended: Ended) {
+    Counts::add(&host.counts.cancelled);
+    match ended {
+        Ended::Gone => refuse(call, ErrorCode::CallCancelled, "the caller has gone"),
+        Ended::Unread => call.over(),
+        Ended::Late => late(host, call, exchange).await,
+        Ended::Stopping => refuse(call, ErrorCode::NodeStopped, STOPPED),
+    }
+}
+
+/// The caller's own clock reaches the deadline at about the same time. The caller knows best how
+/// the call went, and cancels it: only a caller that does not cancel gets this error.
+async fn late(host: &ServiceInstance, call: Call, exchange: &Arc<InboundCallState>) {
+    let until = Instant::now() + LATE;
+    let _watch = host.runner.watch(until, Arc::clone(exchange) as Arc<dyn Fire>);
+    if !poll_fn(|task| exchange.poll_gone(until, task)).await {
+        refuse(call, ErrorCode::AskTimeout, "its deadline passed while the handler was at work");
+    }
+}
+
+/// Ends a handler at the deadline of its call. It is watched only once the handler waits for
+/// something.
+struct Deadline<'a> {
+    host: &'a ServiceInstance,
+    at: Option<Instant>,
+    exchange: &'a Arc<InboundCallState>,
+    watch: Option<Watch>,
+}
+
+impl<'a> Deadline<'a> {
+    fn new(host: &'a ServiceInstance, call: &Call, exchange: &'a Arc<InboundCallState>) -> Self {
+        Self { host, at: call.deadline, exchange, watch: None }
+    }
+
+    fn watch(&mut self) {
+        if let (Some(at), None) = (self.at, &self.watch) {
+            self.watch = Some(self.host.runner.watch(at, Arc::clone(self.exchange) as Arc<dyn Fire>));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Served instances of services: registration, statistics and stop.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use tidewire_link::{Handler, ReplyWaiter, Subscription};
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::calls::reply_slot::ReplySlot;
+use crate::delay::until;
+use crate::discovery::InstanceInfo;
+use crate::error::Error;
+use crate::names;
+use crate::node::core::{Core, in_force};
+use crate::pending::Pending;
+use crate::services::current_service::refuse_own;
+use crate::services::events::{Event, Listener};
+use crate::services::instance::{InstanceSubscription, ServiceInstance};
+use crate::services::service::Service;
+use crate::streams::{Consumer, DurableSubscription, own_or_hub};
+use crate::subjects;
+
+/// Record of an instance that a node serves.
+pub(crate) struct ServedRecord {
+    pub host: Arc<ServiceInstance>,
+    _subscriptions: [Subscription; 2],
+    /// Subscriptions of the event handlers. They end with this record; received events are still
+    /// handled.
+    _events: Vec<subjects::Subscription>,
+}
+
+/// An instance of a service, as the one who serves it holds it. It is served until it is stopped,
+/// or its node is: dropping this ends nothing.
+pub struct Served {
+    core: Weak<Core>,
+    number: u64,
+    host: Arc<ServiceInstance>,
+}
+
+/// Statistics of the calls of one instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceStatistics {
+    /// Calls whose handlers have begun.
+    pub calls: u64,
+    /// Those of them that failed.
+    pub errors: u64,
+    /// Those of them that were cancelled, or came to their deadline.
+    pub cancelled: u64,
+    /// Running handlers.
+    pub in_flight: usize,
+    /// Calls that wait for one of them.
+    pub waiting: usize,
+    /// Events whose handlers have begun.
+    pub events: u64,
+    /// Those of them that failed.
+    pub event_errors: u64,
+    /// Events dropped because the mailbox was full.
+    pub events_dropped: u64,
+}
+
+/// Begins to serve. It is in force once the pending is done.
+pub(crate) fn serve(core: &Arc<Core>, service: Service) -> Pending<Served> {
+    match begin(core, service) {
+        Ok((served, places)) => Pending::new(async move {
+            match began(&served.host, places).await {
+                Ok(()) => Ok(served),
+                Err(error) => {
+                    served.forget();
+                    served.host.give_back();
+                    Err(error)
+                }
+            }
+        }),
+        Err(error) => Pending::failed(error),
+    }
+}
+
+/// Waits until the hub knows it, and its durable handlers have their consumers.
+async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<(), Error> {
+    for place in places {
+        in_force(place, host.service.to_string()).await?;
+    }
+    for durable in host.durables() {
+        poll_fn(|context| durable.opened.poll(context)).await?;
+    }
+    Ok(())
+}
+
+fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<ReplySlot>>), Error> {
+    core.check()?;
+    service.check()?;
+    let name = service.info.name.clone();
+    let instance = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
+    if core.hosts().iter().any(|host| *host.service == *name && host.instance == instance) {
+        let text = format!("instance: {instance:?} serves {name:?} already: give another id, or none");
+        return Err(Error::new(ErrorCode::NameTaken, text));
+    }
+    for (method, _) in &mut service.methods {
+        method.visibility = method.visibility.min(service.info.visibility);
+    }
+    service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
+    service.info.instances = vec![instance.clone()];
+    service.info.details = vec![InstanceInfo { id: instance.clone(), ..std::mem::take(&mut service.release) }];
+    let events = std::mem::take(&mut service.events);
+    let durables = std::mem::take(&mut service.durables);
+    let says = service.info.said()?;
+    let host = Arc::new(ServiceInstance::new(service, instance, &core.name, Arc::clone(&core.runner)));
+    let mut places: [Arc<ReplySlot>; 2] = Default::default();
+    let of_instance = format!("svc.{name}.{}.*", host.instance);
+    let first = subscribe(core, &of_instance, "", &says, &host, &mut places[0])?;
+    let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
+    let mut places = Vec::from(places);
+    let events = listen(core, &host, &events, &mut places)?;
+    let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
+    host.subscribe(core, durables.collect::<Result<_, _>>()?);
+    let number = keep(core, ServedRecord { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
+    (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
+    Ok((Served { core: Arc::downgrade(core), number, host }, places))
+}
+
+/// Subscribes to events, and begins to handle them.
+fn listen(
+    core: &Arc<Core>,
+    host: &Arc<ServiceInstance>,
+    events: &[Event],
+    places: &mut Vec<Arc<ReplySlot>>,
+) -> Result<Vec<subjects::Subscription>, Error> {
+    let (mut subscriptions, mut listeners) = (Vec::new(), Vec::new());
+    for event in events {
+        let (subscription, place) = subjects::begin(core, &event.info.subject, &event.options())?;
+        listeners.push(Listener::new(&host.service, event, subscription.mailbox(), Arc::clone(&core.log)));
+        subscriptions.push(subscription);
+        places.push(place);
+    }
+    host.listen(listeners);
+    Ok(subscriptions)
+}
+
+fn subscribe(
+    core: &Core,
+    pattern: &str,
+    queue: &str,
+    says: &[u8],
+    host: &Arc<ServiceInstance>,
+    place: &mut Arc<ReplySlot>,
+) -> Result<Subscription, Error> {
+    let door: Arc<dyn Handler> = Arc::new(InstanceSubscription(Arc::clone(host)));
+    let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
+    let subscribed = core.link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+    subscribed.map_err(|refused| Error::refused(pattern, &refused))
+}
+
+fn keep(core: &Core, kept: ServedRecord) -> u64 {
+    let mut served = core.served.lock();
+    let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
+    served.insert(number, kept);
+    number
+}
+
+impl Served {
+    /// The id of the instance.
+    pub fn instance(&self) -> &str {
+        &self.host.instance
+    }
+
+    /// Statistics of the calls of this instance.
+    pub fn statistics(&self) -> ServiceStatistics {
+        let (in_flight, waiting) = self.host.open();
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.host.counts;
+        let (calls, errors, cancelled) = (of(&counts.calls), of(&counts.errors), of(&counts.cancelled));
+        let (events, event_errors) = (of(&counts.events), of(&counts.event_errors));
+        let events_dropped = self.host.events_dropped();
+        ServiceStatistics { calls, errors, cancelled, in_flight, waiting, events, event_errors, events_dropped }
+    }
+
+    /// The consumer of a durable handler by name: to inspect, to pause, for dead letters.
+    pub fn consumer(&self, name: &str) -> Option<Consumer> {
+        self.host.durables().iter().find(|durable| durable.name() == name)?.consumer()
+    }
+
+    /// Drains the instance: accepts no more calls and events, finishes the accepted ones, and cuts
+    /// streams. Handlers that still run after `timeout` are dropped.
+    ///
+    /// # Errors
+    /// `AskCycle` if a handler of the service awaits it; no more calls are accepted all the same.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, no more calls are accepted, and handlers end by themselves.
+    pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
+        self.forget();
+        self.host.leave();
+        let end = Instant::now() + timeout;
+        Pending::new(async move {
+            refuse_own([&self.host], "await the stop of the service")?;
+            let runner = Arc::clone(&self.host.runner);
+            until(&runner, end, || self.host.is_idle()).await;
+            self.host.close();
+            Ok(self.statistics())
+        })
+    }
+
+    fn forget(&self) {
+        let core = self.core.upgrade();
+        let kept = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
+        if let Some((core, kept)) = core.zip(kept.as_ref()) {
+            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", kept.host.service, kept.host.instance));
+        }
+        // Its subscriptions end after the lock.
+        drop(kept);
+    }
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Served({:?}, {:?})", self.host.service, self.host.instance)
+    }
+}

@@ -1,0 +1,449 @@
+//! Single active services: one instance of a name is active, the holder of a lease. The others
+//! stand by, and queue calls until one is active.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+use tidewire_core::rpc::STANDBY;
+use tidewire_engine::raw::Mutex;
+use tidewire_proto::generated::errors::ErrorCode;
+
+use crate::calls::client::Client;
+use crate::calls::item_stream::EncodedItems;
+use crate::delay::Delay;
+use crate::discovery::MethodInfo;
+use crate::error::Error;
+use crate::names;
+use crate::node::core::{Core, Runner};
+use crate::pending::{Pending, Wakers};
+use crate::services::context::Context;
+use crate::services::failure::Failure;
+use crate::services::serve::{Served, ServiceStatistics, serve};
+use crate::services::service::{MethodHandler, ReplyFuture, ReplyStream, Service, result};
+use crate::streams::{self, Lease, LeaseOptions};
+use crate::values::{self, Blob, Input, Value};
+
+/// How long it waits before it tries again to become active, after an error: at first, and at most.
+/// A link that is back ends the wait.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// One instance of a service of which one is active at a time, as the one who serves it holds it.
+/// Dropping this ends nothing.
+pub struct SingleActive {
+    inner: Arc<Inner>,
+    door: Served,
+}
+
+/// State that the standby task shares with its handles.
+pub(crate) struct Inner {
+    name: String,
+    instance: String,
+    runner: Arc<Runner>,
+    active: Mutex<Option<Active>>,
+    /// Woken when it becomes active, is active no longer, or has ended.
+    wakers: Wakers,
+    is_leaving: AtomicBool,
+    is_over: AtomicBool,
+}
+
+struct Active {
+    lease: Arc<Lease>,
+    served: Served,
+}
+
+/// Serves a service, when and as long as this instance is the active one.
+pub(crate) fn serve_single(core: &Arc<Core>, mut service: Service, options: LeaseOptions) -> Pending<SingleActive> {
+    let checked = core.check().and_then(|()| service.check());
+    if let Err(error) = checked {
+        return Pending::failed(error);
+    }
+    let name = service.info.name.clone();
+    let instance = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
+    service.instance = Some(instance.clone());
+    let door = serve(core, standby(core, &service, &instance));
+    let inner = Arc::new(Inner {
+        name,
+        instance,
+        runner: Arc::clone(&core.runner),
+        active: Mutex::new(None),
+        wakers: Wakers::default(),
+        is_leaving: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+    });
+    let core = Arc::downgrade(core);
+    Pending::new(async move {
+        let door = door.await?;
+        let stands = Arc::clone(&inner);
+        if let Some(core) = core.upgrade() {
+            core.singles.lock().push(Arc::downgrade(&inner));
+        }
+        let (runner, ends) = (Arc::clone(&inner.runner), StandbyGuard(Arc::clone(&inner)));
+        runner.aside(Box::pin(async move {
+            stands.stand(&core, &service, &options).await;
+            drop(ends);
+        }));
+        Ok(SingleActive { inner, door })
+    })
+}
+
+/// Marks the end of the standby task, also after a panic.
+struct StandbyGuard(Arc<Inner>);
+
+impl Drop for StandbyGuard {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+        self.0.wakers.wake();
+    }
+}
+
+impl SingleActive {
+    /// The id of the instance.
+    pub fn instance(&self) -> &str {
+        &self.inner.instance
+    }
+
+    /// True if this instance is certainly the active one, by the clock of this process.
+    pub fn is_active(&self) -> bool {
+        self.fence().is_ok()
+    }
+
+    /// The fencing token: greater than that of every instance that was active before. Give it to
+    /// stores that can compare it; handlers have it from [`Context::fence`].
+    ///
+    /// # Errors
+    /// [`Error`] with `lease_lost` if this instance is not active.
+    pub fn fence(&self) -> Result<u64, Error> {
+        let lease = self.inner.active.lock().as_ref().map(|active| Arc::clone(&active.lease));
+        lease.map_or_else(|| Err(self.inner.idle()), |lease| lease.fence())
+    }
+
+    /// Waits until this instance is the active one. Returns its fence.
+    ///
+    /// # Errors
+    /// Awaiting it fails with `lease_lost` if it was stopped.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost if it is dropped.
+    pub async fn active(&self) -> Result<u64, Error> {
+        poll_fn(|context| {
+            self.inner.wakers.add(context.waker());
+            match self.fence() {
+                Err(_) if !self.inner.is_over.load(Ordering::Acquire) => Poll::Pending,
+                fence => Poll::Ready(fence),
+            }
+        })
+        .await
+    }
+
+    /// Statistics of the calls since this instance became active. On standby: of the calls that it
+    /// queued until another instance was active.
+    pub fn statistics(&self) -> ServiceStatistics {
+        let active = self.inner.active.lock().as_ref().map(|active| active.served.statistics());
+        active.unwrap_or_else(|| self.door.statistics())
+    }
+
+    /// Stops this instance. An active instance finishes its accepted calls, and then another takes
+    /// over at once.
+    ///
+    /// # Errors
+    /// `AskCycle` if a handler of the service awaits it. `home_unavailable` if the lease could not
+    /// be released: another instance takes over when the TTL ends.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it takes no more calls.
+    pub fn stop(self, timeout: Duration) -> Pending<ServiceStatistics> {
+        self.inner.leave();
+        Pending::new(async move {
+            let until = Instant::now() + timeout;
+            let last = self.inner.end(timeout).await?;
+            let held = self.door.stop(until.saturating_duration_since(Instant::now())).await?;
+            Ok(last.unwrap_or(held))
+        })
+    }
+}
+
+impl Inner {
+    /// Ends the standby.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+        self.wakers.wake();
+    }
+
+    /// Waits until the standby has ended; an active instance finishes its calls and releases its
+    /// lease.
+    pub async fn end(&self, timeout: Duration) -> Result<Option<ServiceStatistics>, Error> {
+        self.leave();
+        poll_fn(|context| {
+            self.wakers.add(context.waker());
+            if self.is_over.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let Some(Active { lease, served }) = self.active.lock().take() else { return Ok(None) };
+        let counts = served.stop(timeout).await;
+        lease.give_back().await?;
+        counts.map(Some)
+    }
+
+    /// Acquires the lease, is active while the lease is held, and starts over when it is lost.
+    async fn stand(&self, core: &Weak<Core>, service: &Service, options: &LeaseOptions) {
+        let mut wait = Duration::ZERO;
+        while !self.is_leaving.load(Ordering::Acquire) {
+            let Some(core) = core.upgrade() else { return };
+            let holder = format!("{}/{}", core.name, self.instance);
+            let acquired = streams::acquire(&core, &format!("active.{}", self.name), options.clone().holder(holder));
+            let begun = match self.unless_leaving(acquired).await {
+                None => return,
+                Some(Err(error)) => Err(error),
+                Some(Ok(lease)) => self.begin(&core, service, Arc::new(lease)).await,
+            };
+            match begun {
+                Ok(lease) => {
+                    wait = Duration::ZERO;
+                    let fence = lease.fence().unwrap_or_default();
+                    (core.changes)(&format!(
+                        "{:?}: the instance {:?} is active, with fence {fence}",
+                        self.name, self.instance
+                    ));
+                    if self.unless_leaving(lease.lost()).await.is_none() {
+                        return;
+                    }
+                    (core.log)(&format!(
+                        "{:?}: the instance {:?} has lost its lease, and is not active any more",
+                        self.name, self.instance
+                    ));
+                    let active = self.active.lock().take();
+                    if let Some(active) = active {
+                        drop(active.served.stop(Duration::ZERO).await);
+                    }
+                }
+                Err(error) => {
+                    if wait.is_zero() {
+                        (core.log)(&format!(
+                            "{:?}: the instance {:?} can't become active, and tries again: {error}",
+                            self.name, self.instance
+                        ));
+                    }
+                    wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
+                    let pause = Delay::begin(&self.runner, wait);
+                    let rejoins = core.link.joined().is_none();
+                    let waited = poll_fn(|context| {
+                        core.rejoined.add(context.waker());
+                        let is_back = rejoins && core.link.joined().is_some();
+                        if pause.is_over(context) || is_back { Poll::Ready(()) } else { Poll::Pending }
+                    });
+                    self.unless_leaving(waited).await;
+                }
+            }
+        }
+    }
+
+    /// Serves it under a lease.
+    async fn begin(&self, core: &Arc<Core>, service: &Service, lease: Arc<Lease>) -> Result<Arc<Lease>, Error> {
+        let served = serve(core, guarded(service, &lease)).await?;
+        *self.active.lock() = Some(Active { lease: Arc::clone(&lease), served });
+        self.wakers.wake();
+        Ok(lease)
+    }
+
+    /// None: the standby has ended.
+    async fn unless_leaving<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            self.wakers.add(context.waker());
+            if self.is_leaving.load(Ordering::Acquire) {
+                return Poll::Ready(None);
+            }
+            future.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    fn idle(&self) -> Error {
+        let text =
+            format!("{}: the instance {:?} is not active: another is, or it was stopped", self.name, self.instance);
+        Error::new(ErrorCode::LeaseLost, text)
+    }
+}
+
+/// The service with handlers that answer only while a lease is held.
+fn guarded(service: &Service, lease: &Arc<Lease>) -> Service {
+    let mut guarded = service.clone();
+    for (_, handling) in &mut guarded.methods {
+        *handling = match handling.clone() {
+            MethodHandler::Once(answers) => {
+                let lease = Arc::clone(lease);
+                MethodHandler::Once(Arc::new(move |context: Context, input: Input<'_>| {
+                    begins(&lease)?;
+                    let answering = answers(context.under(&lease), input)?;
+                    let lease = Arc::clone(&lease);
+                    let answering: ReplyFuture = Box::pin(async move {
+                        let answer = answering.await;
+                        ends(&lease)?;
+                        answer
+                    });
+                    Ok(answering)
+                }))
+            }
+            MethodHandler::Stream(streams) => {
+                let lease = Arc::clone(lease);
+                MethodHandler::Stream(Arc::new(move |context: Context, input: Input<'_>| {
+                    begins(&lease)?;
+                    let items = streams(context.under(&lease), input)?;
+                    let items: ReplyStream = Box::pin(LeasedItems { lease: Arc::clone(&lease), items });
+                    Ok(items)
+                }))
+            }
+        };
+    }
+    guarded
+}
+
+fn begins(lease: &Lease) -> Result<(), Failure> {
+    if lease.is_held() {
+        return Ok(());
+    }
+    let text = format!("{}: this instance is not active any more: another has the call", lease.name());
+    Err(Failure::refusal(ErrorCode::NodeStopped, text))
+}
+
+fn ends(lease: &Lease) -> Result<(), Failure> {
+    if lease.is_held() {
+        return Ok(());
+    }
+    let what = "this instance lost its lease while it was at the call, and does not answer";
+    let text = format!("{}: {what}: whether it was handled is not known", lease.name());
+    Err(Failure::of(ErrorCode::LeaseLost, text))
+}
+
+/// Items that are yielded only while a lease is held.
+struct LeasedItems {
+    lease: Arc<Lease>,
+    items: ReplyStream,
+}
+
+impl Stream for LeasedItems {
+    type Item = <ReplyStream as Stream>::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = std::task::ready!(self.items.as_mut().poll_next(context));
+        Poll::Ready(match (next, ends(&self.lease)) {
+            (Some(Ok(_)), Err(lost)) => Some(Err(lost)),
+            (next, _) => next,
+        })
+    }
+}
+
+/// The standby instance: its methods wait for an active instance, and call it.
+fn standby(core: &Arc<Core>, service: &Service, instance: &str) -> Service {
+    let mut door = service.clone();
+    (door.events, door.durables, door.info.events) = (Vec::new(), Vec::new(), Vec::new());
+    door.instance = Some(format!("{STANDBY}{instance}"));
+    for (info, handling) in &mut door.methods {
+        *handling = forwarder(core, &service.info.name, info);
+    }
+    door
+}
+
+fn forwarder(core: &Arc<Core>, service: &str, info: &MethodInfo) -> MethodHandler {
+    let (core, service, method) = (Arc::downgrade(core), service.to_owned(), info.name.clone());
+    let held = move |context: &Context, input: Input<'_>| -> Result<QueuedUntilActive, Failure> {
+        let core = core.upgrade();
+        let core = core.ok_or_else(|| Failure::refusal(ErrorCode::NodeStopped, "the node has ended"))?;
+        let given: Value = values::read("the arguments", input)?;
+        let client = Client::new(Arc::clone(&core), &service).passing_on(context);
+        let blob = values::write("the arguments", &given)?;
+        Ok(QueuedUntilActive { core, client, service: service.clone(), method: method.clone(), blob })
+    };
+    if info.stream {
+        return MethodHandler::Stream(Arc::new(move |context, input| {
+            let held = held(&context, input)?;
+            let items: ReplyStream = Box::pin(ActiveItems::Finding(Box::pin(async move { held.stream().await })));
+            Ok(items)
+        }));
+    }
+    MethodHandler::Once(Arc::new(move |context, input| {
+        let held = held(&context, input)?;
+        let answering: ReplyFuture = Box::pin(async move { held.call().await });
+        Ok(answering)
+    }))
+}
+
+/// A call that waits until an instance is active.
+struct QueuedUntilActive {
+    core: Arc<Core>,
+    client: Client,
+    service: String,
+    method: String,
+    blob: Blob,
+}
+
+impl QueuedUntilActive {
+    async fn call(self) -> Result<Blob, Failure> {
+        let mut tried: Vec<Arc<str>> = Vec::new();
+        loop {
+            let instance = self.core.directory.active(&self.core, &self.service, &tried).await?;
+            let client = self.client.clone().instance(&*instance);
+            match client.pass::<Value>(&self.method, self.blob.clone()).await {
+                Ok(value) => return result("the result", &value),
+                // The instance was no longer active, or has left, and has not begun with the call.
+                Err(error) if [ErrorCode::NoResponders, ErrorCode::NodeStopped].contains(&error.code()) => {
+                    tried.push(instance);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn stream(self) -> Result<ReplyStream, Failure> {
+        let instance = self.core.directory.active(&self.core, &self.service, &[]).await?;
+        let items = self.client.instance(&*instance).pass_stream::<Value>(&self.method, self.blob);
+        Ok(Box::pin(EncodedItems::new(Items(items))))
+    }
+}
+
+/// Items whose errors go to the caller.
+struct Items(crate::calls::item_stream::Items<Value>);
+
+impl Stream for Items {
+    type Item = Result<Value, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.0).poll_next(context).map(|item| item.map(|item| item.map_err(Failure::from)))
+    }
+}
+
+/// The items of the instance that is active, once there is one.
+enum ActiveItems {
+    Finding(Pin<Box<dyn Future<Output = Result<ReplyStream, Failure>> + Send>>),
+    Found(ReplyStream),
+}
+
+impl Stream for ActiveItems {
+    type Item = <ReplyStream as Stream>::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match &mut *self {
+                Self::Found(items) => return items.as_mut().poll_next(context),
+                Self::Finding(finding) => match std::task::ready!(finding.as_mut().poll(context)) {
+                    Ok(items) => *self = Self::Found(items),
+                    Err(failure) => return Poll::Ready(Some(Err(failure))),
+                },
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SingleActive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_active() { "active" } else { "on standby" };
+        write!(f, "Single({:?}, {:?}, {state})", self.inner.name, self.inner.instance)
+    }
+}

@@ -1,0 +1,115 @@
+//! Handle of a subject: options for messages and requests on it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::calls::call::Call;
+use crate::calls::client::{CallOptions, DEFAULT_TIMEOUT, Priority, fields};
+use crate::calls::prepared_call::{CallTarget, PreparedCall};
+use crate::error::Error;
+use crate::names;
+use crate::node::core::Core;
+use crate::subjects::{ask_here, publish};
+use crate::values;
+
+/// A subject to publish on, or to ask, with settings of its own.
+/// [`Node::publish`](crate::Node::publish) and [`Node::request`](crate::Node::request) do the same
+/// without.
+///
+/// ```
+/// use tidewire_node::{Node, NodeOptions, Priority};
+///
+/// let hub = Node::listen("tide://127.0.0.1:0", NodeOptions::named("hub")).wait()?;
+/// let mut orders = hub.subscribe("orders.*").wait()?;
+/// hub.subject("orders.new").header("shop", "north").priority(Priority::High).publish(&7)?;
+/// let message = orders.next_blocking().unwrap();
+/// assert_eq!((message.subject(), message.headers()["shop"].as_str()), ("orders.new", "north"));
+/// # Ok::<(), tidewire_node::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Subject {
+    core: Arc<Core>,
+    subject: String,
+    options: CallOptions,
+}
+
+impl Subject {
+    pub(crate) fn new(core: Arc<Core>, subject: &str) -> Self {
+        let options = CallOptions::checked(names::subject(subject));
+        Self { core, subject: subject.to_owned(), options }
+    }
+
+    /// Timeout of a request: 30 s by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.with_timeout(timeout);
+        self
+    }
+
+    /// How urgent it is.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.options.priority = priority;
+        self
+    }
+
+    /// Adds something that subscribers find in [`Message::headers`](crate::Message::headers). Names
+    /// that begin with `tw-` belong to the protocol.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.with_header(name.into(), value.into());
+        self
+    }
+
+    /// As [`Client::on_behalf`](crate::Client::on_behalf).
+    pub fn on_behalf(mut self, user: &str) -> Self {
+        self.options.with_caller(user, None);
+        self
+    }
+
+    /// Publishes: to all who subscribed, here and at other nodes, and to one member of each queue
+    /// group; at most once.
+    ///
+    /// # Errors
+    /// [`Error`] if the value can't be sent, the token does not allow it, or the link is lost.
+    /// Nobody has got it then.
+    pub fn publish<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Error> {
+        if let Some(problem) = &self.options.problem {
+            return Err(problem.clone());
+        }
+        let blob = values::write(&self.subject, value)?;
+        let said = fields(&self.subject, &self.options.headers)?;
+        publish(&self.core, &self.subject, blob, &said, self.options.priority.flags())
+    }
+
+    /// Asks a subscriber: one of this node, if there is one, else one of another node.
+    pub fn request<T: DeserializeOwned>(&self, value: &(impl Serialize + ?Sized)) -> Call<T> {
+        let (subject, options) = (&self.subject, &self.options);
+        let prepared = values::write(subject, value).and_then(|blob| {
+            let deadline = options.deadline(Some(DEFAULT_TIMEOUT));
+            PreparedCall::new(
+                &self.core,
+                CallTarget::Subject(subject.clone()),
+                subject.clone(),
+                blob,
+                options,
+                deadline,
+            )
+        });
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(problem) => return Call::begin(Err(problem)),
+        };
+        match ask_here(&self.core, subject, &prepared.blob, &prepared.fields) {
+            Some(place) => Call::here(prepared, place),
+            None => Call::begin(Ok(prepared)),
+        }
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subject({:?})", self.subject)
+    }
+}

@@ -1,0 +1,12 @@
+//! The interpreter: threads that attach to it, forks, event loops and waits.
+
+pub mod asyncio;
+pub mod attach;
+pub mod fork;
+pub mod fork_count;
+pub mod never_awaited;
+pub mod once;
+pub mod pause;
+pub mod py_ref;
+pub mod steps;
+pub mod wait;

@@ -1,0 +1,8 @@
+//! State machines of services for Python: balancer, retry policy, admission and export tables.
+
+pub mod admission;
+pub mod balancer;
+pub mod call_counters;
+pub mod exports;
+pub mod imports;
+pub mod retry;

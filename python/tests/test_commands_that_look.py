@@ -1,0 +1,103 @@
+"""Commands that only look: where nothing is stored they say so, and leave the place as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tidewire as tw
+from command_support import run_all
+
+LOOKS = [
+    ("stream", "ls"),
+    ("stream", "info", "orders"),
+    ("stream", "read", "orders"),
+    ("stream", "sub", "orders"),
+    ("stream", "schedules", "orders"),
+    ("stream", "dead", "orders", "billing"),
+    ("kv", "ls"),
+    ("kv", "ls", "config"),
+    ("kv", "get", "config", "a"),
+    ("kv", "watch", "config"),
+    ("command", "ls"),
+    ("command", "show", "one"),
+    ("command", "watch", "one"),
+    ("agent", "ls"),
+    ("agent", "show", "clerk"),
+]
+CHANGES = [
+    ("stream", "pub", "orders", "orders.a", "1"),
+    ("stream", "purge", "orders"),
+    ("stream", "schedule", "orders", "nightly", "@daily", "orders.due", "1"),
+    ("stream", "unschedule", "orders", "nightly"),
+    ("stream", "rm", "orders"),
+    ("stream", "requeue", "orders", "billing"),
+    ("stream", "drop-dead", "orders", "billing", "1"),
+    ("stream", "pause", "orders", "billing"),
+    ("stream", "resume", "orders", "billing"),
+    ("stream", "seek", "orders", "billing", "all"),
+    ("stream", "rm-consumer", "orders", "billing"),
+    ("kv", "put", "config", "a", "1"),
+    ("kv", "rm", "config", "a"),
+    ("command", "cancel", "one"),
+    ("command", "retry", "one"),
+    ("agent", "requeue", "clerk"),
+    ("agent", "drop", "clerk", "1"),
+]
+"""Each changes what is there, and makes nothing: a program makes streams and buckets."""
+
+
+@pytest.mark.parametrize("place", ["empty", "missing", "a file", "other files"])
+def test_a_command_that_finds_no_data_folder_says_so_and_makes_nothing(tmp_path: Path, place: str) -> None:
+    at = tmp_path / "x"
+    json_wanted = place in ("missing", "a file")
+    if place == "a file":
+        at.write_text("no folder")
+    elif place != "missing":
+        at.mkdir()
+    if place == "other files":
+        # A state of other programs, and the lock that another Tidewire left in an empty folder.
+        (at / "state").mkdir()
+        (at / "state" / "window.json").write_text("{}")
+        (at / "tidewire.lock").touch()
+    before = contents(tmp_path)
+    options = ["--json"] if json_wanted else []
+    with_at = (*LOOKS, *CHANGES) if place in ("empty", "missing") else LOOKS[:1]
+    commands = [[*command, "--at", str(at), *options] for command in with_at]
+    commands += [["log", "check", str(at), *options]]
+    commands += [["log", "salvage", str(at), "--into", str(tmp_path / "rescued"), *options]]
+    for command, ended in zip(commands, run_all(*commands), strict=True):
+        told = ended.stderr
+        assert (ended.returncode, ended.stdout) == (1, ""), (command, ended)
+        if json_wanted:
+            error = json.loads(told)["error"]
+            told = error["message"]
+            assert error["code"] == "not_found", command
+        assert f"there is no data folder at {str(at)!r}" in told, (command, told)
+        assert "tw.Node(data=...)" in told and "tidewire up --data" in told, (command, told)
+    assert contents(tmp_path) == before
+
+
+def test_the_environment_may_name_the_folder(tmp_path: Path) -> None:
+    [ended] = run_all(["stream", "ls"], TIDEWIRE_DATA=str(tmp_path))
+    assert ended.returncode == 1 and f"there is no data folder at {str(tmp_path)!r}" in ended.stderr
+    assert contents(tmp_path) == {}
+
+
+def test_looking_at_a_data_folder_adds_no_file_to_it(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path) as node:
+        node.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", 1)
+        node.sync.kv("config").put("a", 7)
+    before = set(contents(tmp_path))
+    looks = [[*look, "--at", str(tmp_path)] for look in LOOKS if look[1] not in ("sub", "watch")]
+    codes = {tuple(look[:2]): ended.returncode for look, ended in zip(looks, run_all(*looks), strict=True)}
+    nothing_there = {("stream", "dead"), ("command", "show"), ("agent", "show")}
+    assert {look for look, code in codes.items() if code} == nothing_there
+    assert set(contents(tmp_path)) == before
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return what is below a folder: the bytes of files, None for folders."""
+    below = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in below}

@@ -1,0 +1,1 @@
+"""Policies of pools as state machines: batch sizes, restarts and scaling."""

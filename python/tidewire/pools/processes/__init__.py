@@ -1,0 +1,1 @@
+"""Worker processes of pools: their program, their connection and their health."""

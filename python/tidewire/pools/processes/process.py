@@ -1,0 +1,252 @@
+"""Parent's side of one worker process: its start, its connection, its tasks, and its end.
+
+Process workers are fresh interpreters, each joined to the supervisor of the pool by one pair of
+Unix sockets. Where this differs from ``multiprocessing`` and why:
+
+- Tasks of numbers and short texts travel in ``marshal`` frames, others are pickled one by one when
+  they are submitted: two tasks never share an object, a mistake is raised where it was made, and a
+  task that goes out again is not pickled again.
+- A worker notes on a page of shared memory which task it is at. So the parent knows what a worker
+  that was killed had begun, and takes back what waits behind a task that takes long.
+- The main program of the parent is imported by a worker only when something from it arrives.
+- Only workers that ended without having finished a task count as restarts: others show that the
+  pool works, and a task that kills its workers is quarantined by its deliveries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import tidewire
+from tidewire.pools.counters import share
+from tidewire.pools.processes.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
+from tidewire.pools.processes.wire import Frames, frame
+from tidewire.pools.task import Task
+
+# Larger pieces would come from the system each time, and go back to it.
+_READ_BYTES = 65_536
+_PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
+
+Unit = list[Task]
+"""What one call of the function gets: one task, or several if it takes batches; empty once it was
+taken back.
+"""
+
+
+class ProcessWorker:
+    """One worker process."""
+
+    def __init__(self, number: int, setup: bytes) -> None:
+        self.number = number
+        self.state: Literal["starting", "ready", "ending"] = "starting"
+        self.units: deque[Unit | Task] = deque()
+        self.batch_ends: deque[int] = deque()
+        self.sent = self.reported = 0
+        self.handled = self.errors = 0
+        self.started_ns = self.heard_ns = time.monotonic_ns()
+        self.busy_ns = 0
+        self.kill_ns: int | None = None
+        self.doubted_ns = 0
+        self.recall_to = 0
+        self.recall_ns = 0
+        self._frames = Frames()
+        self._unsent = bytearray()
+        self._start(setup)
+
+    def _start(self, setup: bytes) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket, self.board = ours, StatusPage.create()
+        try:
+            self.process = _spawn(theirs.fileno(), self.board.fd)
+        except BaseException:
+            ours.close()
+            self.board.close()
+            raise
+        finally:
+            theirs.close()
+        self.socket.setblocking(False)
+        self.pidfd = _pidfd(self.process.pid)
+        self.push(setup)
+
+    # Tasks
+
+    def give(self, units: list[Unit] | list[Task], items: list[Any]) -> None:
+        """Hand over the units of one batch."""
+        self.units.extend(units)
+        self.sent += len(units)
+        self.batch_ends.append(self.sent)
+        self.push(frame(items))
+
+    def report(self, count: int) -> None:
+        """Note that the outcomes of so many units have arrived."""
+        self.reported += count
+        while self.batch_ends and self.batch_ends[0] <= self.reported:
+            self.batch_ends.popleft()
+        if self.recall_to and self.reported >= self.recall_to:
+            self.recall_to = 0
+            self.board.words[SKIP_AFTER] = NOTHING
+
+    def at(self) -> int:
+        """Return the position that it has begun and not reported, or 0."""
+        begun = self.board.words[BEGUN]
+        return begun if begun > self.reported else 0
+
+    def at_since_ns(self) -> int:
+        """Return the start time of its present task."""
+        return self.board.words[STARTED_NS]
+
+    def alive_ns(self) -> int:
+        """Return when it gave its last sign of life: it wrote something, began a task, or its heart
+        beat.
+        """
+        return max(self.heard_ns, self.board.words[STARTED_NS], self.board.words[BEAT_NS])
+
+    def unit(self, position: int) -> Unit:
+        """Return the unit at a position that was not reported."""
+        unit = self.units[position - self.reported - 1]
+        return [unit] if isinstance(unit, Task) else unit
+
+    def recall(self, now_ns: int, after: int) -> None:
+        """Ask it to skip the tasks that it has not begun. ``take_back`` tells a moment later which
+        these are.
+        """
+        self.board.words[SKIP_TO] = self.sent
+        self.board.words[SKIP_AFTER] = after
+        self.recall_to, self.recall_ns = self.sent, now_ns
+
+    def take_back(self) -> list[Task]:
+        """Take back the tasks that it will not begin any more, in their order."""
+        tasks: list[Task] = []
+        first = max(self.board.words[BEGUN], self.board.words[SKIP_AFTER], self.reported) + 1
+        for position in range(first, self.recall_to + 1):
+            tasks += self.unit(position)
+            self.units[position - self.reported - 1] = []
+        return tasks
+
+    # The connection
+
+    @property
+    def has_unsent(self) -> bool:
+        """True if the connection could not take everything yet."""
+        return bool(self._unsent)
+
+    def push(self, data: bytes = b"") -> bool:
+        """Write what the connection takes, and keep the rest. True if nothing is left."""
+        self._unsent += data
+        try:
+            while self._unsent:
+                del self._unsent[: self.socket.send(self._unsent)]
+        except BlockingIOError:
+            return False
+        except OSError:
+            # The worker has ended; its tasks are redelivered when the supervisor sees the end.
+            self._unsent.clear()
+        return True
+
+    def receive(self) -> Iterator[Any]:
+        """Yield what has arrived. Raises EOFError at its end, and BrokenFrame."""
+        while True:
+            try:
+                piece = self.socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                piece = b""
+            if not piece:
+                raise EOFError
+            yield from self._frames.feed(piece)
+            if len(piece) < _READ_BYTES:
+                return
+
+    # The end
+
+    def let_go(self, kill_ns: int) -> None:
+        """Close the connection, so that it ends by itself; after ``kill_ns`` it is killed."""
+        self.state, self.kill_ns = "ending", kill_ns
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.process.kill()
+
+    def ended(self) -> bool:
+        """Tell whether the process is gone, and reap it then."""
+        return self.process.poll() is not None
+
+    def end(self) -> str:
+        """Kill it if it is still there, give everything back, and return how it ended."""
+        self.process.kill()
+        code = self.process.wait()
+        self.socket.close()
+        self.board.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        return _how(code)
+
+    def close_copies(self) -> None:
+        """In a forked child: close what belongs to the parent."""
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+
+def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
+    """Return the present task of a worker. May be called from any thread."""
+    try:
+        at, since_ns, alive_ns = worker.at(), worker.at_since_ns(), worker.alive_ns()
+        task = worker.unit(at)[0].number if at and worker.units else None
+    except (ValueError, IndexError):
+        # It came to an end, or on, while this was read.
+        task, since_ns, alive_ns = None, now_ns, worker.heard_ns
+    busy_ns = worker.busy_ns + (now_ns - max(since_ns, worker.heard_ns) if task is not None else 0)
+    return {
+        "worker": worker.number,
+        "pid": worker.process.pid,
+        "state": "busy" if task is not None else worker.state,
+        "handled": worker.handled,
+        "errors": worker.errors,
+        "busy_share": share(busy_ns, now_ns - worker.started_ns),
+        "given": len(worker.units),
+        "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
+        "last_heartbeat_ms_ago": (now_ns - alive_ns) / 1e6,
+        "task": task,
+        "task_ms": (now_ns - since_ns) / 1e6 if task is not None else None,
+    }
+
+
+def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
+    code = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire.pools.processes.worker import main; main({socket_fd}, {board_fd})"
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return subprocess.Popen(
+        [sys.executable, *flags, "-c", code],
+        pass_fds=(socket_fd, board_fd),
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        # On other systems the end of the connection shows the same, unless a child of the worker
+        # keeps it open.
+        return None
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,295 @@
+"""Worker processes of a pool: task assignment, late and dead workers, and redelivery of their
+tasks.
+
+Only the supervisor calls this, but for ``added``. All outcomes of a burst are delivered together,
+at the end of a turn.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
+from typing import Any
+
+from tidewire._ledger import Stuck
+from tidewire._log import logger
+from tidewire.pools import failure
+from tidewire.pools.core import Core
+from tidewire.pools.function import FunctionRef
+from tidewire.pools.policies.restarts import WorkerReplacement
+from tidewire.pools.processes import main_module
+from tidewire.pools.processes.assignment import TaskAssigner
+from tidewire.pools.processes.health import Health, earliest
+from tidewire.pools.processes.heartbeat import interval_s
+from tidewire.pools.processes.outcomes import Outcomes
+from tidewire.pools.processes.process import ProcessWorker, look
+from tidewire.pools.processes.redelivery import lost_tasks
+from tidewire.pools.processes.wire import BROKEN, READY, BrokenFrame, frame
+from tidewire.pools.task import Task
+
+_LET_GO_NS = 1_000_000_000
+_SPAWN_AT_ONCE = 2
+
+
+class ProcessWorkers:
+    """The processes of one pool."""
+
+    def __init__(self, core: Core, spec: FunctionRef, replacement: WorkerReplacement) -> None:
+        self._core = core
+        self._spec = spec
+        self._replacement = replacement
+        self._workers: dict[int, ProcessWorker] = {}
+        self._handout = TaskAssigner(core, self._workers)
+        self._health = Health(core, self)
+        self._ending: set[ProcessWorker] = set()
+        self._restarts: Counter[int] = Counter()
+        self._outcomes = Outcomes()
+        self._was_ready = False
+
+    def open(self, selector: BaseSelector) -> None:
+        """Prepare the first message to every worker."""
+        self._selector = selector
+        main = sys.modules["__main__"]
+        # An object of a class of the main program bears, in a result, the name under which the
+        # worker imported the program.
+        sys.modules.setdefault("__mp_main__", main)
+        options = self._core.options
+        # Functions that are pickled by value need no main program.
+        place = main_module.source(main) if options.pickler == "pickle" else None
+        paths, argv = [str(path) for path in sys.path], [str(word) for word in sys.argv]
+        batch, beat_s = options.batch is not None, interval_s(options.heartbeat_timeout)
+        setup = (tuple(self._spec), paths, argv, place, batch, options.result_bytes_max, beat_s, options.pickler)
+        self._setup = frame(setup)
+
+    def added(self, count: int) -> bool:
+        """Note new tasks. The supervisor is woken only if it has fallen asleep with a worker that
+        has capacity.
+        """
+        alert, self._handout.alert = self._handout.alert, False
+        return alert
+
+    # A turn
+
+    def work(self, now_ns: int) -> int | None:
+        """Do the actions that are due, and return the time of the next, barring new events."""
+        self._outcomes.deliver(self._core)
+        spawning = self._spawn(now_ns)
+        self._retire(now_ns)
+        batching = self._allot(now_ns)
+        # Last, so that it sees what was handed out just now.
+        deadlines = [spawning, batching, self._watch(now_ns)]
+        self._outcomes.deliver(self._core)
+        return earliest(deadlines)
+
+    # Tasks go out
+
+    def _allot(self, now_ns: int) -> int | None:
+        if self._core.stop is not None and not self._core.stop.drain:
+            return None
+        while (handed := self._handout.next(now_ns)) is not None:
+            self._give(*handed)
+        return self._handout.again_ns
+
+    def _give(self, worker: ProcessWorker, units: Any, items: list[Any]) -> None:
+        worker.heard_ns = max(worker.heard_ns, time.monotonic_ns()) if not worker.units else worker.heard_ns
+        worker.give(units, items)
+        if worker.has_unsent:
+            self._selector.modify(worker.socket, EVENT_READ | EVENT_WRITE, lambda mask: self._on_socket(worker, mask))
+
+    # Outcomes come in
+
+    def _on_socket(self, worker: ProcessWorker, mask: int) -> None:
+        if mask & EVENT_WRITE and worker.push():
+            self._selector.modify(worker.socket, EVENT_READ, lambda mask: self._on_socket(worker, mask))
+        if mask & EVENT_READ:
+            self.read(worker)
+
+    def read(self, worker: ProcessWorker) -> None:
+        """Take what a worker has written."""
+        try:
+            for message in worker.receive():
+                self._hear(worker, message)
+        except EOFError:
+            if worker.state == "ending" and not worker.ended():
+                self._selector.unregister(worker.socket)
+                if worker.pidfd is None:
+                    worker.kill_ns = min(worker.kill_ns or 0, time.monotonic_ns() + 10_000_000)
+                return
+            self.end(worker)
+        except BrokenFrame as error:
+            logger.error("pool %r: worker %d wrote %s", self._core.options.name, worker.number, error)
+            self.end(worker)
+
+    def _hear(self, worker: ProcessWorker, message: tuple[Any, ...]) -> None:
+        worker.heard_ns = time.monotonic_ns()
+        if message[0] == READY and worker.state == "starting":
+            worker.state = "ready"
+            self._was_ready = True
+            self._core.running()
+        elif message[0] == BROKEN:
+            self._broken(worker, failure.unpack(message[1]))
+        elif worker.state != "ending":
+            self._take_outcomes(worker, message[1], message[2])
+
+    def _take_outcomes(self, worker: ProcessWorker, spent_ns: int, outcomes: list[Any]) -> None:
+        self._core.put_back(self._outcomes.take(worker, outcomes))
+        worker.busy_ns += spent_ns
+        self._handout.allotment.learn(len(outcomes), spent_ns / 1_000)
+        self._core.counters.handling.add(spent_ns // 1_000 // len(outcomes), len(outcomes))
+
+    # Workers come and go
+
+    def _spawn(self, now_ns: int) -> int | None:
+        for _ in range(_SPAWN_AT_ONCE):
+            if not self._replacement.due(now_ns, len(self._workers)):
+                break
+            number = next(number for number in range(1, len(self._workers) + 2) if number not in self._workers)
+            try:
+                self._register(ProcessWorker(number, self._setup))
+            except OSError as error:
+                self._gone(False, f"could not be started: {error}", error)
+        return self._replacement.next_ns(now_ns, len(self._workers))
+
+    def _register(self, worker: ProcessWorker) -> None:
+        self._workers[worker.number] = worker
+        self._selector.register(worker.socket, EVENT_READ, lambda mask: self._on_socket(worker, mask))
+        if worker.pidfd is not None:
+            self._selector.register(worker.pidfd, EVENT_READ, lambda mask: self._on_exit(worker))
+        if worker.has_unsent:
+            self._selector.modify(worker.socket, EVENT_READ | EVENT_WRITE, lambda mask: self._on_socket(worker, mask))
+
+    def _on_exit(self, worker: ProcessWorker) -> None:
+        if self.is_here(worker):
+            # A child of the worker may keep the connection open, so its end can't be waited for.
+            self.read(worker)
+        if worker in self._ending or self.is_here(worker):
+            self.end(worker)
+
+    def _retire(self, now_ns: int) -> None:
+        spare = len(self._workers) - self._replacement.wanted
+        for worker in sorted(self._workers.values(), key=lambda worker: -worker.number):
+            if spare > 0 and worker.state == "ready" and not worker.units:
+                self._let_go(worker, now_ns)
+                spare -= 1
+
+    def _let_go(self, worker: ProcessWorker, now_ns: int) -> None:
+        del self._workers[worker.number]
+        self._ending.add(worker)
+        worker.let_go(now_ns + _LET_GO_NS)
+
+    def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None:
+        """Remove a dead worker, and redeliver its tasks."""
+        expected = worker in self._ending
+        self._ending.discard(worker)
+        if self.is_here(worker):
+            del self._workers[worker.number]
+        at = worker.at()
+        self._unregister(worker)
+        how = worker.end()
+        if not expected:
+            self._core.put_back(lost_tasks(self._core, self._outcomes, worker, at, why or how, timed_out))
+            self._restarts[worker.number] += 1
+            self._gone(timed_out or worker.handled > 0, f"worker {worker.number} ended: {why or how}", None)
+
+    def _unregister(self, worker: ProcessWorker) -> None:
+        for file in (worker.socket, worker.pidfd):
+            if file is not None and file in self._selector.get_map():
+                self._selector.unregister(file)
+
+    def _broken(self, worker: ProcessWorker, error: BaseException) -> None:
+        """A worker could not import the function, or start what it makes of it. If none ever could,
+        none ever will.
+        """
+        self._let_go(worker, time.monotonic_ns())
+        reason = f"its function {self._spec.name} can't be started in a worker: {type(error).__name__}: {error}"
+        if self._was_ready:
+            self._gone(False, reason, error)
+        else:
+            self._replacement.give_up(reason, error)
+
+    def _gone(self, progress: bool, how: str, cause: BaseException | None) -> None:
+        self._core.counters.restarts += 1
+        logger.warning("pool %r: %s", self._core.options.name, how)
+        self._replacement.ended(time.monotonic_ns(), progress, how, cause)
+
+    # Health
+
+    def _watch(self, now_ns: int) -> int | None:
+        deadlines = [self._health.watch(worker, now_ns) for worker in list(self._workers.values())]
+        deadlines += [self._watch_ending(worker, now_ns) for worker in list(self._ending)]
+        return earliest(deadlines)
+
+    def _watch_ending(self, worker: ProcessWorker, now_ns: int) -> int | None:
+        if worker.kill_ns is not None and now_ns >= worker.kill_ns:
+            self.end(worker)
+            return None
+        return worker.kill_ns
+
+    def is_here(self, worker: ProcessWorker) -> bool:
+        """Tell whether a worker is one of those that get tasks."""
+        return self._workers.get(worker.number) is worker
+
+    def recall_all(self, now_ns: int) -> None:
+        """Ask for everything that no worker has begun."""
+        for worker in self._workers.values():
+            if worker.sent > worker.reported and not worker.recall_to and worker.state == "ready":
+                worker.recall(now_ns, max(worker.at(), worker.reported))
+
+    # Figures for others
+
+    def size(self) -> tuple[int, int]:
+        """Return how many workers there are, and how many of them are busy."""
+        return len(self._workers), sum(1 for worker in self._workers.values() if worker.units)
+
+    def interrupt(self) -> None:
+        """Processes are killed when their time is over."""
+
+    def let_all_go(self, now_ns: int, kill: bool) -> None:
+        """Let every worker end."""
+        for worker in list(self._workers.values()):
+            self._let_go(worker, now_ns)
+            if kill or worker.sent > worker.reported:
+                worker.kill()
+
+    def gone(self) -> bool:
+        """Tell whether no process is left."""
+        return not self._workers and not self._ending
+
+    def unfinished(self) -> list[Task]:
+        """Return the tasks that workers have."""
+        return [
+            task
+            for worker in self._workers.values()
+            for position in range(worker.reported + 1, worker.sent + 1)
+            for task in worker.unit(position)
+        ]
+
+    def stuck(self) -> tuple[Stuck, ...]:
+        """Return the workers that are at a task."""
+        name = self._core.options.name
+        return tuple(
+            Stuck(worker.number, name, "process", f"process {worker.process.pid}", awaiting=False)
+            for worker in self._workers.values()
+            # A unit that the worker skips has been taken back already.
+            if worker.at() and worker.unit(worker.at())
+        )
+
+    def threads(self) -> tuple[str, ...]:
+        """Return the names of threads that can't be ended: none, as processes can be killed."""
+        return ()
+
+    def snapshot(self, now_ns: int) -> list[dict[str, Any]]:
+        """Return what each worker is at. May be called from any thread."""
+        return [
+            {**look(worker, now_ns), "restarts": self._restarts[worker.number]}
+            for worker in list(self._workers.values())
+        ]
+
+    def forked(self) -> None:
+        """In a forked child: release the parent's connections, so that workers see the end of the
+        parent.
+        """
+        for worker in [*self._workers.values(), *self._ending]:
+            worker.close_copies()

@@ -1,0 +1,53 @@
+"""Redelivery: the tasks of a worker process that ended."""
+
+from __future__ import annotations
+
+from tidewire.errors import TaskQuarantined, TaskTimeout, WorkerLost
+from tidewire.pools.core import Core
+from tidewire.pools.processes.outcomes import Outcomes
+from tidewire.pools.processes.process import ProcessWorker
+from tidewire.pools.task import Task
+
+
+def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, how: str, timed_out: bool) -> list[Task]:
+    """Return the tasks that go out again, in their order. The unit that the worker was ``at`` does
+    so only if it may.
+    """
+    again: list[Task] = []
+    for position in range(worker.reported + 1, worker.sent + 1):
+        unit = worker.unit(position)
+        if position != at:
+            again += unit
+            # Tasks that the worker finished without recording them are done twice.
+            core.counters.redelivered += len(unit) if position < at else 0
+        elif timed_out:
+            _time_out(core, outcomes, unit)
+        else:
+            again += _retried(core, outcomes, unit, how)
+    return again
+
+
+def _time_out(core: Core, outcomes: Outcomes, unit: list[Task]) -> None:
+    options = core.options
+    limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
+    for task in unit:
+        outcomes.give_up(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}"))
+
+
+def _retried(core: Core, outcomes: Outcomes, unit: list[Task], how: str) -> list[Task]:
+    again = []
+    for task in unit:
+        task.deliveries += 1
+        if task.deliveries < core.options.max_deliveries:
+            again.append(task)
+        else:
+            outcomes.give_up(task, *_verdict(core.options.name, task, how))
+    core.counters.redelivered += len(again)
+    return again
+
+
+def _verdict(pool: str, task: Task, how: str) -> tuple[str, BaseException]:
+    if task.deliveries == 1:
+        return "worker_lost", WorkerLost(f"a worker of pool {pool!r} ended while it was at {task!r}: {how}")
+    times = f"{task.deliveries} workers of pool {pool!r} ended while they were at {task!r}, the last one: {how}"
+    return "quarantined", TaskQuarantined(times)

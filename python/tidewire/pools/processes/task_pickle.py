@@ -1,0 +1,47 @@
+"""The task of a submit: its function and arguments, pickled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidewire import _limits as limits
+from tidewire.errors import InvalidArgument, PayloadTooLarge
+from tidewire.pools.options import Options
+from tidewire.pools.processes.pickler import Dumps, dumps_of
+from tidewire.pools.processes.wire import pack_arguments, unpicklable
+from tidewire.pools.task import Task
+
+
+class Packing:
+    """Makes the tasks of one pool: those for processes carry their arguments as they travel."""
+
+    def __init__(self, options: Options) -> None:
+        self._takes_batches = options.batch is not None
+        self._travels = options.kind == "process"
+        self._dumps = dumps_of(options.pickler if self._travels else "pickle")
+
+    def task(self, args: tuple[Any, ...], kwargs: dict[str, Any], key: int = 0) -> Task:
+        """Return a new task, which the answer that waits for it knows by ``key``.
+
+        Raises:
+            InvalidArgument: if an argument can't be pickled, or a function that takes batches gets
+                more than one value.
+            PayloadTooLarge: if the pickled arguments are too large.
+        """
+        if self._takes_batches and (len(args) != 1 or kwargs):
+            raise InvalidArgument(
+                f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
+            )
+        return Task(args, kwargs, _packed(args, kwargs, self._dumps) if self._travels else None, key)
+
+
+def _packed(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:
+    try:
+        payload = pack_arguments(args, kwargs, dumps)
+    except Exception as error:
+        raise InvalidArgument(unpicklable(args, kwargs, error, dumps)) from error
+    if type(payload) is bytes and len(payload) > limits.POOL_TASK_BYTES.max:
+        raise PayloadTooLarge(
+            f"args: {len(payload):,} bytes are more than {limits.POOL_TASK_BYTES.max:,}: send a path or a part"
+        )
+    return payload

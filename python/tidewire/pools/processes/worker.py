@@ -1,0 +1,254 @@
+"""The program of a worker process: reads tasks, calls the function, writes results.
+
+It ends when its parent closes the connection, whether the parent meant to or died. It does not end
+at SIGINT and SIGTERM: a terminal or a service manager sends these to the parent too, which then
+stops its pool.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from tidewire.errors import PayloadTooLarge, RemoteError
+from tidewire.pools import failure
+from tidewire.pools.function import Caller, FunctionRef, checked_results, load
+from tidewire.pools.processes import main_module
+from tidewire.pools.processes.heartbeat import Heartbeat
+from tidewire.pools.processes.pickler import Dumps, dumps_of, plain
+from tidewire.pools.processes.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
+from tidewire.pools.processes.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS, SKIPPED, Frames, frame, is_plain
+
+# Larger pieces would come from the system each time, and go back to it.
+_READ_BYTES = 65_536
+_HOLD_NS = 1_000_000
+_HOLD_STUCK_S = 0.003
+_OF_GROUP = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(socket_fd: int, board_fd: int) -> None:
+    """Work until the parent closes the connection."""
+    for number in _OF_GROUP:
+        signal.signal(number, _ignore)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_GROUP)
+    for fd in (socket_fd, board_fd):
+        os.set_inheritable(fd, False)
+    with contextlib.suppress(ConnectionError):
+        Worker(socket.socket(fileno=socket_fd), StatusPage(board_fd)).run()
+
+
+def _ignore(*_: object) -> None:
+    """A handler rather than SIG_IGN: programs that the function starts shall not inherit it."""
+
+
+class Worker:
+    """One worker process."""
+
+    def __init__(self, connection: socket.socket, board: StatusPage) -> None:
+        self._connection = connection
+        self._words = board.words
+        self._frames = Frames()
+        self._position = 0
+        self._outcomes: list[Any] = []
+        self._spent_from_ns = 0
+        self._writing = _thread.allocate_lock()
+        self._held = _thread.allocate_lock()
+        self._forked = False
+        self._batch = False
+        self._result_bytes_max = 0
+        self._dumps: Dumps = plain
+
+    def run(self) -> None:
+        """Set up, then handle what comes."""
+        mask = _TermMask()
+        os.register_at_fork(before=mask.block, after_in_parent=mask.restore, after_in_child=self._leave_parent)
+        os.register_at_fork(after_in_child=mask.reset)
+        received = self._receive()
+        caller = self._set_up(next(received))
+        if caller is None:
+            return
+        self._heart.start()
+        self._send((READY,))
+        self._held.acquire()
+        _thread.start_new_thread(self._write_what_is_held, ())
+        _thread.start_new_thread(self._end_with_parent, ())
+        for items in received:
+            self._heart.begin()
+            self._handle(caller, items)
+            self._heart.end()
+        caller.close()
+
+    def _receive(self) -> Any:
+        while True:
+            piece = self._connection.recv(_READ_BYTES)
+            if not piece:
+                return
+            yield from self._frames.feed(piece)
+
+    def _set_up(self, setup: tuple[Any, ...]) -> Caller | None:
+        spec, sys.path[:], sys.argv[:], main_source, self._batch, self._result_bytes_max, beat_s, pickler = setup
+        self._heart = Heartbeat(self._words, beat_s)
+        main_module.expect(main_source)
+        try:
+            self._dumps = dumps_of(pickler)
+            return Caller(load(FunctionRef(*spec)))
+        except BaseException as error:  # noqa: BLE001
+            self._send((BROKEN, failure.pack(error)))
+            return None
+
+    # Tasks
+
+    def _handle(self, caller: Caller, items: list[Any]) -> None:
+        """Handle the items of one frame, and write their outcomes: at the end, and whenever some
+        have been held too long.
+        """
+        words, call, clock = self._words, caller.call, time.monotonic_ns
+        position, outcomes = self._position, self._outcomes
+        self._spent_from_ns = clock()
+        if len(items) > 1 and self._held.locked():
+            self._held.release()
+        for item in items:
+            position += 1
+            now = words[STARTED_NS] = clock()
+            words[BEGUN] = position
+            if now - self._spent_from_ns > _HOLD_NS and outcomes:
+                self._write()
+            if words[SKIP_AFTER] < position <= words[SKIP_TO]:
+                outcomes.append((SKIPPED,))
+                continue
+            try:
+                if type(item) is tuple:
+                    result = call(*item)
+                elif type(item) is bytes:
+                    args, kwargs = main_module.loads(item)
+                    result = call(*args, **kwargs)
+                else:
+                    result = self._call_batch(call, item)
+            except BaseException as error:  # noqa: BLE001
+                outcomes.append(self._failed(error))
+            else:
+                outcomes.append(result if type(result) in PLAIN else self._packed(result))
+            if self._forked:
+                # A process that the function forked has returned from it: it is no worker.
+                _flush_prints()
+                os._exit(0)
+        self._position = position
+        self._write()
+
+    def _call_batch(self, call: Any, items: list[Any]) -> list[Any]:
+        values = [item[0] if type(item) is tuple else main_module.loads(item)[0][0] for item in items]
+        return checked_results(call(values), len(items))
+
+    def _failed(self, error: BaseException) -> failure.Packed:
+        # The frame of the worker itself says nothing about the task.
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            error.__traceback__ = error.__traceback__.tb_next
+        return failure.pack(error, self._dumps)
+
+    def _packed(self, result: Any) -> Any:
+        if self._batch:
+            return [value if type(value) in PLAIN else self._packed_one(value) for value in result]
+        return self._packed_one(result)
+
+    def _packed_one(self, result: Any) -> Any:
+        if is_plain(result):
+            return result
+        try:
+            pickled = self._dumps(result)
+        except BaseException as error:  # noqa: BLE001
+            told = f"the result, of type {type(result).__name__}, can't be pickled ({error}): return plain data"
+            return failure.pack(RemoteError(type(error).__name__, told))
+        if len(pickled) > self._result_bytes_max:
+            return failure.pack(self._too_large(len(pickled)))
+        return (PICKLED, pickled)
+
+    def _too_large(self, size: int) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"result: {size:,} bytes are more than result_bytes_max={self._result_bytes_max:,}: "
+            "return less, or raise result_bytes_max"
+        )
+
+    # Results
+
+    def _write(self) -> None:
+        with self._writing:
+            count = len(self._outcomes)
+            if not count or self._forked:
+                return
+            # The task at hand may append meanwhile: only what was there is taken, and taken out at
+            # once.
+            outcomes = self._outcomes[:count]
+            del self._outcomes[:count]
+            now = time.monotonic_ns()
+            spent_ns, self._spent_from_ns = now - self._spent_from_ns, now
+            _flush_prints()
+            self._send((RESULTS, spent_ns, outcomes))
+
+    def _write_what_is_held(self) -> None:
+        """Write results that wait behind a task which takes long. A thread of its own."""
+        while True:
+            self._held.acquire()
+            time.sleep(_HOLD_STUCK_S)
+            try:
+                self._write()
+            except OSError:
+                return
+
+    def _end_with_parent(self) -> None:
+        """End in the middle of a task when the parent is gone. A thread of its own.
+
+        A connection that the parent has only closed for writing is no such case: then the worker
+        finishes first.
+        """
+        hang_up = select.poll()
+        hang_up.register(self._connection, 0)
+        hang_up.poll()
+        os._exit(1)
+
+    def _send(self, value: Any) -> None:
+        self._connection.sendall(frame(value))
+
+    def _leave_parent(self) -> None:
+        """In a process that the function forked: release the connection, so that it ends with the
+        worker.
+        """
+        self._forked = True
+        with contextlib.suppress(OSError):
+            self._connection.close()
+
+
+class _TermMask(threading.local):
+    """SIGTERM around a fork of the function: a forked process ends at it, however early it
+    comes.
+    """
+
+    _before: set[int] | None = None
+
+    def block(self) -> None:
+        self._before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def restore(self) -> None:
+        if self._before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
+
+    def reset(self) -> None:
+        # The function may have a handler of its own. Only the main thread of Python may set one.
+        with contextlib.suppress(ValueError):
+            if signal.getsignal(signal.SIGTERM) is _ignore:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.restore()
+
+
+def _flush_prints() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # The stream may be any object of the function, and nobody can receive its error.
+        with contextlib.suppress(Exception):
+            stream.flush()

@@ -1,0 +1,1 @@
+"""Results of pools: futures, maps and the receivers of outcomes."""

@@ -1,0 +1,92 @@
+"""Reader of the items of an asynchronous map while its results are taken. A program without asyncio
+does not load this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewire.pools.results.map import Map
+
+
+class Feeder:
+    """Reads an asynchronous iterable in a task of its own, and submits what has come whenever it
+    has to wait for more.
+    """
+
+    def __init__(self, flow: Map, items: AsyncIterable[Any]) -> None:
+        self._flow = flow
+        self._loop = asyncio.get_running_loop()
+        self._part: list[Any] = []
+        self._ready: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._task = self._loop.create_task(self._read(items))
+
+    # Consumer of the results
+
+    async def next_result(self) -> None:
+        """Wait until the next result is there, or there is none."""
+        ready = self._ready = self._loop.create_future()
+
+        def wake() -> None:
+            self._loop.call_soon_threadsafe(_settle, ready)
+
+        if not self._flow.over and self._flow.wait(wake):
+            await ready
+
+    def go_on(self) -> None:
+        """Read again, if that was put off until results were taken."""
+        if self._flow.room:
+            _settle(self._room)
+
+    async def close(self) -> None:
+        """End the reading, and drop what was read and not submitted."""
+        self._flow.exhausted = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    # The task
+
+    async def _read(self, items: AsyncIterable[Any]) -> None:
+        error = None
+        try:
+            async for item in items:
+                self._part.append(item)
+                if len(self._part) == 1:
+                    # It is called as soon as the next item keeps this task waiting.
+                    self._loop.call_soon(self._submit)
+                if len(self._part) >= self._flow.free:
+                    self._submit()
+                    await self._wait_for_room()
+        # The consumer of the results gets the error that ends the items, in its place.
+        except asyncio.CancelledError as cancelled:
+            self._submit(over=True, error=cancelled)
+            raise
+        except Exception as raised:  # noqa: BLE001
+            error = raised
+        self._submit(over=True, error=error)
+
+    async def _wait_for_room(self) -> None:
+        while not self._flow.room and not self._flow.exhausted:
+            self._room = self._loop.create_future()
+            await self._room
+
+    def _submit(self, over: bool = False, error: BaseException | None = None) -> None:
+        if self._flow.exhausted or not (self._part or over):
+            return
+        part, self._part = self._part, []
+        try:
+            self._flow.add(part, over, error)
+        except Exception as refused:  # noqa: BLE001
+            self._flow.exhausted, self._flow.broken = True, refused
+        if self._flow.exhausted:
+            _settle(self._ready)
+            self._task.cancel()
+
+
+def _settle(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

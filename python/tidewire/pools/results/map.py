@@ -1,0 +1,211 @@
+"""Maps: the results of many tasks in the order of their items, with a bounded number of tasks under
+way.
+"""
+
+from __future__ import annotations
+
+import _thread
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tidewire._limits import POOL_MAP_AHEAD
+from tidewire.errors import InvalidArgument
+from tidewire.pools.options import whole
+from tidewire.pools.results.answers import Failed, InFlightTasks
+
+if TYPE_CHECKING:
+    from tidewire.pools.pool import Pool
+    from tidewire.pools.task import Task
+
+_PART = 4
+_READ_NS = 1_000_000
+_Part = tuple[list[Any], bool, BaseException | None]
+
+
+def checked_ahead(ahead: int | None) -> int:
+    """Return the look-ahead of a map.
+
+    Raises:
+        InvalidArgument: if it is not allowed.
+    """
+    if ahead is None:
+        return POOL_MAP_AHEAD.default
+    whole("ahead", ahead, POOL_MAP_AHEAD)
+    return ahead
+
+
+class Map:
+    """Feeds tasks of one map, and takes their results. Not for two threads at once.
+
+    Attributes:
+        exhausted: All items were read.
+        broken: The error with which they ended, raised after the results of the items before it.
+    """
+
+    def __init__(self, pool: Pool, ahead: int) -> None:
+        # As long as there is a map, its pool is not collected.
+        self._pool = pool
+        self._core = pool._started()
+        self._ahead = ahead
+        self._flight = InFlightTasks()
+        self._tasks: dict[int, Task] = {}
+        self._keys = 0
+        self._taken = 0
+        self.exhausted = False
+        self.broken: BaseException | None = None
+
+    @property
+    def free(self) -> int:
+        """How many tasks could be added now."""
+        return 0 if self.exhausted else self._ahead - (self._keys - self._taken)
+
+    @property
+    def room(self) -> int:
+        """How many tasks should be added now: none until a good part of the look-ahead is free,
+        which saves trips.
+        """
+        free = self.free
+        return 0 if free < max(1, self._ahead // _PART) else free
+
+    @property
+    def over(self) -> bool:
+        """True if all items were read, and all their results taken."""
+        return self.exhausted and self._taken == self._keys
+
+    def add(self, items: list[Any], over: bool, error: BaseException | None) -> None:
+        """Submit one task for each item. ``over``, perhaps with an error, says that they were the
+        last.
+        """
+        self.exhausted, self.broken = over, error
+        tasks: list[Task] = []
+        try:
+            for item in items:
+                tasks.append(self._task(item, self._keys + len(tasks)))
+        # One item that can't travel ends the map after the items before it.
+        except Exception as unfit:  # noqa: BLE001
+            self.exhausted, self.broken = True, unfit
+        if tasks:
+            self._core.submit_all(tasks)
+        for task in tasks:
+            self._tasks[task.key] = task
+        self._keys += len(tasks)
+
+    def _task(self, item: Any, key: int) -> Task:
+        task = self._pool._packing.task((item,), {}, key)
+        task.answer = self._flight
+        return task
+
+    def take(self) -> Iterator[Any]:
+        """Yield the results that are next. Raises the error of the first task that failed."""
+        for result in self._flight.take():
+            self._tasks.pop(self._taken)
+            self._taken += 1
+            if type(result) is Failed:
+                raise result.error
+            yield result
+
+    def wait(self, wake: Callable[[], None]) -> bool:
+        """See ``InFlightTasks.wait``."""
+        return self._flight.wait(wake)
+
+    def cancel(self) -> None:
+        """Drop what nobody will take any more."""
+        if self._tasks:
+            self._core.cancel(list(self._tasks.values()))
+
+
+def map_sync(pool: Pool, items: Iterable[Any], ahead: int) -> Iterator[Any]:
+    """Yield results in order, and block for the next one."""
+    return _results_sync(Map(pool, ahead), items)
+
+
+def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
+    source = iter(items)
+    gate = _thread.allocate_lock()
+    gate.acquire()
+    try:
+        while not flow.over:
+            room = flow.room
+            if room:
+                flow.add(*_read(source, room))
+            elif flow.wait(gate.release):
+                gate.acquire()
+            yield from flow.take()
+        if flow.broken is not None:
+            raise flow.broken
+    finally:
+        flow.cancel()
+
+
+def map_async(pool: Pool, items: Iterable[Any] | AsyncIterable[Any], ahead: int) -> AsyncIterator[Any]:
+    """Yield results in order, and await the next one."""
+    if isinstance(items, AsyncIterable):
+        return _results_of_stream(Map(pool, ahead), items)
+    return _results(Map(pool, ahead), items)
+
+
+async def _results(flow: Map, items: Iterable[Any]) -> AsyncIterator[Any]:
+    import asyncio
+
+    if not isinstance(items, Iterable):
+        raise InvalidArgument(f"items: {items!r} is not allowed: give an iterable")
+    loop, source = asyncio.get_running_loop(), iter(items)
+    try:
+        while not flow.over:
+            room = flow.room
+            if room:
+                flow.add(*_read(source, room))
+            else:
+                await _next_result(flow, loop)
+            for result in flow.take():
+                yield result
+        if flow.broken is not None:
+            raise flow.broken
+    finally:
+        flow.cancel()
+
+
+async def _next_result(flow: Map, loop: Any) -> None:
+    ready = loop.create_future()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(lambda: None if ready.done() else ready.set_result(None))
+
+    if flow.wait(wake):
+        await ready
+
+
+async def _results_of_stream(flow: Map, items: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    from tidewire.pools.results.async_items import Feeder
+
+    feeder = Feeder(flow, items)
+    try:
+        while not flow.over:
+            await feeder.next_result()
+            for result in flow.take():
+                yield result
+            feeder.go_on()
+        if flow.broken is not None:
+            raise flow.broken
+    finally:
+        await feeder.close()
+        flow.cancel()
+
+
+def _read(source: Iterator[Any], count: int) -> _Part:
+    """Read so many items, or those that come within a moment, so that slow items do not hold up
+    what there is.
+    """
+    part: list[Any] = []
+    until_ns = time.monotonic_ns() + _READ_NS
+    try:
+        # Not a list of all: what came before an error counts.
+        for item in islice(source, count):
+            part.append(item)
+            if time.monotonic_ns() >= until_ns:
+                return part, False, None
+    except Exception as error:  # noqa: BLE001
+        return part, True, error
+    return part, len(part) < count, None

@@ -1,0 +1,1 @@
+"""Caller side of services: clients, calls, retries and balancing."""

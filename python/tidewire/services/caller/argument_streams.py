@@ -1,0 +1,173 @@
+"""Generators as arguments: the callee reads them as streams, wherever it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, Any
+
+from tidewire._current import running_loop
+from tidewire.errors import CallCancelled, InvalidArgument
+from tidewire.services.channel import Channel, Ended, pump
+from tidewire.services.instances.outcome import error_for_caller
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+    from tidewire.services.instance_transport import Items
+
+_PLAIN = frozenset({str, int, float, bool, bytes, list, dict, tuple, type(None)})
+"""Classes that most arguments have, and streams never."""
+
+
+class FedArgument(AsyncIterator[Any], Iterator[Any]):
+    """Stream argument as its callee reads it: ``async for``, or ``for`` in a plain function."""
+
+    def __init__(self, items: Items, title: str) -> None:
+        self.items = items
+        self._title = title
+
+    def __aiter__(self) -> FedArgument:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self.items.take()
+
+    def __iter__(self) -> FedArgument:
+        return self
+
+    def __next__(self) -> Any:
+        if running_loop() is not None:
+            raise InvalidArgument(f"{self._title}: `for` would block this thread's event loop: use `async for`")
+        try:
+            return self.items.take_blocking()
+        except Ended:
+            raise StopIteration from None
+
+    async def aclose(self) -> None:
+        """Read no more, and wait until the caller's generator was closed."""
+        await self.items.over()
+
+
+class ArgumentStream:
+    """The caller's side: a task on its loop that moves the items."""
+
+    def __init__(self, generator: Any, channel: Channel) -> None:
+        self.channel = channel
+        self.cancelled = self.closing = False
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._run(generator))
+        channel.on_close = self._stop
+
+    def cancel(self) -> None:
+        """Stop reading the generator and close it, from any thread. A reader gets the items that
+        were written, and then an error.
+        """
+        self.channel.end(CallCancelled(f"{self.channel.title}: the call that it belongs to is over: read it before"))
+        self._stop()
+
+    def _stop(self) -> None:
+        # Once: what the generator does at its end is not to be interrupted.
+        if self.cancelled:
+            return
+        self.cancelled = True
+        if running_loop() is self._loop:
+            self._interrupt()
+            return
+        # A loop that is closed has no generators any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        if not self.closing:
+            self._task.cancel()
+
+    async def finish(self) -> None:
+        """Stop reading the generator, and wait until it was closed."""
+        self.cancel()
+        if running_loop() is self._loop and asyncio.current_task() is not self._task:
+            await asyncio.wait([self._task])
+
+    async def _run(self, generator: Any) -> None:
+        error: BaseException | None = None
+        try:
+            await pump(generator if hasattr(generator, "__aiter__") else _Plain(generator), self.channel, self)
+        except asyncio.CancelledError as cancelled:
+            if not self.cancelled:
+                # The loop ends: the items so far are not all.
+                error = error_for_caller(self.channel.title, cancelled)
+            raise
+        # The callee receives an exception of the generator, after the items before it.
+        except BaseException as raised:  # noqa: BLE001
+            error = error_for_caller(self.channel.title, raised)
+        finally:
+            self.channel.end(error)
+
+
+class _Plain(AsyncIterator[Any]):
+    """A plain iterator, advanced on the caller's loop."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+
+    async def __anext__(self) -> Any:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            close()
+
+
+def feed(
+    title: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], over_links: bool, node: Node
+) -> tuple[tuple[Any, ...], Mapping[str, Any], list[ArgumentStream]]:
+    """Replace generators among arguments by what the callee can read: asynchronous ones, and over
+    links all that are no data. Each is written as far ahead of who takes its items as the node of
+    the caller says.
+
+    Raises:
+        InvalidArgument: if there are some and no event loop runs here.
+    """
+    chosen = has_streams if over_links else has_generators
+    if not chosen(args, kwargs):
+        return args, kwargs, []
+    if running_loop() is None:
+        raise InvalidArgument(f"{title}: a generator as an argument needs an event loop: await the call, without .sync")
+    feeds: list[ArgumentStream] = []
+
+    def replaced(value: Any, name: object) -> Any:
+        if not chosen((value,), {}):
+            return value
+        feeds.append(ArgumentStream(value, Channel(f"{title}: argument {name}", node.serving.stream_ahead)))
+        return FedArgument(feeds[-1].channel, feeds[-1].channel.title)
+
+    made = tuple(replaced(value, at + 1) for at, value in enumerate(args))
+    return made, {name: replaced(value, name) for name, value in kwargs.items()}, feeds
+
+
+def has_generators(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether there are asynchronous generators among arguments."""
+    for value in args:
+        if value.__class__ is AsyncGeneratorType:
+            return True
+    return bool(kwargs) and any(value.__class__ is AsyncGeneratorType for value in kwargs.values())
+
+
+def has_streams(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether there are iterators among arguments, asynchronous or not: over a link they
+    travel item by item.
+    """
+    for value in args:
+        if value.__class__ not in _PLAIN and _is_stream(value.__class__):
+            return True
+    return bool(kwargs) and any(_is_stream(value.__class__) for value in kwargs.values())
+
+
+def _is_stream(kind: type) -> bool:
+    # An awaitable iterator is a call that somebody forgot to await.
+    return hasattr(kind, "__anext__") or (hasattr(kind, "__next__") and not hasattr(kind, "__await__"))

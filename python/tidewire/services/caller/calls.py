@@ -1,0 +1,232 @@
+"""Calls of a client's methods: something to await, or something to read with ``async for``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Generator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tidewire._futures import TRACES, made_at, never_awaited
+from tidewire.errors import InvalidArgument, TidewireError
+from tidewire.services.caller.argument_streams import has_streams
+from tidewire.services.caller.outbound_call import OutboundCall
+from tidewire.services.caller.retry_loop import RetryLoop
+from tidewire.services.instance_transport import InstanceTransport, Request
+from tidewire.services.stream_reader import NotData, Stream
+
+if TYPE_CHECKING:
+    from tidewire.services.registry import Group
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer of one instance to a call that went to all.
+
+    Attributes:
+        instance: The id of the instance.
+        value: Its result; None if it failed.
+        error: Its exception, or None.
+    """
+
+    instance: str
+    value: Any = None
+    error: BaseException | None = None
+
+    def result(self) -> Any:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Call(NotData, Coroutine[Any, Any, Any]):
+    """A call of a method that gives one value. It is sent when it is awaited; cancelling it cancels
+    the handler.
+    """
+
+    __slots__ = ("__weakref__", "_made", "_sending", "_steps", "_used")
+
+    def __init__(self, sending: OutboundCall) -> None:
+        self._sending = sending
+        self._made = made_at() if TRACES else None
+        self._used = False
+        self._steps: Generator[Any, Any, Any] | None = None
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        if self._used:
+            raise RuntimeError(f"{self._sending.title}: this call was awaited already: call the method again")
+        self._used = True
+        self._steps = steps = self._all() if self._sending.options.policy.kind == "all" else self._one()
+        return steps
+
+    # A task can be made of it, as of any coroutine.
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a coroutine does."""
+        return self._begun().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, as a coroutine does."""
+        return self._begun().throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as a coroutine does."""
+        self._used = True
+        if self._steps is not None:
+            self._steps.close()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        self._used = True
+        return Stream(self._sending).__aiter__()
+
+    @property
+    def __name__(self) -> str:
+        """Name of a task that runs the call."""
+        return self._sending.title
+
+    def __repr__(self) -> str:
+        return f"<Call {self._sending.title}>"
+
+    def __del__(self) -> None:
+        if not getattr(self, "_used", True):
+            never_awaited(self._sending.title, self._made)
+
+    def run(self) -> Any:
+        """Send it, and block this thread until it is answered."""
+        self._used = True
+        if self._sending.options.policy.kind == "all":
+            sending = self._sending
+            return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
+        turn = RetryLoop(self._sending, self._sending.found())
+        while True:
+            port, since = turn.next(), perf_counter()
+            if port is None:
+                turn.pause().wait()
+                continue
+            try:
+                value = port.call(turn.request).wait()
+            except BaseException as error:  # noqa: BLE001
+                turn.failed(port, since, error)
+                continue
+            turn.group.ended(port.instance, perf_counter() - since)
+            return self._sending.made(port, value)
+
+    def _begun(self) -> Generator[Any, Any, Any]:
+        return self.__await__() if self._steps is None else self._steps
+
+    def _one(self) -> Generator[Any, Any, Any]:
+        turn = RetryLoop(self._sending, (yield from self._sending.finding()))
+        try:
+            return (yield from self._to_one(turn))
+        finally:
+            for one in turn.request.feeds:
+                yield from one.finish().__await__()
+
+    def _to_one(self, turn: RetryLoop) -> Generator[Any, Any, Any]:
+        while True:
+            port, since = turn.next(), perf_counter()
+            if port is None:
+                yield from turn.pause().__await__()
+                continue
+            try:
+                value = yield from port.call(turn.request).__await__()
+            except BaseException as error:  # noqa: BLE001
+                turn.failed(port, since, error)
+                continue
+            turn.group.ended(port.instance, perf_counter() - since)
+            return self._sending.made(port, value)
+
+    def _all(self) -> Generator[Any, Any, Any]:
+        sent = self._sent_to_all((yield from self._sending.finding()))
+        answers = []
+        try:
+            while sent:
+                port, reply = sent[0]
+                try:
+                    value = yield from reply.__await__()
+                    answers.append(Answer(port.instance, self._sending.made(port, value)))
+                except (asyncio.CancelledError, GeneratorExit):
+                    raise
+                # One that fails does not take the answers of the others along.
+                except BaseException as error:  # noqa: BLE001
+                    answers.append(Answer(port.instance, error=error))
+                del sent[0]
+            return answers
+        finally:
+            for _, reply in sent:
+                reply.cancel()
+
+    def _sent_to_all(self, group: Group) -> list[tuple[InstanceTransport, Any]]:
+        sending = self._sending
+        if has_streams(sending.args, sending.kwargs):
+            raise InvalidArgument(f"{sending.title}: a stream as an argument can't go to several: call one instance")
+        request = sending.request(False)
+        return [(port, _sent(port, request)) for port in group.audience()]
+
+
+class CallOrStream(Call):
+    """A call of a method that nobody here has heard of yet: it can be awaited, or read as what
+    gives a stream is.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, sending: OutboundCall) -> None:
+        super().__init__(sending)
+        self._stream: Stream[Any] | None = None
+
+    def _read(self) -> Stream[Any]:
+        if self._stream is None:
+            self._used = True
+            self._stream = Stream(self._sending)
+        return self._stream
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self._read().__aiter__()
+
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._read().__anext__()
+
+    async def aclose(self) -> None:
+        """Read no more; see ``Stream.aclose``."""
+        await self._read().aclose()
+
+    async def __aenter__(self) -> Stream[Any]:
+        return self._read()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+class _Failed:
+    """A reply that was over before it began."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise self._error
+        yield
+
+    def wait(self) -> Any:
+        raise self._error
+
+    def cancel(self) -> None:
+        """There is nothing to cancel."""
+
+
+def _sent(port: InstanceTransport, request: Request) -> Any:
+    try:
+        return port.call(request)
+    except TidewireError as error:
+        return _Failed(error)
+
+
+def _answer(sending: OutboundCall, port: InstanceTransport, reply: Any) -> Answer:
+    try:
+        return Answer(port.instance, sending.made(port, reply.wait()))
+    # One that fails does not take the answers of the others along.
+    except Exception as error:  # noqa: BLE001
+        return Answer(port.instance, error=error)

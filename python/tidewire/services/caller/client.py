@@ -1,0 +1,379 @@
+"""Public clients of services."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+
+from tidewire._binding import NativeMethod
+from tidewire.errors import InvalidArgument, NoSuchTarget
+from tidewire.services.caller import signatures
+from tidewire.services.caller.argument_streams import has_streams
+from tidewire.services.caller.calls import Call, CallOrStream
+from tidewire.services.caller.options import CallOptions
+from tidewire.services.caller.outbound_call import OutboundCall
+from tidewire.services.caller.retrying_call import RetryingCall
+from tidewire.services.contract.declaration import Declaration, declaration_of, is_declared
+from tidewire.services.contract.info import MethodInfo
+from tidewire.services.contract.names import nearest, short, token_problem
+from tidewire.services.limits import CALL_TIMEOUT_S
+from tidewire.services.registry import Registry, registry_of
+from tidewire.services.stream_reader import BlockingStream, Stream, refuse_loop
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tidewire.node import Node
+    from tidewire.services.caller.argument_check import Signature
+    from tidewire.services.contract.command import Command
+    from tidewire.services.contract.declare import Service
+    from tidewire.services.contract.methods import Method
+    from tidewire.services.registry import Group
+    from tidewire.streams.command_run import CommandRun, SyncCommandRun
+
+_S = TypeVar("_S", bound="Service")
+_NONE: tuple[list[str], int, bool] = ([], 0, True)
+"""Of arguments that are looked at for each call."""
+_KEPT = ("timeout", "priority")
+_VARIANTS_MAX = 32
+"""Most clients with other options that a client keeps."""
+
+
+class NoSuchMethod(NoSuchTarget, AttributeError):
+    """A service has no method of this name."""
+
+
+@overload
+def client(node: Node, service: type[_S], name: str | None = None) -> type[_S]: ...
+
+
+@overload
+def client(node: Node, service: type | str, name: str | None = None) -> Any: ...
+
+
+def client(node: Node, service: Any, name: str | None = None) -> Any:
+    """Return a client of a service, whether or not it is served at the moment.
+
+    Args:
+        node: Where the calls are made.
+        service: The class that declares it, for a client with its methods and types; or its name.
+        name: Name that the service is served under, if it differs from the name of the class.
+
+    Raises:
+        InvalidArgument: if the class declares no service, or a name is not allowed.
+    """
+    node._check()
+    if isinstance(service, str):
+        if name is not None and name != service:
+            raise InvalidArgument(f"name: {short(name)} is not allowed beside the name {service!r}: give one of them")
+        problem = token_problem("service", service)
+        if problem is not None:
+            raise InvalidArgument(problem)
+        return Client(registry_of(node), service, None, CallOptions())
+    if not is_declared(service):
+        raise InvalidArgument(
+            f"service: {short(service)} is not allowed: give the name of a service, or a class that derives from "
+            "tw.Service or is decorated with @tw.service"
+        )
+    declared = declaration_of(service, name)
+    return Client(registry_of(node), declared.name, declared, CallOptions())
+
+
+class Client:
+    """Stands for a service: its methods are the methods of the service.
+
+    ``await client.quote("X")`` calls, ``async for tick in client.ticks("X")`` reads a stream,
+    ``client.sync.quote("X")`` does it from a plain thread, and
+    ``client.with_(timeout=1.0).quote("X")`` with other options.
+    """
+
+    def __init__(self, registry: Registry, service: str, declared: Declaration | None, options: CallOptions) -> None:
+        self._registry = registry
+        self._service = service
+        self._declared = declared
+        self._options = options
+        self._made: dict[str, ClientMethod] = {}
+        self._variants: dict[tuple[Any, ...], Client] = {}
+
+    def __class_getitem__(cls, service: Any) -> GenericAlias:
+        """``Client[Pricing]``, as annotations have it."""
+        return GenericAlias(cls, service)
+
+    def with_(self, **options: Any) -> Client:
+        """Return a client that calls with other options.
+
+        Args:
+            **options: ``timeout`` in seconds, ``priority``, ``instance`` (the id of one),
+                ``policy`` ("first", "random", "least_outstanding", "lowest_latency", "all", or a
+                ``tw.Policy``), ``headers``. None leaves an option as it is.
+
+        Raises:
+            InvalidArgument: if an option is not known, or its value is not allowed.
+        """
+        # A policy has dice of its own, and headers can be changed by who gave them.
+        keeps = all(name in _KEPT and isinstance(value, (int, float, str)) for name, value in options.items())
+        key = tuple((name, value.__class__, value) for name, value in options.items()) if keeps else None
+        found = None if key is None else self._variants.get(key)
+        if found is None:
+            found = Client(self._registry, self._service, self._declared, self._options.changed(options))
+            if key is not None and len(self._variants) < _VARIANTS_MAX:
+                self._variants[key] = found
+        return found
+
+    @property
+    def sync(self) -> BlockingClient:
+        """The same methods for plain threads: they block, and streams are read with ``for``."""
+        return BlockingClient(self)
+
+    def __getattr__(self, name: str) -> ClientMethod | ClientCommand:
+        if name.startswith("_"):
+            raise AttributeError(f"a client of {self._service!r} has no attribute {name!r}")
+        if self._declared is not None and name in self._declared.commands:
+            command = self.__dict__[name] = ClientCommand(self, self._declared.commands[name])
+            return command
+        known = self._methods()
+        if known is not None and name not in known:
+            raise NoSuchMethod(f"{self._service} has no method {name!r}: {nearest(name, known)}")
+        made = self._made.get(name)
+        if made is None:
+            made = self._made[name] = ClientMethod(self, name)
+        if known is not None:
+            # The next look finds it without coming here.
+            self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        commands = () if self._declared is None else self._declared.commands
+        return sorted({*(self._methods() or ()), *commands, "sync", "with_"})
+
+    def __repr__(self) -> str:
+        group = self._registry.find(self._service)
+        count = 0 if group is None else len(group.ports)
+        declared = "" if self._declared is None else f" ({self._declared.title})"
+        return f"<Client {self._service!r}{declared}, {count} instance{'' if count == 1 else 's'}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgument(
+            f"client: {self!r} can't be pickled or copied: hand over the name {self._service!r}, and make a client there"
+        )
+
+    def _methods(self) -> Mapping[str, object] | None:
+        """Return the methods by their names, or None as long as nobody knows them."""
+        if self._declared is not None:
+            return self._declared.methods
+        group = self._registry.find(self._service)
+        return None if group is None else group.methods
+
+
+class ClientMethod(NativeMethod):
+    """A method of a service, to be called."""
+
+    def __new__(cls, of: Client, name: str) -> Self:
+        declared = None if of._declared is None else of._declared.methods[name]
+        takes = None if declared is None else declared.function.signature.takes or _NONE
+        result = None if declared is None else declared.result
+        return super().__new__(cls, of._options.priority, result, takes)
+
+    def __init__(self, of: Client, name: str) -> None:
+        self._client = of
+        self.__name__ = name
+        self._title = f"{of._service}.{name}"
+        declared = None if of._declared is None else of._declared.methods[name]
+        self._signature: Signature | None = None if declared is None else declared.function.signature
+        self._streams = None if declared is None else declared.function.streams
+        self._timeout = None if declared is None else declared.mark.timeout
+        self._result = None if declared is None else declared.result
+        self._one = of._options.policy.kind != "all"
+
+    def with_(self, **options: Any) -> ClientMethod:
+        """Return the method with other options; see ``Client.with_``."""
+        return ClientMethod(self._client.with_(**options), self.__name__)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Signature for callers, as far as it is known."""
+        found = self._found()
+        if found is None:
+            return signatures.UNKNOWN
+        return signatures.of_described(found) if isinstance(found, MethodInfo) else signatures.of_declared(found)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """Text that ``help`` shows."""
+        found = self._found()
+        return "" if found is None else signatures.text(self.__name__, self.__signature__, found)
+
+    def _found(self) -> Method | MethodInfo | None:
+        """Return its declaration, or what its instances say of it."""
+        of = self._client
+        if of._declared is not None:
+            return of._declared.methods[self.__name__]
+        group = of._registry.find(of._service)
+        return None if group is None else group.methods.get(self.__name__)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it. ``NativeMethod`` makes the usual calls by itself."""
+        of = self._client
+        group = of._registry.find(of._service)
+        streams, timeout = self._known(group, args, kwargs)
+        if self._one and not streams and group is not None and group.over_links and not has_streams(args, kwargs):
+            self._note(group, timeout)
+            return self._over_link(args, kwargs)
+        sending = OutboundCall(
+            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
+        )
+        if streams is None:
+            return CallOrStream(sending)
+        return Stream(sending) if streams else Call(sending)
+
+    def _note(self, group: Group, timeout: float | None) -> None:
+        """Let the next calls be made as usual, if nothing is to be seen to."""
+        options, version = self._client._options, group.balancer.version
+        if version is None or options.instance is not None or self.__name__ not in group.methods:
+            return
+        policy = options.policy
+        chance = (policy.kind, policy.explore, options.dice)
+        headers = dict(options.headers) or None
+        timeout_s = options.timeout or timeout or CALL_TIMEOUT_S
+        self._goes(group, group.balancer, version, chance, headers, self.__name__, timeout_s)
+
+    def _retrying_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RetryingCall:
+        """Return what makes a call over a link that is not as usual."""
+        of = self._client
+        timeout = self._of(of._registry.find(of._service))[1]
+        return RetryingCall(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+
+    def __repr__(self) -> str:
+        return f"<method {self._title} of {self._client!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._client.__reduce__()
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call it, and block this thread."""
+        refuse_loop(self._title)
+        of = self._client
+        streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
+        if streams is None:
+            of._registry.find_again_blocking(of._service, of._options.timeout or CALL_TIMEOUT_S)
+            streams, timeout = self._of(of._registry.find(of._service))
+        sending = OutboundCall(
+            of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
+        )
+        return BlockingStream(sending) if streams else Call(sending).run()
+
+    def _known(
+        self, group: Group | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bool | None, float | None]:
+        """Check the arguments, and return whether it gives a stream and how long it may take; None:
+        nobody knows yet.
+        """
+        if self._signature is not None and not self._signature.binds(args, kwargs):
+            self._signature.check(self._title, args, kwargs)
+        return self._of(group)
+
+    def _of(self, group: Group | None) -> tuple[bool | None, float | None]:
+        if self._signature is not None:
+            return bool(self._streams), self._timeout
+        found = None if group is None else group.methods.get(self.__name__)
+        return (None, None) if found is None else (found.stream, found.timeout)
+
+
+class ClientCommand:
+    """A command of a service, to be started: ``run = await client.reindex.start(7,
+    key="shard-7")``.
+    """
+
+    def __init__(self, of: Client, declared: Command) -> None:
+        self._client = of
+        self._declared = declared
+        self.__name__ = declared.name
+        self._title = f"{of._service}.{declared.name}"
+
+    async def start(
+        self, *args: Any, key: str | None = None, id: str | None = None, priority: str = "normal", **kwargs: Any
+    ) -> CommandRun[Any]:
+        """Start it. It is done once somebody serves it, and goes on whatever becomes of this
+        process.
+
+        Args:
+            *args: Its arguments, 512 KiB at most.
+            key: Subject of the command, such as a shard or a customer; with ``exclusive="key"``
+                one of a key runs at a time.
+            id: An idempotency key: starting it again with the same id gives the command that is
+                there. A random one if nothing is said.
+            priority: Which go first where some wait: "urgent", "high", "normal" or "low".
+            **kwargs: Its arguments by name.
+
+        Returns:
+            The command, which is stored as durably as the messages of streams.
+
+        Raises:
+            InvalidArgument: if an argument is missing, not known or not allowed, or the node has no
+                place for commands.
+            SettingsDiffer: if the id is that of a command with another name, key or arguments.
+            PayloadTooLarge: if the arguments are too large.
+            StreamFull: if too many commands are kept.
+        """
+        from tidewire.streams.command_run import CommandRun
+
+        declared, node = self._declared, self._client._registry.node
+        declared.function.signature.check(self._title, args, kwargs)
+        if declared.mark.exclusive is not None and key is None:
+            raise InvalidArgument(f'{self._title}: key: missing: it is exclusive="key"; say what it is about')
+        store = node._command_store()
+        found = await store.start(self._client._service, declared.name, args, kwargs, key, id, priority)
+        return CommandRun(node, store, found, declared.result)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Commands are started, not called."""
+        raise InvalidArgument(
+            f"{self._title}: it is a command: start it, `run = await client.{self.__name__}.start(...)`"
+        )
+
+    def __repr__(self) -> str:
+        return f"<command {self._title} of {self._client!r}>"
+
+
+class BlockingCommand:
+    """A command of a service for plain threads: ``client.sync.reindex.start(7)``."""
+
+    def __init__(self, of: ClientCommand) -> None:
+        self._of = of
+
+    def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
+        """Start it; see ``ClientCommand.start``."""
+        from tidewire.streams.blocking_streams import run
+
+        return run(self._of._client._registry.node, self._of.start(*args, **kwargs)).sync
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._of!r}>"
+
+
+class BlockingClient:
+    """The methods of a client for plain threads, at ``client.sync``."""
+
+    def __init__(self, of: Client) -> None:
+        self._client = of
+
+    def __getattr__(self, name: str) -> Any:
+        method = Client.__getattr__(self._client, name)
+        if isinstance(method, ClientCommand):
+            return BlockingCommand(method)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return method._run(args, kwargs)
+
+        return call
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._client._methods() or ())
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._client!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        self._client.__reduce__()

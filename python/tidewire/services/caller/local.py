@@ -1,0 +1,65 @@
+"""Route to an instance in this process: arguments and results are handed over as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidewire.errors import ActorStopped, InvalidArgument, TidewireError
+from tidewire.services.caller.reply import LocalReply, told
+from tidewire.services.instance_transport import Request
+from tidewire.services.instances.inbound_call import InboundCall
+from tidewire.services.instances.instance import ServiceInstance
+from tidewire.services.instances.stream_writer import PlainWriting, StreamWriter
+
+if TYPE_CHECKING:
+    from tidewire.services.contract.info import ServiceInfo
+
+
+class LocalPort:
+    """A port to a host of this process."""
+
+    def __init__(self, host: ServiceInstance) -> None:
+        self._host = host
+
+    @property
+    def instance(self) -> str:
+        """The id of the instance."""
+        return self._host.instance
+
+    @property
+    def info(self) -> ServiceInfo:
+        """Description of the service that the instance serves."""
+        return self._host.info
+
+    def call(self, request: Request) -> LocalReply:
+        """Send a call; see ``InstanceTransport``."""
+        host = self._host
+        method = host.method(request)
+        if method.streams:
+            raise InvalidArgument(f"{request.title} is a stream: read it with `async for`, rather than await it")
+        running = InboundCall(request, method, host.instance)
+        if host.values is None:
+            return host.on_thread(running, request.left_s())
+        try:
+            pending = host.values.ask(running, request.left_s(), request.priority)
+        except TidewireError as error:
+            raise told(host, running, error) from None
+        return LocalReply(host, pending, running, None)
+
+    def stream(self, request: Request) -> StreamWriter:
+        """Open a stream; see ``InstanceTransport``."""
+        host = self._host
+        method = host.method(request)
+        if not method.streams:
+            raise InvalidArgument(f"{request.title} gives one value: await it, rather than read it with `async for`")
+        running = InboundCall(request, method, host.instance)
+        writing = StreamWriter(host, running) if method.coroutine else PlainWriting(host, running)
+        host.writing.add(writing)
+        try:
+            if host.stopping:
+                raise ActorStopped
+            writing.open()
+        except TidewireError as error:
+            writing.close()
+            raise told(host, running, error) from None
+        return writing

@@ -1,0 +1,100 @@
+"""Call options: the arguments of ``client.with_(...)``."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewire.agents.message import PRIORITIES
+from tidewire.errors import InvalidArgument
+from tidewire.services.caller.policies import Policy
+from tidewire.services.contract.names import headers_problem, nearest, short, timeout_problem
+
+_NAMES = ("timeout", "priority", "instance", "policy", "headers")
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How calls are made. None leaves it as it is.
+
+    Attributes:
+        timeout: Seconds until AskTimeout. Without it the method's own counts, else 30; a stream has
+            none of its own.
+        priority: "urgent", "high", "normal" or "low": which calls go first where some wait.
+        instance: The id of the instance that is called.
+        policy: How an instance is chosen.
+        headers: Headers that the handler sees as ``tw.context().headers``.
+        dice: Where the policy's chance comes from.
+    """
+
+    timeout: float | None = None
+    priority: str = "normal"
+    instance: str | None = None
+    policy: Policy = field(default_factory=Policy)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    dice: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def changed(self, given: Mapping[str, Any]) -> CallOptions:
+        """Return these options with others in the place of some.
+
+        Raises:
+            InvalidArgument: if an option is not known, or its value is not allowed.
+        """
+        unknown = next((name for name in given if name not in _NAMES), None)
+        if unknown is not None:
+            raise InvalidArgument(f"with_: {unknown}: there is no such option: {nearest(unknown, _NAMES)}")
+        wanted = {name: value for name, value in given.items() if value is not None}
+        for name, check in _CHECKS.items():
+            if name in wanted:
+                wanted[name] = check(wanted[name])
+        if "policy" in wanted:
+            wanted["dice"] = random.Random(wanted["policy"].seed)
+        if "instance" in wanted and wanted.get("policy", self.policy).kind == "all":
+            raise InvalidArgument(
+                f"with_: instance: {wanted['instance']!r} is not allowed beside policy='all': give one"
+            )
+        return dataclasses.replace(self, **wanted)
+
+
+def _timeout(value: object) -> object:
+    problem = timeout_problem("with_: timeout", value)
+    if problem is not None:
+        raise InvalidArgument(problem)
+    return value
+
+
+def _priority(value: object) -> object:
+    if not isinstance(value, str) or value not in PRIORITIES:
+        raise InvalidArgument(
+            f"with_: priority: {short(value)} is not allowed: use 'urgent', 'high', 'normal' or 'low'"
+        )
+    return value
+
+
+def _instance(value: object) -> object:
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(f"with_: instance: {short(value)} is not allowed: give the id of an instance")
+    return value
+
+
+def _policy(value: Any) -> Policy:
+    return Policy.of(value)
+
+
+def _headers(value: object) -> Mapping[str, str]:
+    problem = headers_problem("with_: headers", value)
+    if problem is not None:
+        raise InvalidArgument(problem)
+    headers: dict[str, str] = dict(value)  # type: ignore[call-overload]
+    owned = next((name for name in headers if name.startswith("tw-")), None)
+    if owned is not None:
+        raise InvalidArgument(
+            f"with_: headers: {owned!r} is not allowed: names that begin with tw- are Tidewire's own; choose another one"
+        )
+    return headers
+
+
+_CHECKS = {"timeout": _timeout, "priority": _priority, "instance": _instance, "policy": _policy, "headers": _headers}

@@ -1,0 +1,106 @@
+"""Reply to a call of this process: the handler's result, or an error that names the call."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from tidewire.errors import ActorStopped, AskTimeout, MailboxFull, TidewireError
+from tidewire.services.instance_transport import Refused
+from tidewire.services.instances.inbound_call import Failure, InboundCall
+
+if TYPE_CHECKING:
+    from tidewire._binding import Pending
+    from tidewire.services.instances.instance import ServiceInstance
+    from tidewire.services.instances.thread_workers import WorkerCall
+
+
+class LocalReply:
+    """A call that was sent to a host of this process."""
+
+    __slots__ = ("_host", "_job", "_pending", "_running")
+
+    def __init__(self, host: ServiceInstance, pending: Pending, running: InboundCall, job: WorkerCall | None) -> None:
+        self._host = host
+        self._pending = pending
+        self._running = running
+        self._job = job
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            value = yield from self._pending.__await__()
+        except BaseException as error:  # noqa: BLE001
+            self.cancel()
+            try:
+                if isinstance(error, TidewireError):
+                    raise told(self._host, self._running, error) from None
+                raise
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage
+                # collector comes.
+                del self
+        if value.__class__ is Failure:
+            try:
+                raise value.error
+            finally:
+                del self, value
+        return value
+
+    def wait(self) -> Any:
+        """Give the result, and block this thread; see ``Reply``."""
+        try:
+            value = self._pending.wait()
+        except BaseException as error:  # noqa: BLE001
+            self.cancel()
+            try:
+                if isinstance(error, TidewireError):
+                    raise told(self._host, self._running, error) from None
+                raise
+            finally:
+                # The traceback keeps this frame: what is in it would live until the garbage
+                # collector comes.
+                del self
+        if value.__class__ is Failure:
+            try:
+                raise value.error
+            finally:
+                del self, value
+        return value
+
+    def cancel(self) -> None:
+        """Say that nobody will wait; see ``Reply``."""
+        self._running.cancel()
+        self._pending.cancel()
+        if not self._running.begun:
+            # The message waits for its turn, and may be kept as a dead letter after that: not with
+            # what was to be handled.
+            self._running.forget()
+            if self._job is not None:
+                self._job.over()
+
+
+def told(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
+    """Return an error of the engine, which names an actor, as one that names the call."""
+    request = running.request
+    if isinstance(error, AskTimeout):
+        return late(request.title, running.instance, running.begun, request.blocked_ms, error.reason)
+    if isinstance(error, ActorStopped):
+        kind = ActorStopped if running.begun else Refused
+        return kind(f"{request.title}: the instance {running.instance!r} has stopped: call another, or serve it again")
+    if isinstance(error, MailboxFull):
+        return MailboxFull(
+            f"{request.title}: too many calls wait for the instance {running.instance!r}, "
+            f"service_waiting={host.room.waiting}: try again, or serve more of them"
+        )
+    return error
+
+
+def late(title: str, instance: str, begun: bool, blocked_ms: int | None, cause: str | None = None) -> AskTimeout:
+    """Return the error of a call whose time was up before its handler has answered."""
+    state = "its handler was at it, and is cancelled" if begun else "its handler had not begun"
+    return AskTimeout(
+        f"{title}: no answer in time from the instance {instance!r}, {state}: "
+        f"{cause or 'allow more with with_(timeout=...), or look at the statistics of the service'}",
+        blocked_ms=blocked_ms,
+        reason=cause,
+    )

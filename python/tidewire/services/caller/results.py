@@ -1,0 +1,44 @@
+"""Results from a link for a typed client: records of the annotated type, even if the server names
+the type otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from tidewire.services.contract.conversion import UNFIT, converter
+from tidewire.values.plans import field_names, is_model
+
+Convert = Callable[[Any], Any]
+
+
+def result_of(hint: Any) -> Convert | None:
+    """Return what makes a result fit a type, or None if that has no records. A result that does not
+    fit stays as it is.
+    """
+    if not _has_records(hint):
+        return None
+    exact, convert = converter(hint)
+    if convert is None:
+        return None
+
+    def fitting(value: Any) -> Any:
+        if value.__class__ is exact:
+            return value
+        try:
+            return convert(value)
+        # Within one process nobody looks at results either.
+        except UNFIT:
+            return value
+
+    return fitting
+
+
+def _has_records(hint: Any) -> bool:
+    if isinstance(hint, type) and not typing.get_args(hint):
+        known = typing.is_typeddict(hint) or is_model(hint) or issubclass(hint, enum.Enum)
+        return known or field_names(hint) is not None
+    return any(_has_records(part) for part in typing.get_args(hint))

@@ -1,0 +1,73 @@
+"""Signatures and docstrings of the methods of clients, for ``help`` and ``inspect.signature``."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tidewire.services.contract import docstrings, type_hints
+from tidewire.services.contract.info import MethodInfo
+from tidewire.services.contract.methods import Method
+
+_TYPES: dict[Any, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": None,
+}
+"""What the types of JSON Schema are called in Python."""
+UNKNOWN = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+"""That of a method that nobody knows yet."""
+
+
+def of_declared(method: Method) -> inspect.Signature:
+    """Return what callers give to a method of a class, and what it gives."""
+    function = method.function
+    known = function.hints.of
+    context = function.signature.context
+    parameters = [
+        found.replace(annotation=known.get(found.name, found.annotation))
+        for found in list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
+        if context is None or found.name != context[0]
+    ]
+    return inspect.Signature(parameters, return_annotation=known.get("return", inspect.Signature.empty))
+
+
+def of_described(method: MethodInfo) -> inspect.Signature:
+    """Return what callers give to a method that is known by its schemas, and what it gives."""
+    required = method.parameters.get("required", ())
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if name in required else inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if name in required else schema.get("default"),
+            annotation=_type(schema),
+        )
+        for name, schema in method.parameters.get("properties", {}).items()
+    ]
+    parameters.sort(key=lambda found: found.kind)
+    return inspect.Signature(parameters, return_annotation=_type(method.result))
+
+
+def text(name: str, signature: inspect.Signature, method: Method | MethodInfo) -> str:
+    """Return what ``help`` shows."""
+    written = (
+        method.description
+        if isinstance(method, MethodInfo)
+        else docstrings.whole(type_hints.innermost(method.function.call))
+    )
+    return f"{name}{signature}\n\n{written}".rstrip()
+
+
+def _type(schema: Any) -> Any:
+    return (
+        _TYPES.get(schema.get("type"), inspect.Parameter.empty) if isinstance(schema, dict) else inspect.Parameter.empty
+    )

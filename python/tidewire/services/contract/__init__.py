@@ -1,0 +1,1 @@
+"""Contracts of services: declarations, methods, names, type hints and schemas."""

@@ -1,0 +1,374 @@
+"""Converters from plain data to annotated types: by msgspec, or part by part where msgspec does not
+know the whole type.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from operator import is_ as _is
+from typing import Any
+
+import msgspec
+
+from tidewire.services.caller.callables import function
+from tidewire.services.caller.items import typed_stream
+from tidewire.services.contract.names import short
+from tidewire.services.contract.type_hints import stream_item, text
+from tidewire.values.plans import DECLARED, field_names, is_dataclass, is_model, is_struct
+from tidewire.values.record_check import map_maker
+
+Convert = Callable[[Any], Any]
+UNFIT = (msgspec.ValidationError, TypeError, ValueError, NotImplementedError, RecursionError)
+"""What a converter raises for a value that does not fit."""
+
+_SEQUENCES: dict[Any, Callable[[list[Any]], Any]] = {
+    list: list,
+    set: set,
+    frozenset: frozenset,
+    tuple: tuple,
+    collections.deque: collections.deque,
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Collection: list,
+    collections.abc.Iterable: list,
+    collections.abc.Set: set,
+    collections.abc.MutableSet: set,
+}
+_MAPS: dict[Any, Callable[[dict[Any, Any]], Any]] = {
+    dict: dict,
+    collections.abc.Mapping: dict,
+    collections.abc.MutableMapping: dict,
+}
+_DATA = (list, tuple, set, frozenset)
+
+
+def converter(hint: Any) -> tuple[type | None, Convert | None]:
+    """Return the class whose objects need no look, and what makes other values fit, for a type.
+    Unknown types let all pass.
+    """
+    return _converter(hint, {})
+
+
+def _converter(hint: Any, under_way: dict[Any, _Later]) -> tuple[type | None, Convert | None]:
+    hint = _meant(hint)
+    if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
+        return None, None
+    if (typing.get_origin(hint) or hint) is Callable:
+        return None, functools.partial(function, hint)
+    streams, item = stream_item(hint)
+    if streams:
+        return None, functools.partial(typed_stream, hint, item, _converter(item, under_way)[1])
+    exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not typing.is_typeddict(hint) else None
+    if _is_whole(hint):
+        if not _has_closed(hint):
+            return exact, functools.partial(_as, hint, exact)
+        fields = _field_hints(hint)
+        if exact is not None and _is_flat(exact, fields):
+            return exact, functools.partial(_flat, hint, exact, frozenset(fields))
+    return exact, _by_parts(hint, exact, under_way)
+
+
+def _meant(hint: Any) -> Any:
+    """Return the type that an alias, a new type or an annotated one stands for."""
+    while True:
+        if isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif typing.get_origin(hint) is typing.Annotated and not _is_whole(hint):
+            hint = typing.get_args(hint)[0]
+        elif type(hint).__name__ == "TypeAliasType":
+            hint = hint.__value__
+        else:
+            return hint
+
+
+def _is_whole(hint: Any) -> bool:
+    """Return whether msgspec knows a type with all its parts."""
+    try:
+        msgspec.convert(None, hint, dec_hook=_accept)
+    except msgspec.ValidationError:
+        pass
+    # Types that msgspec does not know raise errors of any class.
+    except Exception:  # noqa: BLE001
+        return False
+    return True
+
+
+def _has_closed(hint: Any) -> bool:
+    """Return whether a type has records whose unknown fields msgspec would silently drop. A struct
+    has a setting of its own for them.
+    """
+    hint = _meant(hint)
+    if isinstance(hint, type) and not typing.get_args(hint):
+        return typing.is_typeddict(hint) or (is_dataclass(hint) and not is_model(hint))
+    return any(map(_has_closed, (typing.get_origin(hint) or Any, *typing.get_args(hint))))
+
+
+def _as(hint: Any, exact: type | None, value: Any) -> Any:
+    if exact is not None and _is_one(value, exact):
+        return value
+    if getattr(type(value), "stands_for_service", False) and _wants_service(hint):
+        return value
+    return msgspec.convert(value, hint, dec_hook=_accept)
+
+
+def _flat(hint: Any, exact: type, names: frozenset[str], value: Any) -> Any:
+    """Make a record of which no field is one."""
+    if type(value) is dict and not value.keys() <= names:
+        raise TypeError(_unknown(value, names))
+    return _as(hint, exact, value)
+
+
+def _is_flat(kind: type, fields: Mapping[str, Any]) -> bool:
+    made = field_names(kind)
+    return made is not None and len(made) == len(fields) and not any(map(_has_closed, fields.values()))
+
+
+def _unknown(value: dict[Any, Any], names: Collection[str]) -> str:
+    unknown = next(name for name in value if name not in names)
+    return f"{unknown}: there is no such field: it has {', '.join(sorted(names)) or 'none'}"
+
+
+def _is_one(value: Any, kind: type) -> bool:
+    """Return whether a value is an object of a class, or of a derived one; only True and False are
+    not taken for numbers.
+    """
+    return isinstance(value, kind) and (value.__class__ is not bool or kind is bool)
+
+
+def _wants_service(hint: Any) -> bool:
+    return any(hasattr(part, DECLARED) for part in (hint, *typing.get_args(hint)))
+
+
+def _accept(kind: Any, value: Any) -> Any:
+    """Let a value of a class that msgspec does not know pass."""
+    origin = typing.get_origin(kind) or kind
+    try:
+        fits = isinstance(value, origin)
+    # A protocol that can't be checked while running, or something else that is no class, says
+    # nothing.
+    except TypeError:
+        return value
+    if fits:
+        return value
+    if hasattr(origin, "model_validate"):
+        return origin.model_validate(value)
+    if origin is complex and isinstance(value, (int, float)):
+        return complex(value)
+    make = map_maker(kind)
+    if make is not None and type(value) is dict:
+        parts = typing.get_args(kind)
+        keys = parts[0] if parts else Any
+        items = parts[1] if len(parts) > 1 else int if origin is collections.Counter else Any
+        return make(msgspec.convert(value, dict[keys, items], dec_hook=_accept))  # type: ignore[valid-type]
+    raise TypeError(f"Expected `{text(kind)}`, got `{type(value).__name__}`")
+
+
+# Part by part
+
+
+class _Later:
+    """The converter of a type that is being made, for those that have it as a part of itself."""
+
+    def __init__(self) -> None:
+        self.made: Convert | None = None
+
+    def __call__(self, value: Any) -> Any:
+        return value if self.made is None else self.made(value)
+
+
+def _by_parts(hint: Any, exact: type | None, under_way: dict[Any, _Later]) -> Convert | None:
+    key = hint if exact is None or not isinstance(hint, type) else exact
+    if key in under_way:
+        return under_way[key]
+    later = under_way[key] = _Later()
+    later.made = _made(hint, under_way)
+    del under_way[key]
+    return later.made
+
+
+def _made(hint: Any, under_way: dict[Any, _Later]) -> Convert | None:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _any_of([(part, _converter(part, under_way)[1]) for part in parts])
+    if origin is typing.Literal:
+        return functools.partial(_literal, hint, parts)
+    make = map_maker(hint)
+    if origin in _MAPS or make is not None:
+        keys = _converter(parts[0], under_way)[1] if parts else None
+        items = _converter(parts[1], under_way)[1] if len(parts) > 1 else None
+        return functools.partial(_map, hint, _class_of(hint), make or _MAPS[origin], keys, items)
+    if origin is tuple and parts[-1:] != (...,):
+        return functools.partial(_places, hint, [_converter(part, under_way)[1] for part in parts])
+    if origin in _SEQUENCES:
+        item = _converter(parts[0], under_way)[1] if parts else None
+        return functools.partial(_sequence, hint, origin, _SEQUENCES[origin], item)
+    kind = origin or hint
+    if not isinstance(kind, type):
+        return None
+    if not parts and issubclass(kind, enum.Enum):
+        return functools.partial(_enum, kind)
+    fields = _field_hints(kind)
+    if not parts and fields:
+        convert = {name: _converter(part, under_way)[1] for name, part in fields.items()}
+        return functools.partial(_record, kind, convert)
+    return functools.partial(_accept, kind)
+
+
+def _class_of(hint: Any) -> type:
+    kind: type = typing.get_origin(hint) or hint
+    return kind
+
+
+def _any_of(choices: list[tuple[Any, Convert | None]]) -> Convert:
+    """Return what makes a value fit one of several types: objects as they are, data in the order of
+    the types.
+    """
+    kinds = [part for part, _ in choices if isinstance(part, type) and not typing.get_args(part)]
+    kinds = [kind for kind in kinds if not typing.is_typeddict(kind)]
+
+    def convert(value: Any) -> Any:
+        for kind in kinds:
+            try:
+                if _is_one(value, kind):
+                    return value
+            # A protocol that can't be asked while running.
+            except TypeError:
+                return value
+        problems = []
+        for _, one in choices:
+            try:
+                return value if one is None else one(value)
+            except UNFIT as error:
+                problems.append(str(error))
+        raise TypeError(" and ".join(dict.fromkeys(problems)))
+
+    return convert
+
+
+def _literal(hint: Any, values: tuple[Any, ...], value: Any) -> Any:
+    if any(value == one and value.__class__ is one.__class__ for one in values):
+        return value
+    raise TypeError(f"Expected `{text(hint)}`, got `{short(value)}`")
+
+
+def _enum(kind: type[enum.Enum], value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    made = kind(value)
+    if value.__class__ is bool and made.value.__class__ is not bool:
+        raise TypeError(f"Expected `{text(kind)}`, got `bool`")
+    return made
+
+
+def _sequence(hint: Any, kind: type, make: Callable[[list[Any]], Any], item: Convert | None, value: Any) -> Any:
+    fits = isinstance(value, kind)
+    if not (fits or isinstance(value, _DATA)) or isinstance(value, (str, bytes, bytearray, Mapping)):
+        raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
+    items = list(value)
+    made = items if item is None else [_part(f"[{at}]", item, one) for at, one in enumerate(items)]
+    return value if fits and all(map(_is, made, items)) else make(made)
+
+
+def _places(hint: Any, items: list[Convert | None], value: Any) -> Any:
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
+    if len(value) != len(items):
+        raise TypeError(f"Expected `{text(hint)}`, got {len(value)} items")
+    return tuple(_part(f"[{at}]", item, one) for at, (item, one) in enumerate(zip(items, value, strict=True)))
+
+
+def _map(
+    hint: Any,
+    kind: type,
+    make: Callable[[dict[Any, Any]], Any],
+    keys: Convert | None,
+    items: Convert | None,
+    value: Any,
+) -> Any:
+    fits = isinstance(value, kind)
+    if not (fits or isinstance(value, dict)):
+        raise TypeError(f"Expected `{text(hint)}`, got `{type(value).__name__}`")
+    given = dict(value)
+    made = {_part("a key", keys, key): _part(f"[{short(key)}]", items, one) for key, one in given.items()}
+    is_same = all(map(_is, made, given)) and all(map(_is, made.values(), given.values()))
+    return value if fits and is_same else make(made)
+
+
+def _record(kind: Any, fields: dict[str, Convert | None], value: Any) -> Any:
+    shaped = typing.is_typeddict(kind)
+    if not shaped and isinstance(value, kind):
+        return value
+    if isinstance(value, dict):
+        value = _by_names(kind, value)
+    else:
+        # A named tuple, or a struct that is an array, may come as a list.
+        if isinstance(value, (list, tuple)) and not shaped and not is_dataclass(kind) and len(value) <= len(fields):
+            value = dict(zip(fields, value, strict=False))
+        else:
+            raise TypeError(f"Expected `{text(kind)}`, got `{type(value).__name__}`")
+    if not value.keys() <= fields.keys():
+        raise TypeError(_unknown(value, fields))
+    made = {name: _part(name, fields[name], one) for name, one in value.items()}
+    missing = next(iter(sorted(_required(kind, fields) - made.keys())), None)
+    if missing is not None:
+        raise TypeError(f"{missing}: the field is missing")
+    return made if shaped else kind(**made)
+
+
+def _by_names(kind: Any, value: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the fields of a struct by the names in the program, where data has others."""
+    if not is_struct(kind):
+        return value
+    names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+    return {names.get(name, name): one for name, one in value.items() if name != kind.__struct_config__.tag_field}
+
+
+def _required(kind: Any, fields: Mapping[str, object]) -> frozenset[str]:
+    if typing.is_typeddict(kind):
+        return frozenset(kind.__required_keys__)
+    from tidewire.values.record_check import defaults_of
+
+    return frozenset(fields.keys() - defaults_of(kind).keys())
+
+
+def _part(name: str, convert: Convert | None, value: Any) -> Any:
+    if convert is None:
+        return value
+    try:
+        return convert(value)
+    except UNFIT as error:
+        raise TypeError(f"{name}: {error}") from None
+
+
+def _field_hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields that a record is made with; none if it is no record, or they
+    can't be known.
+    """
+    if typing.get_args(kind) or not isinstance(kind, type) or is_model(kind):
+        return {}
+    names = list(kind.__annotations__) if typing.is_typeddict(kind) else field_names(kind)
+    if not names:
+        return {}
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    # A name in an annotation may be known to type checkers only.
+    except Exception:  # noqa: BLE001
+        return {}
+    if typing.is_typeddict(kind):
+        return {name: _meant_field(hint) for name, hint in hints.items()}
+    if is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind) if field.init and field.name in names]
+    return {name: hints.get(name, Any) for name in names}
+
+
+def _meant_field(hint: Any) -> Any:
+    """Return the type of a field of a typed dict without what says whether it may be left out."""
+    while getattr(typing.get_origin(hint), "_name", None) in ("Required", "NotRequired", "ReadOnly"):
+        hint = typing.get_args(hint)[0]
+    return hint

@@ -1,0 +1,131 @@
+"""Descriptions of services for others: names, texts and schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tidewire.services.contract.names import VISIBILITIES
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """One method of a service.
+
+    Attributes:
+        name: Its name.
+        description: The first line of its docstring.
+        parameters: JSON Schema (2020-12) of its arguments, as an object by their names.
+        result: JSON Schema of its result; of one item, if it is a stream.
+        stream: True if its result is a stream.
+        idempotent: True if it may be called again after an unknown outcome.
+        timeout: Seconds that a call may take where the caller says nothing; None leaves it to the
+            caller.
+        visibility: Allowed callers: "node", "private" or "public".
+        notes: Remarks that the schemas can't express, such as types without a schema.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    idempotent: bool = False
+    timeout: float | None = None
+    visibility: str = "private"
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EventInfo:
+    """One event handler of a service.
+
+    Attributes:
+        subject: The pattern of subjects that it handles.
+        queue: The group whose members share the events, or None if each instance gets all.
+        method: The name of the method.
+        description: The first line of its docstring.
+        message: JSON Schema of what it takes.
+    """
+
+    subject: str
+    queue: str | None
+    method: str
+    description: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class InstanceInfo:
+    """One instance of a service.
+
+    Attributes:
+        id: Its id.
+        node: The name of the node that serves it.
+        version: Its semantic version, such as "1.4.2"; empty if it says none.
+        metadata: Its further metadata, by name.
+    """
+
+    id: str
+    node: str = ""
+    version: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ServiceInfo:
+    """A service.
+
+    Attributes:
+        name: Its name.
+        description: The first line of its docstring.
+        visibility: Allowed callers: "node", "private" or "public".
+        methods: Its methods, in the order of their declaration.
+        events: Its event handlers.
+        instances: The ids of its instances.
+        details: Details of the single instances, in the same order.
+    """
+
+    name: str
+    description: str = ""
+    visibility: str = "private"
+    methods: tuple[MethodInfo, ...] = ()
+    events: tuple[EventInfo, ...] = ()
+    instances: tuple[str, ...] = ()
+    details: tuple[InstanceInfo, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        whole = asdict(self)
+        return {**whole, **{name: list(whole[name]) for name in ("methods", "instances", "details")}}
+
+    def seen_from(self, origin: str) -> ServiceInfo | None:
+        """Return what those at "node", "private" or "public" may know of it, or None if that is
+        nothing.
+        """
+        if not admits(self.visibility, origin):
+            return None
+        return replace(self, methods=tuple(method for method in self.methods if admits(method.visibility, origin)))
+
+
+def admits(visibility: str, origin: str) -> bool:
+    """Return whether something of this visibility may be called from there."""
+    return VISIBILITIES.index(visibility) >= VISIBILITIES.index(origin)
+
+
+def narrower(one: str, other: str) -> str:
+    """Return the visibility that admits less."""
+    return min(one, other, key=VISIBILITIES.index)

@@ -1,0 +1,242 @@
+"""One method, or one event handler, of a declared service."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewire import _handlers
+from tidewire.services.caller.argument_check import Signature
+from tidewire.services.contract import docstrings, type_hints
+from tidewire.services.contract.durable import DurableMark
+from tidewire.services.contract.info import EventInfo, MethodInfo, narrower
+from tidewire.services.contract.names import (
+    method_problem,
+    pattern_problem,
+    short,
+    timeout_problem,
+    visibility_problem,
+)
+from tidewire.services.contract.schema import Writer
+
+
+@dataclass(frozen=True)
+class MethodMark:
+    """Options of ``@tw.method``."""
+
+    name: str | None = None
+    idempotent: bool = False
+    timeout: float | None = None
+    visibility: str | None = None
+
+
+@dataclass(frozen=True)
+class EventMark:
+    """Options of ``@tw.on``."""
+
+    subject: str
+    queue: str | None = None
+    durable: DurableMark = DurableMark(None)  # noqa: RUF009 - it can't be changed
+
+
+@dataclass
+class Function:
+    """A function that a service has, with what its annotations mean.
+
+    Attributes:
+        call: The function as it was written: with self, if ``owned``.
+        attribute: The attribute of the object that it is, or None for a function that stands alone.
+        owned: True if its first parameter is self.
+        names: Values of the names in its annotations that the functions around its class
+            define.
+    """
+
+    call: Callable[..., Any]
+    attribute: str | None = None
+    owned: bool = False
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def hints(self) -> type_hints.TypeHints:
+        """Its annotations. They are read when they are first needed: a class may name classes that
+        follow it.
+        """
+        return type_hints.read(self.call, self.names)
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """Parameters of the function."""
+        try:
+            inspect.signature(self.call)
+        except (TypeError, ValueError):
+            # Builtins without a signature are taken at their word.
+            return Signature(None, self.hints, 0)
+        return Signature(self.call, self.hints, int(self.owned))
+
+    @functools.cached_property
+    def coroutine(self) -> bool:
+        """True if it runs on the event loop."""
+        inner = type_hints.innermost(self.call)
+        if inspect.isasyncgenfunction(inner) or _handlers.is_coroutine(self.call):
+            return True
+        return type_hints.is_async_stream(self.hints.of.get("return")) and not inspect.isgeneratorfunction(inner)
+
+    @functools.cached_property
+    def streams(self) -> bool:
+        """True if its result is a stream."""
+        inner = type_hints.innermost(self.call)
+        if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+            return True
+        return type_hints.stream_item(self.hints.of.get("return"))[0]
+
+    def bound(self, target: Any) -> Callable[..., Any]:
+        """Return what to call, for the object that is served."""
+        if self.attribute is None:
+            return self.call
+        found: Callable[..., Any] = getattr(target, self.attribute)
+        return found
+
+
+@dataclass
+class Method:
+    """A method of a declared service."""
+
+    name: str
+    function: Function
+    mark: MethodMark
+
+    @functools.cached_property
+    def result(self) -> Callable[[Any], Any] | None:
+        """Conversion of a remote result, or of an item of one, to its annotation."""
+        # Those who only serve need no such thing.
+        from tidewire.services.caller.results import result_of
+
+        return result_of(type_hints.stream_item(self.function.hints.of.get("return", Any))[1])
+
+    def info(self, visibility: str) -> MethodInfo:
+        """Describe it, in a service of this visibility."""
+        return self._described(narrower(self.mark.visibility or visibility, visibility))
+
+    def problems(self) -> list[str]:
+        """Say all that is wrong with it."""
+        title, mark = self.name if isinstance(self.name, str) else short(self.name), self.mark
+        found = [method_problem(f"{title}: name", self.name)]
+        if mark.visibility is not None:
+            found.append(visibility_problem(f"{title}: visibility", mark.visibility))
+        if mark.timeout is not None:
+            found.append(timeout_problem(f"{title}: timeout", mark.timeout))
+        if not isinstance(mark.idempotent, bool):
+            found.append(f"{title}: idempotent: {short(mark.idempotent)} is not allowed: give True or False")
+        return [problem for problem in found if problem is not None] + function_problems(title, self.function)
+
+    def _described(self, visibility: str) -> MethodInfo:
+        writer, function = Writer(), self.function
+        return MethodInfo(
+            self.name,
+            docstrings.first_line(type_hints.innermost(function.call)),
+            writer.parameters(function.signature, function.hints, type_hints.innermost(function.call)),
+            writer.result(function.hints.of.get("return", Any)),
+            function.streams,
+            self.mark.idempotent,
+            self.mark.timeout,
+            visibility,
+            tuple(dict.fromkeys(writer.notes)),
+        )
+
+
+@dataclass
+class Event:
+    """An event handler of a declared service."""
+
+    name: str
+    function: Function
+    mark: EventMark
+
+    def info(self) -> EventInfo:
+        """Describe it."""
+        taken = self.function.signature.parameters
+        message = Writer().value(taken[0].hint, taken[0].name) if taken else {}
+        described = docstrings.first_line(type_hints.innermost(self.function.call))
+        return EventInfo(self.mark.subject, self.mark.queue, self.name, described, message)
+
+    def problems(self) -> list[str]:
+        """Say all that is wrong with it."""
+        queue = self.mark.queue
+        found = [pattern_problem(f"{self.name}: subject", self.mark.subject)]
+        if queue is not None and (not isinstance(queue, str) or not queue):
+            found.append(f"{self.name}: queue: {short(queue)} is not allowed: give a name, or None")
+        durable = self.mark.durable
+        found.extend(durable.problems(self.name))
+        if queue is not None and durable.name is not None:
+            found.append(
+                f"{self.name}: queue: it is not allowed with durable=: those who serve it compete already; leave it out"
+            )
+        found.extend(function_problems(self.name, self.function))
+        if not any(found):
+            found.append(_event_problem(self.name, self.function, durable.name is not None))
+        return [problem for problem in found if problem is not None]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method of an object that is served."""
+
+    name: str
+    call: Callable[..., Any]
+    signature: Signature
+    coroutine: bool
+    streams: bool
+    visibility: str
+
+
+def function_problems(title: str, function: Function) -> list[str]:
+    """Say all that keeps a function from being called from elsewhere."""
+    try:
+        parameters = list(inspect.signature(function.call).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    problems = []
+    if function.owned:
+        first = parameters.pop(0) if parameters else None
+        if first is None or not _is_self(first):
+            told = "it takes none" if first is None else f"its first parameter is {first.name!r}"
+            problems.append(f"{title}: self is missing, {told}: add self, or make it a @staticmethod")
+    if inspect.isbuiltin(function.call):
+        return problems
+    problems.extend(
+        f"{title}: {one.name}: positional-only parameters can't be given by name, as some callers do: remove the '/'"
+        for one in parameters
+        if one.kind is one.POSITIONAL_ONLY
+    )
+    return problems
+
+
+def _is_self(first: inspect.Parameter) -> bool:
+    if first.kind is first.VAR_POSITIONAL:
+        return True
+    positional = first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
+    return positional and (first.name in ("self", "cls") or first.name.startswith("_"))
+
+
+def _event_problem(title: str, function: Function, is_durable: bool) -> str | None:
+    inner = type_hints.innermost(function.call)
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        return f"{title}: an event handler can't be a generator: nobody reads what it yields; return instead"
+    try:
+        parameters = list(inspect.signature(function.call).parameters.values())[int(function.owned) :]
+    except (TypeError, ValueError):
+        return None
+    taken = [one for one in parameters if not type_hints.is_context(one.annotation)]
+    events = [one for one in taken if type_hints.is_event(one.annotation)] if is_durable else []
+    if len(events) > 1:
+        return f"{title}: {events[1].name}: a handler takes one tw.Event: mend its parameters"
+    if len(taken) > len(events):
+        taken = [one for one in taken if one not in events]
+    needed = [one for one in taken if one.default is one.empty and one.kind is not one.VAR_POSITIONAL]
+    by_position = taken and taken[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if len(needed) > 1 or not by_position:
+        return f"{title}: an event handler takes one message, and with it at most a tw.CallContext, and a tw.Event if it is durable: mend its parameters"
+    return None

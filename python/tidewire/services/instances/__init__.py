@@ -1,0 +1,1 @@
+"""Server side of services: served instances, and the run of their handlers."""

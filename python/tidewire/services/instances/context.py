@@ -1,0 +1,134 @@
+"""The call context of a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.services.instances.inbound_call import AnyRunning
+
+fences: dict[tuple[str, str], Callable[[], int]] = {}
+"""What gives the fencing token of an instance, by its service and id, for those of which one is
+active at a time.
+"""
+
+running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=None)
+"""The call that this code belongs to."""
+
+
+class CallContext:
+    """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated
+    as ``tw.CallContext``.
+    """
+
+    __slots__ = ("_running",)
+
+    def __init__(self, of: AnyRunning) -> None:
+        self._running = of
+
+    @property
+    def service(self) -> str:
+        """The service that was called."""
+        return self._running.request.service
+
+    @property
+    def method(self) -> str:
+        """The method that was called; for an event, the method that handles it."""
+        return self._running.request.method
+
+    @property
+    def instance(self) -> str:
+        """The instance of the service that handles the call."""
+        return self._running.instance
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of an instance that is served with ``active="single"``: greater than
+        those of all that were active before.
+
+        Raises:
+            LeaseLost: if the instance is not the active one any more.
+            InvalidArgument: if it is served in another way.
+        """
+        found = fences.get((self.service, self.instance))
+        if found is None:
+            raise InvalidArgument(
+                f'fence: {self.service!r} has none: it is for services with one active instance, serve(..., active="single")'
+            )
+        return found()
+
+    @property
+    def subject(self) -> str | None:
+        """The subject of the event, or None in a call."""
+        return self._running.request.subject
+
+    @property
+    def node(self) -> str:
+        """The name of the node that called."""
+        return self._running.request.node
+
+    @property
+    def user(self) -> str | None:
+        """The user on whose behalf the call is made, or None where nobody has signed in."""
+        return self._running.request.user
+
+    @property
+    def origin(self) -> str:
+        """From where the call comes: "node" from this node, "private" from another one that joined,
+        "public" over HTTP.
+        """
+        return self._running.request.origin
+
+    @property
+    def trace(self) -> str:
+        """The id, 32 hex digits, that this call shares with those that it led to and those that led
+        to it.
+        """
+        return self._running.request.trace
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers that the caller added to the call."""
+        return self._running.request.headers
+
+    @property
+    def deadline(self) -> float | None:
+        """When the call ends at the latest, on the clock of ``time.monotonic()``, or None for a
+        stream without an end.
+        """
+        return self._running.request.deadline
+
+    @property
+    def remaining(self) -> float | None:
+        """How many seconds are left, 0 if none, or None without a deadline."""
+        deadline = self._running.request.deadline
+        return None if deadline is None else max(0.0, deadline - monotonic())
+
+    @property
+    def cancelled(self) -> bool:
+        """True if no caller waits for the result any more. A coroutine is cancelled then; a plain
+        function checks here.
+        """
+        return self._running.cancelled or self.remaining == 0.0
+
+    def __repr__(self) -> str:
+        return f"<CallContext {self.service}.{self.method} from {self.node!r}>"
+
+
+def context() -> CallContext:
+    """Return the context of the call that this code belongs to.
+
+    Raises:
+        InvalidArgument: if it belongs to none.
+    """
+    found = running.get()
+    if found is None:
+        raise InvalidArgument(
+            "context: no call is under way here: use it inside a method of a service, or in tasks that the method starts"
+        )
+    return CallContext(found)

@@ -1,0 +1,219 @@
+"""Durable handlers and command workers of one service instance: their start, drain and end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import ChangeCounter
+from tidewire._current import running_loop
+from tidewire._ledger import Ledger
+from tidewire._log import logger
+from tidewire.services.contract import type_hints
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tidewire.node import Node
+    from tidewire.services.contract.command import Command
+    from tidewire.services.contract.methods import Bound, Event
+    from tidewire.services.instances.instance import ServiceInstance
+    from tidewire.streams.command_worker import CommandWorker
+    from tidewire.streams.consumer import Consumer
+    from tidewire.streams.durable_subscription import DurableSubscription
+
+_LAST_S = 1.0
+
+
+class DurableHandlers:
+    """The durable handlers of an instance.
+
+    Args:
+        node: Where they run, and whose streams they read.
+        host: The instance.
+        events: The events that they handle, each with its handler.
+        commands: The commands that they run, each with its handler.
+        dispatcher: Dispatcher whose threads run plain functions.
+
+    Raises:
+        InvalidArgument: if the node has no place for streams.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        host: ServiceInstance,
+        events: list[tuple[Event, Bound]],
+        commands: list[tuple[Command, Bound]],
+        dispatcher: str,
+    ) -> None:
+        from tidewire.streams.command_worker import CommandWorker
+        from tidewire.streams.durable_subscription import DurableSubscription
+
+        home = node._home()
+        self.rests = ChangeCounter()
+        self.title = f"durable handlers of {host.info.name!r}"
+        self._node = node
+        self._leaving = False
+        self._handlings: list[DurableSubscription | CommandWorker] = []
+        for event, bound in events:
+            parameter, takes_value = _takes(event)
+            self._handlings.append(
+                DurableSubscription(
+                    host,
+                    home,
+                    bound,
+                    event.mark.subject,
+                    event.mark.durable,
+                    parameter,
+                    takes_value,
+                    dispatcher,
+                    self.rests.ring,
+                )
+            )
+        for command, bound in commands:
+            store = node._command_store()
+            self._handlings.append(CommandWorker(host, store, bound, command.mark, dispatcher, self.rests.ring))
+        node._ensure_loop()
+        node._waits_for.append(self)
+        node._at_goodbye.append(self.leave)
+        self._is_awaited = False
+        self.opening: Future[None] = self._on_loop(self._open())
+        self.opening.add_done_callback(self._opened)
+
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """The consumers that were found or made, by the name that was said as ``durable``."""
+        found = {one.mark.name: one.consumer for one in self._handlings if one.consumer is not None}
+        return {str(name): consumer for name, consumer in found.items()}
+
+    def opened(self) -> Awaitable[None]:
+        """Return what waits until all have begun, and raises what went wrong. They begin all the
+        same if the wait is cancelled.
+        """
+        self._is_awaited = True
+        return self._wait_opened()
+
+    async def _wait_opened(self) -> None:
+        try:
+            await asyncio.shield(asyncio.wrap_future(self.opening))
+        except asyncio.CancelledError:
+            # Nobody else reports an error now.
+            self._is_awaited = False
+            if self.opening.done():
+                self._opened(self.opening)
+            raise
+
+    def opened_blocking(self) -> None:
+        """As ``opened``, and block this thread."""
+        self._is_awaited = True
+        self.opening.result()
+
+    def _opened(self, opening: Future[None]) -> None:
+        if not self._is_awaited and not opening.cancelled() and (error := opening.exception()) is not None:
+            logger.error("%s: they did not begin: %s", self.title, error)
+
+    def at_rest(self) -> bool:
+        """Return whether they have nothing to do; once they are leaving, whether they have
+        ended.
+        """
+        loop = self._node._loop
+        if loop is None or loop.is_closed():
+            return True
+        return all(one.is_over if self._leaving else one.is_idle for one in self._handlings)
+
+    def leave(self) -> None:
+        """Fetch nothing more; what was fetched is handled. From any thread; ``at_rest`` says when
+        it is done.
+        """
+        self._leaving = True
+        self._soon(self._drain)
+
+    def cut(self) -> None:
+        """Interrupt what is under way, and give it back. From any thread."""
+        self._leaving = True
+        self._soon(self._cut)
+
+    async def stop(self, drain: bool, timeout: float | None) -> Ledger:
+        """End them. Each fetched event is handled within the time, or given back; a failed one
+        counts as given back.
+        """
+        await asyncio.wrap_future(self._on_loop(self._stop(drain, timeout)))
+        return self._ledger()
+
+    def stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
+        """As ``stop``, and block this thread."""
+        self._on_loop(self._stop(drain, timeout)).result()
+        return self._ledger()
+
+    def _ledger(self) -> Ledger:
+        counts = [(one.fetched, one.handled, one.returned, 0) for one in self._handlings]
+        return Ledger.total([Ledger(*count) for count in counts])
+
+    async def _open(self) -> None:
+        for one in self._handlings:
+            await one.open()
+
+    async def _stop(self, drain: bool, timeout: float | None) -> None:
+        until = None if timeout is None else monotonic() + timeout
+        self._leaving = True
+        self.opening.cancel()
+        if drain:
+            self._drain()
+            await self._over(until)
+        self._cut()
+        last = monotonic() + _LAST_S
+        await self._over(last if until is None else max(last, until))
+        for one in self._handlings:
+            one.end()
+        node = self._node
+        node._waits_for = [one for one in node._waits_for if one is not self]
+        node._at_goodbye = [hook for hook in node._at_goodbye if hook != self.leave]
+
+    async def ended(self) -> None:
+        """Wait until they have ended, and what they gave back is stored."""
+        await self._over(None)
+
+    async def _over(self, until: float | None) -> None:
+        while True:
+            seen = self.rests.count
+            if all(one.is_over for one in self._handlings):
+                return
+            left_s = None if until is None else until - monotonic()
+            if left_s is not None and left_s <= 0:
+                return
+            await self._node._engine.changed(self.rests, seen, left_s)
+
+    def _drain(self) -> None:
+        for one in self._handlings:
+            one.drain()
+
+    def _cut(self) -> None:
+        for one in self._handlings:
+            one.cut()
+
+    def _soon(self, call: Any) -> None:
+        loop = self._node._loop
+        if loop is None or loop.is_closed():
+            return
+        if running_loop() is loop:
+            call()
+        else:
+            loop.call_soon_threadsafe(call)
+
+    def _on_loop(self, coroutine: Any) -> Any:
+        assert self._node._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
+
+
+def _takes(event: Event) -> tuple[str | None, bool]:
+    """Return which parameter takes the event, and whether the first takes its value."""
+    function = event.function
+    for name, hint in type_hints.written_for(type_hints.innermost(function.call)).items():
+        if name != "return" and type_hints.is_event(
+            function.hints.unresolved.get(name, function.hints.of.get(name, hint))
+        ):
+            return name, function.signature.parameters[0].name != name
+    return None, True

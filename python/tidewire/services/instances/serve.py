@@ -1,0 +1,443 @@
+"""Serving of objects and functions, and the handle of a served instance."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import release_problem
+from tidewire._current import running_loop
+from tidewire._handlers import Plan
+from tidewire._ledger import Ledger
+from tidewire._log import logger
+from tidewire._node.actors import Options
+from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, NodeStopped, TidewireError
+from tidewire.services.caller.local import LocalPort
+from tidewire.services.contract.declaration import Declaration, declaration_of
+from tidewire.services.contract.info import InstanceInfo, ServiceInfo
+from tidewire.services.contract.methods import Bound, Event
+from tidewire.services.contract.names import STANDBY, short, token_problem, visibility_problem
+from tidewire.services.instance_transport import Request, current
+from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+from tidewire.services.instances.context import CallContext
+from tidewire.services.instances.inbound_call import InboundCall
+from tidewire.services.instances.instance import ServiceInstance
+from tidewire.services.registry import Registry, registry_of
+
+if TYPE_CHECKING:
+    from tidewire._binding import ActorRef, Context, Pending, Subscription
+    from tidewire.links.connection import Connection
+    from tidewire.links.service_endpoint import ServiceEndpoint
+    from tidewire.node import Node
+    from tidewire.services.contract.command import Command
+    from tidewire.services.instances.durable_handlers import DurableHandlers
+    from tidewire.services.instances.single_active import SingleActive
+    from tidewire.streams.consumer import Consumer
+
+_TIMEOUT_S = 30.0
+
+
+def serve(
+    node: Node,
+    target: Any,
+    *,
+    name: str | None = None,
+    visibility: str | None = None,
+    instance: str | None = None,
+    concurrency: int | None = None,
+    waiting: int | None = None,
+    streams: int | None = None,
+    dispatcher: str = "default",
+    active: str = "all",
+    lease: float = 1.5,
+    version: str = "",
+    metadata: Mapping[str, str] | None = None,
+) -> Served | SingleActive:
+    """Serve an object, a function, or a dict of functions. The result may be awaited, and needs not
+    be.
+
+    Args:
+        node: Where it is served. It ends with the node.
+        target: An object of a declared service, any other object for its public methods, a
+            function, or functions by name.
+        name: Name for callers; the default is what the class says.
+        visibility: Allowed callers: "node" (this process), "private" (also the nodes that joined)
+            or "public" (for now the same).
+        instance: An id for this instance; the default is the name with a random part.
+        concurrency: Calls that it handles at once, over all callers.
+        waiting: Calls, and streams, that have come and not begun; one more is refused.
+        streams: Streams that it writes at once, over all readers; further ones wait.
+        dispatcher: Which threads run its plain functions.
+        active: "all", or "single": of all instances of this name one is active at a time, the
+            holder of a lease where the streams of the node live. The others stand by; a
+            ``tw.SingleActive`` is returned.
+        lease: Of a single active service: seconds after which another is active if this process is
+            lost, 0.2 to 3,600. It is renewed every third of it.
+        version: The semantic version of this instance, such as "1.4.2". ``node.services()`` tells
+            it to others.
+        metadata: Further metadata of this instance for others: texts by name, 4,096 bytes in
+            all.
+
+    For concurrency, waiting and streams the default is what ``node.serving`` says.
+
+    Returns:
+        The served instance, to look at and to stop.
+
+    Raises:
+        InvalidArgument: if it can't be served, or an option is not allowed; all problems of a
+            declaration are named. Also with ``active="single"`` if the node has no place for
+            leases.
+        NameTaken: if there is an instance of this id, or the name stands for a service with other
+            methods.
+        UnknownDispatcher: if there is no such dispatcher.
+        NodeStopped: if the node has been stopped.
+        TidewireError: when the result is awaited, what the hub has against it, such as Unauthorized
+            or NameTaken; it is served no longer then, in this process either.
+    """
+    node._check()
+    if isinstance(target, type):
+        raise InvalidArgument(
+            f"target: {target.__qualname__} is a class: give an object of it, {target.__qualname__}(...)"
+        )
+    declared = declaration_of(target, name)
+    room = ConcurrencyLimits.of(node.serving, concurrency, waiting, streams)
+    problems = [None if visibility is None else visibility_problem("visibility", visibility)]
+    problems.append(None if instance is None else token_problem("instance", instance))
+    if isinstance(instance, str) and instance.startswith(STANDBY):
+        problems.append(
+            f"instance: {instance!r} is not allowed: ids that begin with {STANDBY!r} are of instances that stand by"
+        )
+    if active not in ("all", "single"):
+        problems.append(f"active: {active!r} is not allowed: give 'all' or 'single'")
+    if not isinstance(lease, (int, float)) or not 0.2 <= lease <= 3_600:
+        problems.append(f"lease: {lease!r} is not allowed: give 0.2 to 3,600 seconds")
+    problems.append(_release_problem(version, metadata))
+    for problem in filter(None, problems):
+        raise InvalidArgument(problem)
+    chosen = f"{declared.name}-{secrets.token_hex(4)}" if instance is None else instance
+    detail = InstanceInfo(chosen, node.name, version, dict(metadata or {}))
+    info = _info(declared, visibility or declared.visibility, detail)
+    if active == "single":
+        from tidewire.services.instances.single_active import SingleActive
+
+        return SingleActive(node, target, declared, info, room, dispatcher, round(lease * 1_000_000))
+    return Served(node, target, declared, info, room, dispatcher)
+
+
+def known(node: Node) -> list[ServiceInfo]:
+    """Return the services that a node can reach, by name."""
+    return registry_of(node).infos()
+
+
+async def services(node: Node) -> list[ServiceInfo]:
+    """Return the services that a node can reach, by name."""
+    return known(node)
+
+
+class Served:
+    """One instance of a service, as the one who serves it holds it.
+
+    Attributes:
+        name: The name of the service.
+        instance: The id of the instance.
+        info: Its description for others.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        target: Any,
+        declared: Declaration,
+        info: ServiceInfo,
+        room: ConcurrencyLimits,
+        dispatcher: str,
+    ) -> None:
+        self.name = info.name
+        (self.instance,) = info.instances
+        self.info = info
+        self._node = node
+        self._registry: Registry = registry_of(node)
+        self._events: list[tuple[Subscription, ActorRef]] = []
+        self._ledger: Ledger | None = None
+        self._told: list[Pending] = []
+        self._durables: DurableHandlers | None = None
+        self._endpoint: ServiceEndpoint | None = None
+        methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
+        self._host = ServiceInstance(node, info, methods, room, dispatcher)
+        try:
+            for event in declared.events:
+                if event.mark.durable.name is None:
+                    self._listen(event, target, dispatcher)
+            durable = [event for event in declared.events if event.mark.durable.name is not None]
+            self._registry.add(LocalPort(self._host))
+            commands = [(command, _bound_command(command, target)) for command in declared.commands.values()]
+            if durable or commands:
+                try:
+                    events = [(event, _bound_event(event, target)) for event in durable]
+                    self._consume(events, commands, dispatcher)
+                except BaseException:
+                    self._registry.remove(self.name, self.instance)
+                    raise
+        except BaseException:
+            self._unsubscribe()
+            self._stops(False, 0.0)
+            raise
+        self._registry.keep(self)
+        logger.info("%s: serves %r, instance %r", node.name, self.name, self.instance)
+        connection = node._connection
+        if connection is not None and connection.is_joined:
+            self._join(connection)
+
+    def __await__(self) -> Generator[Any, Any, Served]:
+        import asyncio
+
+        try:
+            for pending in self._told:
+                # A wait that is cancelled leaves the answer of the hub to the next one.
+                yield from asyncio.shield(pending).__await__()
+        except TidewireError as error:
+            # The service returns with a lost link. A service that the hub refuses is served
+            # nowhere.
+            if not isinstance(error, (LinkLost, NodeStopped)):
+                yield from self.stop(drain=False).__await__()
+            raise
+        if self._durables is not None:
+            try:
+                yield from self._durables.opened().__await__()
+            except Exception:
+                yield from self.stop(drain=False).__await__()
+                raise
+        return self
+
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """The consumers of its durable handlers, by the name that each was given as ``durable``: to
+        look at, to pause, for dead letters.
+        """
+        return {} if self._durables is None else self._durables.consumers
+
+    def _consume(
+        self, events: list[tuple[Event, Bound]], commands: list[tuple[Command, Bound]], dispatcher: str
+    ) -> None:
+        from tidewire.services.instances.durable_handlers import DurableHandlers
+
+        self._durables = DurableHandlers(self._node, self._host, events, commands, dispatcher)
+        if running_loop() is None:
+            # Nobody could wait for it otherwise.
+            try:
+                self._durables.opened_blocking()
+            except BaseException:
+                self._durables.stop_blocking(False, 0.0)
+                raise
+
+    def _join(self, connection: Connection) -> None:
+        """Let other nodes call it, if they may."""
+        if self._endpoint is None and self.info.seen_from("private") is not None:
+            self._told, self._endpoint = connection.serve(self._host)
+
+    async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
+        """Stop this instance: no call comes any more, and streams are cut. A second call gives the
+        same ledger.
+
+        Args:
+            drain: True if the calls that have arrived are finished. Else handlers are
+                cancelled, and other instances get the calls that have not begun.
+            timeout: Seconds after which handlers that are stuck are abandoned.
+
+        Returns:
+            Outcome of all calls and events.
+
+        Raises:
+            AskCycle: if a method of this instance would wait for it.
+        """
+        self._refuse_own()
+        if self._ledger is None:
+            self._leave()
+            ledgers = [] if self._durables is None else [await self._durables.stop(drain, timeout)]
+            ledgers += [self._stopped(await pending) for pending in self._stops(drain, timeout)]
+            self._ledger = self._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
+        return self._ledger
+
+    @property
+    def sync(self) -> ServedSync:
+        """Blocking forms, for plain threads."""
+        return ServedSync(self)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts of calls and streams, and how long calls took. Calls that never began are
+        not among them.
+        """
+        counts = self._host.counters.summary()
+        return {"service": self.name, "instance": self.instance, **counts, "waiting": self._host.waiting}
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._ledger is not None else "serving"
+        return f"<Served {self.name!r} {self.instance!r}, {len(self.info.methods)} methods, {state}>"
+
+    def _refuse_own(self) -> None:
+        running = current()
+        if running is not None and running.instance == self.instance:
+            title = running.request.title
+            raise AskCycle(
+                f"{title} would wait for the end of its own instance {self.instance!r}: stop it in a task of its own",
+                path=[title, title],
+            )
+
+    def _leave(self) -> None:
+        logger.info("%s: serves %r, instance %r, no longer", self._node.name, self.name, self.instance)
+        self._registry.remove(self.name, self.instance)
+        self._registry.forget(self)
+        self._unsubscribe()
+        self._host.end_streams(self._stopping)
+
+    def _stopping(self) -> ActorStopped:
+        return ActorStopped(f"{self.name}: the instance {self.instance!r} is stopping: call another, or serve it again")
+
+    def _unsubscribe(self) -> None:
+        for subscription, _ in self._events:
+            subscription.unsubscribe()
+        connection = self._node._connection
+        if self._endpoint is not None and connection is not None:
+            connection.unsubscribe(self._endpoint)
+
+    def _stops(self, drain: bool, timeout: float | None) -> list[Pending]:
+        if not drain:
+            self._host.cancel_calls(self._stopping)
+        own = None if self._endpoint is None else self._endpoint.own_actor
+        actors = [*(actor for _, actor in self._events), *([] if own is None else [own]), *self._host.close()]
+        return [actor.stop(drain, timeout) for actor in actors]
+
+    def _stopped(self, ledger: Ledger) -> Ledger:
+        if self._endpoint is not None:
+            self._endpoint.give_back(ledger.messages)
+        return ledger
+
+    def _node_stops(self) -> None:
+        self._registry.remove(self.name, self.instance)
+        self._cut_streams()
+        if self._durables is not None:
+            self._durables.cut()
+
+    def _cut_streams(self) -> None:
+        self._host.end_streams(
+            lambda: NodeStopped(f"{self.name}: its node is stopping, and its streams end: read it from another node")
+        )
+
+    def _cut_calls(self) -> None:
+        self._host.cancel_calls(
+            lambda: NodeStopped(f"{self.name}: its node was ended by an error, and this call with it: call another")
+        )
+
+    def _listen(self, event: Event, target: Any, dispatcher: str) -> None:
+        bound = _bound_event(event, target)
+        receive = self._receiver(bound, event)
+
+        def plan() -> Plan:
+            return Plan(receive, takes_context=True, coroutine=bound.coroutine)
+
+        actor = self._node._spawn_plan(plan, Options(dispatcher="default" if bound.coroutine else dispatcher))
+        try:
+            subscription = self._node.subscribe(event.mark.subject, actor, event.mark.queue)
+        except BaseException:
+            actor.stop(drain=False, timeout=0.0)
+            raise
+        self._events.append((subscription, actor))
+
+    def _receiver(self, bound: Bound, event: Event) -> Callable[..., Any]:
+        host, name = self._host, self.name
+
+        def begun(message: Any, context: Context) -> InboundCall:
+            request = Request(
+                name,
+                event.name,
+                (message,),
+                {},
+                headers=context.headers or {},
+                subject=context.subject,
+                node=context.origin or self._node.name,
+            )
+            return InboundCall(request, bound, self.instance)
+
+        async def receive_later(message: Any, context: Context) -> None:
+            running = begun(message, context)
+            token = running.enter_task()
+            try:
+                args, kwargs = host.arguments(running)
+                await bound.call(*args, **kwargs)
+            finally:
+                running.leave(token)
+
+        def receive(message: Any, context: Context) -> None:
+            running = begun(message, context)
+            token = running.enter()
+            try:
+                args, kwargs = host.arguments(running)
+                bound.call(*args, **kwargs)
+            finally:
+                running.leave(token)
+
+        return receive_later if bound.coroutine else receive
+
+
+class ServedSync:
+    """Blocking calls of what is served, at ``served.sync``. Not for the thread of an event loop."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
+        """Stop it, and block until it has stopped or the time is up; see ``Served.stop``."""
+        if running_loop() is not None:
+            raise InvalidArgument("served.sync would block this thread's event loop: await served.stop() instead")
+        served = self._served
+        served._refuse_own()
+        if served._ledger is None:
+            served._leave()
+            durables = served._durables
+            ledgers: list[Ledger] = [] if durables is None else [durables.stop_blocking(drain, timeout)]
+            ledgers += [served._stopped(pending.wait()) for pending in served._stops(drain, timeout)]
+            served._ledger = served._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
+        return served._ledger
+
+
+def _release_problem(version: Any, metadata: Any) -> str | None:
+    if not isinstance(version, str):
+        return f"version: {short(version)} is not allowed: give a text such as '1.4.2'"
+    if metadata is None:
+        metadata = {}
+    texts = isinstance(metadata, Mapping) and all(isinstance(text, str) for pair in metadata.items() for text in pair)
+    if not texts:
+        return f"metadata: {short(metadata)} is not allowed: give texts by name, such as {{'zone': 'eu'}}"
+    return release_problem(version, dict(metadata))
+
+
+def _info(declared: Declaration, visibility: str, detail: InstanceInfo) -> ServiceInfo:
+    return ServiceInfo(
+        declared.name,
+        declared.description,
+        visibility,
+        tuple(method.info(visibility) for method in declared.methods.values()),
+        tuple(event.info() for event in declared.events),
+        (detail.id,),
+        (detail,),
+    )
+
+
+def _bound(declared: Declaration, name: str, target: Any, info: ServiceInfo) -> Bound:
+    function = declared.methods[name].function
+    visibility = next(method.visibility for method in info.methods if method.name == name)
+    return Bound(name, function.bound(target), function.signature, function.coroutine, function.streams, visibility)
+
+
+def _bound_event(event: Event, target: Any) -> Bound:
+    function = event.function
+    return Bound(event.name, function.bound(target), function.signature, function.coroutine, False, "node")
+
+
+def _bound_command(command: Command, target: Any) -> Bound:
+    function = command.function
+    return Bound(command.name, function.bound(target), function.signature, function.coroutine, False, "node")
+
+
+__all__ = ["CallContext", "Served", "known", "serve", "services"]

@@ -1,0 +1,404 @@
+"""Single-active services: one instance is active, the holder of a lease. The others stand by, and
+hold calls until one is active.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire._binding import ChangeCounter
+from tidewire._current import running_loop
+from tidewire._ledger import Ledger
+from tidewire._log import logger
+from tidewire.errors import InvalidArgument, LeaseLost
+from tidewire.services.contract.command import Command
+from tidewire.services.contract.declaration import Declaration
+from tidewire.services.contract.info import ServiceInfo
+from tidewire.services.contract.methods import Event, Function, Method
+from tidewire.services.contract.names import STANDBY
+from tidewire.services.instance_transport import Refused
+from tidewire.services.instances import context
+from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
+from tidewire.services.registry import registry_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tidewire.node import Node
+    from tidewire.services.instances.serve import Served
+    from tidewire.streams.consumer import Consumer
+    from tidewire.streams.lease_holder import LeaseHolder
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
+_LOOK_AGAIN_S = 60.0
+
+
+class SingleActive:
+    """One instance of a service of which one is active at a time, as the one who serves it holds
+    it.
+
+    Attributes:
+        name: The name of the service.
+        instance: The id of the instance.
+        info: Description of the service for others while the instance is active.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        target: Any,
+        declared: Declaration,
+        info: ServiceInfo,
+        room: ConcurrencyLimits,
+        dispatcher: str,
+        lease_us: int,
+    ) -> None:
+        from tidewire.services.instances.serve import Served
+        from tidewire.streams.lease_holder import LeaseHolder
+
+        self.name = info.name
+        (self.instance,) = info.instances
+        self.info = info
+        self.rests = ChangeCounter()
+        self.title = f"service {self.name!r} on standby"
+        self._node = node
+        self._target, self._room, self._dispatcher = target, room, dispatcher
+        self._tenure: LeaseHolder = LeaseHolder(
+            node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us
+        )
+        self._guarded = _guarded(declared, self._tenure)
+        # The instance while it is active, and after that until it has stopped.
+        self._inner: Served | None = None
+        self._stopping: Served | None = None
+        self._ledgers: list[Ledger] = []
+        self._is_over = self._leaving = False
+        node._ensure_loop()
+        # Calls that come while nobody is active wait here.
+        calls = {name: Method(name, self._forwarder(method), method.mark) for name, method in declared.methods.items()}
+        standby = f"{STANDBY}{self.instance}"
+        details = tuple(replace(detail, id=standby) for detail in info.details)
+        door = replace(info, instances=(standby,), details=details, events=())
+        self._door = Served(node, None, replace(declared, methods=calls, events=[], commands={}), door, room, "default")
+        context.fences[self.name, self.instance] = self._fence
+        node._waits_for.append(self)
+        node._at_goodbye.append(self._leave)
+        self._task: asyncio.Task[None] | None = None
+        self._ending: Future[None] | None = None
+        self._on_loop(self._stand())
+
+    def __await__(self) -> Generator[Any, Any, SingleActive]:
+        yield from self._door.__await__()
+        return self
+
+    @property
+    def is_active(self) -> bool:
+        """True if this instance is certainly the active one, by the clock of this process."""
+        return self._inner is not None and self._tenure.is_held
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: greater than that of every instance that was active before. Give it to
+        stores that can compare it.
+
+        Raises:
+            LeaseLost: if this instance is not active.
+        """
+        return self._tenure.fence
+
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """The consumers of its durable handlers while it is active; see ``Served.consumers``."""
+        return {} if self._inner is None else self._inner.consumers
+
+    @property
+    def sync(self) -> SingleSync:
+        """Blocking forms, for plain threads."""
+        return SingleSync(self)
+
+    async def active(self, timeout: float | None = None) -> int:
+        """Wait until this instance is the active one, and return its fence.
+
+        Args:
+            timeout: Seconds after which TimeoutError is raised; None for no limit.
+        """
+        until = None if timeout is None else monotonic() + timeout
+        while True:
+            seen = self.rests.count
+            if self.is_active:
+                return self.fence
+            left_s = None if until is None else until - monotonic()
+            if self._is_over or (left_s is not None and left_s <= 0):
+                raise TimeoutError(
+                    f"{self.name}: the instance {self.instance!r} is not active: another is, or it was stopped"
+                )
+            await self._node._engine.changed(self.rests, seen, left_s)
+
+    async def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
+        """Stop this instance. If it is active, calls that came are finished, and then another is
+        active at once. A second call gives the same ledger.
+
+        Cancelled, it goes on, and a second call waits for its end.
+
+        Args:
+            drain: True if the calls that have arrived are finished.
+            timeout: Seconds after which handlers that are stuck are abandoned.
+        """
+        inner = self._inner
+        if inner is not None:
+            inner._refuse_own()
+        await asyncio.shield(asyncio.wrap_future(self._begin_end(drain, timeout)))
+        return Ledger.total([*self._ledgers, await self._door.stop(drain, timeout)])
+
+    def statistics(self) -> dict[str, Any]:
+        """Return counts of calls while it is active; those of its standby otherwise."""
+        inner = self._inner
+        return {
+            **(self._door if inner is None else inner).statistics(),
+            "instance": self.instance,
+            "active": self.is_active,
+        }
+
+    def at_rest(self) -> bool:
+        """Return whether a node that stops need not wait for it."""
+        loop = self._node._loop
+        return not self._leaving or self._is_over or loop is None or loop.is_closed()
+
+    def __repr__(self) -> str:
+        return f"<Single {self.name!r} {self.instance!r} {'active' if self.is_active else 'on standby'}>"
+
+    # Standing by, being active
+
+    async def _stand(self) -> None:
+        """Take the lease, be active while it is held, and begin anew when it is lost."""
+        self._task = asyncio.current_task()
+        wait_s = 0.0
+        registry = registry_of(self._node)
+        while not self._leaving:
+            seen = registry.change_counter.count
+            try:
+                await self._tenure.acquire()
+                await self._begin()
+                wait_s = 0.0
+                await self._tenure.keep()
+                logger.warning(
+                    "%s: the instance %r has lost its lease and is not active any more", self.name, self.instance
+                )
+            # The instance tries again after every error: some instance has to be active.
+            except Exception as error:  # noqa: BLE001
+                if not wait_s:
+                    logger.warning(
+                        "%s: the instance %r can't become active, and tries again: %s", self.name, self.instance, error
+                    )
+                wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
+            await self._deactivate(False, 0.0)
+            if wait_s and not self._leaving:
+                # A restored link counts as a change.
+                await registry.pause(wait_s, seen)
+
+    async def _begin(self) -> None:
+        from tidewire.services.instances.serve import Served
+
+        self._inner = Served(self._node, self._target, self._guarded, self.info, self._room, self._dispatcher)
+        logger.info("%s: the instance %r is active, with fence %d", self.name, self.instance, self._tenure.fence)
+        await self._inner
+        self.rests.ring()
+
+    async def _deactivate(self, drain: bool, timeout: float | None) -> None:
+        """Serve no more, and then let another be active."""
+        inner, self._inner = self._inner or self._stopping, None
+        self._stopping = inner
+        try:
+            if inner is not None:
+                self._ledgers.append(await inner.stop(drain, timeout))
+                self._stopping = None
+        finally:
+            await self._tenure.release()
+
+    async def _end(self, drain: bool, timeout: float | None) -> None:
+        self._leaving = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        try:
+            await self._deactivate(drain, timeout)
+        finally:
+            self._is_over = True
+            context.fences.pop((self.name, self.instance), None)
+            self._node._waits_for = [one for one in self._node._waits_for if one is not self]
+            self._node._at_goodbye = [hook for hook in self._node._at_goodbye if hook != self._leave]
+            self.rests.ring()
+
+    def _begin_end(self, drain: bool, timeout: float | None) -> Future[None]:
+        """Begin the end, once: a second one would give the lease back before the calls of the first
+        are finished.
+        """
+        with self._node._lock:
+            if self._ending is None:
+                self._ending = self._on_loop(self._end(drain, timeout))
+            return self._ending
+
+    def _leave(self) -> None:
+        """Have it end, as the node is about to stop. From any thread; ``at_rest`` says when it
+        has.
+        """
+        loop = self._node._loop
+        self._leaving = True
+        if loop is not None and not loop.is_closed():
+            self._begin_end(True, None)
+
+    def _fence(self) -> int:
+        return self._tenure.fence
+
+    def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        assert self._node._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
+
+    # Calls that come while nobody is active, or to an instance that is not
+
+    def _forwarder(self, method: Method) -> Function:
+        name = method.name
+
+        async def forward(*args: Any, **kwargs: Any) -> Any:
+            return await (await self._active_method(name))(*args, **kwargs)
+
+        async def forward_items(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            async with (await self._active_method(name))(*args, **kwargs) as items:
+                async for item in items:
+                    yield item
+
+        return Function(forward_items if method.function.streams else forward)
+
+    async def _active_method(self, name: str) -> Any:
+        """Wait until an instance is active, and return its method for the call that this code
+        belongs to.
+        """
+        registry, call = registry_of(self._node), context.context()
+        while True:
+            seen = registry.change_counter.count
+            group = registry.find(self.name)
+            if group is not None and group.has_active:
+                break
+            await registry.pause(_LOOK_AGAIN_S, seen)
+        return getattr(self._node.client(self.name).with_(headers=dict(call.headers)), name)
+
+
+class SingleSync:
+    """Blocking calls of an instance, at ``single.sync``. Not for the thread of an event loop."""
+
+    def __init__(self, single: SingleActive) -> None:
+        self._single = single
+
+    def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
+        """Stop it, and block until it has stopped; see ``SingleActive.stop``."""
+        ledger: Ledger = self._run(self._single.stop(drain, timeout))
+        return ledger
+
+    def active(self, timeout: float | None = None) -> int:
+        """Block until it is the active one; see ``SingleActive.active``."""
+        fence: int = self._run(self._single.active(timeout))
+        return fence
+
+    def _run(self, coroutine: Any) -> Any:
+        if running_loop() is not None:
+            coroutine.close()
+            raise InvalidArgument("single.sync would block this thread's event loop: await the same call without .sync")
+        return self._single._on_loop(coroutine).result()
+
+
+class _Guarded(Function):
+    """A function that answers only while a lease is held."""
+
+    def __init__(self, inner: Function, tenure: LeaseHolder) -> None:
+        super().__init__(inner.call, inner.attribute, inner.owned, inner.names)
+        self._tenure = tenure
+
+    def bound(self, target: Any) -> Callable[..., Any]:
+        """Return what to call, for the object that is served."""
+        call, tenure = super().bound(target), self._tenure
+        if self.streams:
+            return _items_while_held(call, tenure) if self.coroutine else _plain_items_while_held(call, tenure)
+        return _awaited_while_held(call, tenure) if self.coroutine else _called_while_held(call, tenure)
+
+
+def _guarded(declared: Declaration, tenure: LeaseHolder) -> Declaration:
+    methods = {
+        name: Method(name, _Guarded(method.function, tenure), method.mark) for name, method in declared.methods.items()
+    }
+    events = [Event(event.name, _Guarded(event.function, tenure), event.mark) for event in declared.events]
+    commands = {
+        name: Command(name, _Guarded(command.function, tenure), command.mark)
+        for name, command in declared.commands.items()
+    }
+    return replace(declared, methods=methods, events=events, commands=commands)
+
+
+def _begins(tenure: LeaseHolder) -> None:
+    if not tenure.is_held:
+        raise Refused(f"{tenure.name}: this instance is not active any more: another has the call")
+
+
+def _ends(tenure: LeaseHolder) -> None:
+    if not tenure.is_held:
+        raise LeaseLost(
+            f"{tenure.name}: this instance lost its lease while it was at the call, and does not answer: whether it was handled is not known"
+        )
+
+
+def _awaited_while_held(call: Callable[..., Awaitable[Any]], tenure: LeaseHolder) -> Callable[..., Any]:
+    @functools.wraps(call)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        _begins(tenure)
+        value = await call(*args, **kwargs)
+        _ends(tenure)
+        return value
+
+    return guarded
+
+
+def _called_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        _begins(tenure)
+        value = call(*args, **kwargs)
+        _ends(tenure)
+        return value
+
+    return guarded
+
+
+def _items_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+    @functools.wraps(call)
+    async def guarded(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        _begins(tenure)
+        items = call(*args, **kwargs)
+        try:
+            async for item in items:
+                _ends(tenure)
+                yield item
+        finally:
+            if hasattr(items, "aclose"):
+                await items.aclose()
+
+    return guarded
+
+
+def _plain_items_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def guarded(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        _begins(tenure)
+        items = call(*args, **kwargs)
+        try:
+            for item in items:
+                _ends(tenure)
+                yield item
+        finally:
+            if hasattr(items, "close"):
+                items.close()
+
+    return guarded

@@ -1,0 +1,250 @@
+"""Streams at their service instance: generators that fill a channel as far as the reader allows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tidewire._log import logger
+from tidewire.errors import AskTimeout, InvalidArgument, TidewireError
+from tidewire.services.channel import Channel, pump
+from tidewire.services.instances.inbound_call import InboundCall
+from tidewire.services.instances.outcome import error_for_caller
+
+if TYPE_CHECKING:
+    from tidewire.services.instances.instance import ServiceInstance
+
+
+class StreamWriter:
+    """A stream that a host writes."""
+
+    def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
+        self.host = host
+        self.running = running
+        self.channel = Channel(running.request.title, host.room.ahead, running.request.deadline)
+        self._counted = False
+        self._on_cut: Callable[[], object] | None = None
+
+    def open(self) -> None:
+        """Begin, or wait for a place.
+
+        Raises:
+            ActorStopped: if the service is stopping.
+            MailboxFull: if too many wait.
+        """
+        if self.host.admission.enter(self, self.running.request.priority):
+            self._proceed()
+
+    # Readers of the stream
+
+    async def take(self) -> Any:
+        """Return the next item; see ``Items``."""
+        return await self.channel.take()
+
+    def take_blocking(self) -> Any:
+        """Return the next item, and block this thread; see ``Items``."""
+        return self.channel.take_blocking()
+
+    def close(self) -> None:
+        """Say that nobody reads any more."""
+        if self.channel.close():
+            self.cancel(None)
+
+    async def over(self) -> None:
+        """Read no more, and wait until the generator was closed."""
+        self.close()
+        await self.channel.over()
+
+    def over_blocking(self) -> None:
+        """As ``over``, and block this thread."""
+        self.close()
+        self.channel.over_blocking()
+
+    # Its host
+
+    def cancel(self, reason: BaseException | None) -> None:
+        """End it: the generator's ``finally`` runs, and a reader that is still there gets the
+        reason after the items before it; over a link, after those that it gave credit for.
+        """
+        self.running.cancel(reason)
+        self.channel.unpark()
+        on_cut = self._on_cut
+        if on_cut is not None:
+            on_cut()
+        if not self.running.begun:
+            self.finish(self.running.reason)
+
+    def on_cut(self, call: Callable[[], object] | None) -> None:
+        """Have this called, on whichever thread, when it is cancelled; at once if it has been.
+        None: nothing any more.
+        """
+        self._on_cut = call
+        if call is not None and self.running.cancelled:
+            call()
+
+    @property
+    def reason(self) -> BaseException:
+        """Error for the reader after a cancel."""
+        return self.running.reason or TidewireError(f"{self.channel.title}: the stream has been closed")
+
+    def begin(self) -> None:
+        """Say that its generator begins."""
+        self._counted = True
+        self.host.counters.began()
+
+    def finish(self, error: BaseException | None) -> None:
+        """Say that nothing more will be written."""
+        self.host.writing.discard(self)
+        if self._counted:
+            self._counted = False
+            self._count(error)
+        # A reader that sees the end finds the stream counted.
+        self.channel.end(error)
+        following: StreamWriter | None = self.host.admission.leave(self)
+        if following is not None:
+            following.resume()
+
+    def resume(self) -> None:
+        """Begin, as there is a place; a plain generator goes on."""
+        try:
+            self._proceed()
+        except TidewireError as stopped:
+            # The service is stopping: there is no other thread than this one to close the
+            # generator.
+            self.running.cancel(self.running.reason or stopped)
+            self._end(None)
+
+    def _proceed(self) -> None:
+        assert self.host.streams is not None
+        self.host.streams.tell(self, self.running.request.priority)
+
+    def _end(self, error: BaseException | None) -> None:
+        self.finish(error or self.running.reason)
+
+    def late(self) -> AskTimeout:
+        """Return the error of a stream whose time is up."""
+        text = f"{self.channel.title}: the stream's time is up: give it more with with_(timeout=...)"
+        return AskTimeout(text, blocked_ms=self.running.request.blocked_ms)
+
+    def failed(self, error: BaseException) -> BaseException:
+        """Return what the reader gets for what the generator raised."""
+        if self.channel.closed:
+            logger.warning("%s: the stream was closed, and its generator failed at that: %r", self.channel.title, error)
+        elif isinstance(error, Exception) and not self.running.cancelled:
+            self.host.log_failure(self.running, error)
+        return error_for_caller(self.channel.title, error)
+
+    def _count(self, error: BaseException | None) -> None:
+        if self.running.cancelled:
+            self.host.counters.cancelled()
+        elif error is not None:
+            self.host.counters.failed()
+        else:
+            self.host.counters.streamed()
+
+
+async def write(writing: StreamWriter) -> None:
+    """Write a stream of an asynchronous generator; the engine calls this for each."""
+    running = writing.running
+    if running.cancelled:
+        writing.finish(running.reason)
+        return
+    token = running.enter_task()
+    writing.begin()
+    left_s = running.request.left_s()
+    timer = None
+    if left_s is not None:
+        timer = asyncio.get_running_loop().call_later(left_s, lambda: running.cancel(writing.late()))
+    error: BaseException | None = None
+    try:
+        await pump(await _opened(writing), writing.channel, running)
+    except asyncio.CancelledError as cancelled:
+        if not running.was_interrupted:
+            error = writing.failed(cancelled)
+            raise
+    # The reader receives every exception of the generator.
+    except BaseException as raised:  # noqa: BLE001
+        error = writing.failed(raised)
+    finally:
+        if timer is not None:
+            timer.cancel()
+        running.leave(token)
+        writing.finish(error or running.reason)
+
+
+async def _opened(writing: StreamWriter) -> Any:
+    args, kwargs = writing.host.arguments(writing.running)
+    made = writing.running.method.call(*args, **kwargs)
+    if inspect.isawaitable(made) and not hasattr(made, "__aiter__"):
+        made = await made
+    if not hasattr(made, "__aiter__"):
+        raise InvalidArgument(
+            f"{writing.channel.title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or mend it"
+        )
+    return made
+
+
+class PlainWriting(StreamWriter):
+    """A stream of a plain generator. It is advanced on a dispatcher thread as long as there is
+    room, and holds none while there is not.
+    """
+
+    def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
+        super().__init__(host, running)
+        self._generator: Iterator[Any] | None = None
+
+    def _proceed(self) -> None:
+        self.host.stream_crew.tell(self.advance, self.running.request.priority)
+
+    def advance(self) -> None:
+        """Write items until there is no room, or the generator ends."""
+        running = self.running
+        if running.cancelled and self._generator is None:
+            self.finish(running.reason)
+            return
+        token = running.enter()
+        try:
+            if self._generator is None:
+                self.begin()
+                self._generator = self._opened()
+            while self._goes_on():
+                if not self.channel.put(next(self._generator)) and not self.channel.park(self.resume):
+                    return
+            self._end(None)
+        except StopIteration:
+            self._end(None)
+        # The reader receives every exception of the generator.
+        except BaseException as error:  # noqa: BLE001
+            self._end(error)
+        finally:
+            running.leave(token)
+
+    def _opened(self) -> Iterator[Any]:
+        args, kwargs = self.host.arguments(self.running)
+        return iter(self.running.method.call(*args, **kwargs))
+
+    def _goes_on(self) -> bool:
+        self._look_late()
+        return not (self.running.cancelled or self.channel.closed)
+
+    def _look_late(self) -> bool:
+        deadline = self.running.request.deadline
+        if self.running.cancelled or deadline is None or monotonic() < deadline:
+            return False
+        self.running.cancel(self.late())
+        return True
+
+    def _end(self, error: BaseException | None) -> None:
+        close = getattr(self._generator, "close", None)
+        try:
+            if close is not None:
+                close()
+        # The reader also receives an exception from the end of the generator.
+        except BaseException as raised:  # noqa: BLE001
+            error = error or raised
+        # A generator may end by itself as its time is up: that is why, whatever it raises then.
+        is_late = self._look_late()
+        self.finish(self.running.reason if error is None or is_late else self.failed(error))
