@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -42,11 +41,11 @@ def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None
         {"links": tw.LinkConfig(link_heartbeat_ms=100, payload_bytes=4096)},
         file,
         {"TIDEWIRE_LINKS__LINK_IN_FLIGHT": "300"},
-        {"links.link_linger_us": "10"},
+        {"links.link_batch_frames": "10"},
     )
     found = tw.Node(config=config).links
     assert (found.link_heartbeat_ms, found.link_in_flight, found.payload_bytes) == (200, 300, 4096)
-    assert (found.link_linger_us, found.hub_links) == (10, 10_000)
+    assert (found.link_batch_frames, found.hub_links) == (10, 10_000)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -60,7 +59,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(tw.ConfigError, match=r"links\.hub_links: 0 is out of range; 1 to 1000000 links are allowed"):
         tw.LinkConfig(hub_links=0)
     with pytest.raises(tw.ConfigError, match="2 problems"):
-        tw.LinkConfig(hub_links=True, link_linger_us="soon")  # type: ignore[arg-type]
+        tw.LinkConfig(hub_links=True, link_batch_frames="soon")  # type: ignore[arg-type]
 
 
 def test_wrong_settings_are_refused_by_their_receiver() -> None:
@@ -160,8 +159,8 @@ def test_one_node_more_than_a_hub_takes_is_told_so(started: Programs, scheme: st
         pass
 
 
-def test_small_chunks_small_writes_and_lingering_frames_carry_the_same_values() -> None:
-    settings = links(link_chunk_bytes=1024, link_batch_bytes=4096, link_batch_frames=7, link_linger_us=2_000)
+def test_small_chunks_and_small_writes_carry_the_same_values() -> None:
+    settings = links(link_chunk_bytes=1024, link_batch_bytes=4096, link_batch_frames=7)
 
     async def story() -> None:
         async with tw.Node(name="hub", config=settings) as hub:
@@ -171,25 +170,6 @@ def test_small_chunks_small_writes_and_lingering_frames_carry_the_same_values() 
                 echo = caller.client("echo")
                 values = [bytes([number]) * (number * 1_000) for number in range(60)]
                 assert await asyncio.gather(*(echo.echo(value) for value in values)) == values
-
-    asyncio.run(story())
-
-
-def test_a_frame_lingers_for_company() -> None:
-    async def story() -> None:
-        async with tw.Node(name="hub") as hub:
-            url = hub.listen("tide://127.0.0.1:0").url
-            await hub.serve(Echo(), name="echo")
-            async with tw.Node(url, name="caller", config=links(link_linger_us=100_000)) as caller:
-                since = perf_counter()
-                assert await caller.client("echo").echo(1) == 1
-                assert perf_counter() - since >= 0.1
-            many = links(link_linger_us=100_000, link_batch_frames=1)
-            async with tw.Node(url, name="hasty", config=many) as hasty:
-                since = perf_counter()
-                for number in range(100):
-                    assert await hasty.client("echo").echo(number) == number
-                assert perf_counter() - since < 10, "each call would have waited 0.1 s"
 
     asyncio.run(story())
 

@@ -244,12 +244,7 @@ the size of one socket write.
 """
 
 LINK_BATCH_FRAMES: Final = Limit("link_batch_frames", "frames", 64, 1, 65_536)
-"""Frames that gather in one round of the event loop, or within link_linger_us, before they are
-written.
-"""
-
-LINK_LINGER_US: Final = Limit("link_linger_us", "us", 0, 0, 100_000)
-"""How long a frame may wait for others, to share one write; urgent frames do not wait."""
+"""Frames that gather in one round of the event loop before they are written."""
 
 LINK_IN_FLIGHT: Final = Limit("link_in_flight", "exchanges", 65_536, 16, 1_048_576)
 """Calls, streams, subscriptions and long messages that one side has open on a link."""

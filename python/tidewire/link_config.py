@@ -40,7 +40,6 @@ class LinkConfig(Numbers):
             socket in one write.
         link_batch_frames: Frames that gather in one round of the event loop before they are
             written.
-        link_linger_us: How long a frame may wait for others.
         link_in_flight: Calls, streams, subscriptions and long messages that the other side may have
             open.
         link_subscriptions: Subscriptions of one node that joined this one.
@@ -79,7 +78,6 @@ class LinkConfig(Numbers):
     link_shared_bytes: int = _limits.LINK_SHARED_BYTES.default
     link_batch_bytes: int = _limits.LINK_BATCH_BYTES.default
     link_batch_frames: int = _limits.LINK_BATCH_FRAMES.default
-    link_linger_us: int = _limits.LINK_LINGER_US.default
     link_in_flight: int = _limits.LINK_IN_FLIGHT.default
     link_subscriptions: int = _limits.LINK_SUBSCRIPTIONS.default
     link_resends: int = _limits.LINK_RESENDS.default

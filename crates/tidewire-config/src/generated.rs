@@ -40,7 +40,6 @@ pub(crate) const LINKS: &[&Limit] = &[
     &limits::LINK_SHARED_BYTES,
     &limits::LINK_BATCH_BYTES,
     &limits::LINK_BATCH_FRAMES,
-    &limits::LINK_LINGER_US,
     &limits::LINK_IN_FLIGHT,
     &limits::LINK_SUBSCRIPTIONS,
     &limits::LINK_RESENDS,

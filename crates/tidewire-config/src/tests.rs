@@ -241,7 +241,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
         (of("link_heartbeat_ms"), of("link_in_flight"), of("link_queue_bytes")),
         (Some(400), Some(200), Some(2_097_152))
     );
-    assert_eq!((of("link_linger_us"), config.engine.dispatchers["io"].threads), (Some(0), 2));
+    assert_eq!((of("link_batch_frames"), config.engine.dispatchers["io"].threads), (Some(64), 2));
     assert_eq!(Config::load(Some(config.to_table()), None, []).unwrap(), config);
 
     let text = "[links]\nlink_heartbeat = 200\n";
@@ -268,7 +268,7 @@ fn links_have_a_table_of_their_own_and_options_win() {
     );
 }
 
-const LINK_NAMES: [&str; 27] = [
+const LINK_NAMES: [&str; 26] = [
     "link_heartbeat_ms",
     "link_greeting_ms",
     "link_hello_bytes",
@@ -284,7 +284,6 @@ const LINK_NAMES: [&str; 27] = [
     "link_shared_bytes",
     "link_batch_bytes",
     "link_batch_frames",
-    "link_linger_us",
     "link_in_flight",
     "link_subscriptions",
     "link_resends",

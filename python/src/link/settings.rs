@@ -66,11 +66,7 @@ pub fn token_limits(settings: &Settings) -> TokenLimits {
 }
 
 fn batch(settings: &Settings) -> Batch {
-    Batch {
-        bytes: size(settings, &limits::LINK_BATCH_BYTES),
-        frames: size(settings, &limits::LINK_BATCH_FRAMES),
-        linger_us: number(settings, &limits::LINK_LINGER_US),
-    }
+    Batch { bytes: size(settings, &limits::LINK_BATCH_BYTES), frames: size(settings, &limits::LINK_BATCH_FRAMES) }
 }
 
 fn number(settings: &Settings, limit: &Limit) -> u64 {

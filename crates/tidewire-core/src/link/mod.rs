@@ -5,7 +5,7 @@
 //! - [`compression`]: compression of payloads.
 //! - [`flow_control`]: checks of payloads that pass through a hub.
 //! - [`fair`]: a fair queue of messages, whose senders take turns.
-//! - [`flush_policy`]: flushing at once, or after a short wait for more frames.
+//! - [`flush_policy`]: how much makes one write.
 //! - [`slots`]: exchanges by their ids.
 //! - [`keepalive`]: pings, and the timeout of a silent peer.
 //! - [`session`]: the side of a node, where exchanges begin and end.

@@ -64,15 +64,12 @@ impl Shared {
         let take = |burst: &mut WriteBatch| self.take(at, peer, burst.bytes());
         match &**peer {
             Peer::Remote { socket, writing, end } => {
-                if self.holds(at) {
-                    return;
-                }
                 if writing.flush(take, |burst| socket.try_write(burst.frames())).is_err() {
                     end.notify_one();
                 }
             }
             Peer::Guest { plain, writing, end, .. } => {
-                if !self.holds(at) && writing.flush(take, |burst| plain.try_write(burst)).is_err() {
+                if writing.flush(take, |burst| plain.try_write(burst)).is_err() {
                     end.notify_one();
                 }
             }
@@ -85,19 +82,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// True if the frames of a link wait for more frames. The thread that watches the deadlines
-    /// writes them.
-    fn holds(&self, at: LinkId) -> bool {
-        if self.batch.linger_us == 0 {
-            return false;
-        }
-        let held = self.hub.lock().holds(at, now_us());
-        if held {
-            self.look.notify_one();
-        }
-        held
     }
 
     pub(super) fn take(&self, at: LinkId, peer: &Arc<Peer>, bytes: &mut Vec<u8>) -> bool {

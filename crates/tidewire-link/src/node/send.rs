@@ -82,26 +82,11 @@ impl Shared {
 
     fn write_out(&self) {
         let Some(way) = self.way.lock().clone() else { return };
-        if self.holds(&way) {
-            return;
-        }
         let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
         if flushed.is_err() {
             way.end.notify_one();
         }
         self.idle.tell();
-    }
-
-    /// True if the queued frames wait for more frames. The link thread writes them in time.
-    fn holds(&self, way: &Connection) -> bool {
-        if self.greeting.batch.linger_us == 0 || matches!(way.kind, Transport::Local(_)) {
-            return false;
-        }
-        let held = self.state.lock().session.holds(now_us());
-        if held {
-            self.look.notify_one();
-        }
-        held
     }
 
     pub(super) fn take(&self, way: &Connection, burst: &mut WriteBatch) -> bool {

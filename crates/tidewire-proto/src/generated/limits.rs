@@ -421,17 +421,11 @@ pub const LINK_SHARED_BYTES: Limit =
 pub const LINK_BATCH_BYTES: Limit =
     Limit { name: "link_batch_bytes", unit: "bytes", default: 262_144, min: 4096, max: 262_144 };
 
-/// Frames that gather in one round of the event loop, or within link_linger_us, before they are
-/// written.
+/// Frames that gather in one round of the event loop before they are written.
 ///
 /// At the limit: The frames are written, and the count starts again.
 pub const LINK_BATCH_FRAMES: Limit =
     Limit { name: "link_batch_frames", unit: "frames", default: 64, min: 1, max: 65_536 };
-
-/// How long a frame may wait for others, to share one write; urgent frames do not wait.
-///
-/// At the limit: The gathered frames are written.
-pub const LINK_LINGER_US: Limit = Limit { name: "link_linger_us", unit: "us", default: 0, min: 0, max: 100_000 };
 
 /// Calls, streams, subscriptions and long messages that one side has open on a link.
 ///
@@ -938,7 +932,6 @@ pub const ALL: &[&Limit] = &[
     &LINK_SHARED_BYTES,
     &LINK_BATCH_BYTES,
     &LINK_BATCH_FRAMES,
-    &LINK_LINGER_US,
     &LINK_IN_FLIGHT,
     &LINK_SUBSCRIPTIONS,
     &LINK_RESENDS,

@@ -31,7 +31,6 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use tidewire_proto::wire::{FailHead, Flags, Frame, Kind, WireError};
 
 use super::access::{Access, TokenLimits};
-use super::flush_policy::FlushTimer;
 use super::keepalive::Keepalive;
 use super::outbox::Outbox;
 use super::session::Fault;
@@ -82,7 +81,6 @@ struct Link {
     /// The node is counted among those that can't inflate.
     plain: bool,
     greeting_until_us: Option<u64>,
-    gathering: FlushTimer,
     touched: bool,
     /// It missed a directory update, because too much waited.
     missed: bool,
@@ -98,8 +96,6 @@ struct Link {
     memory: bool,
     /// When it is looked at next for its greeting or its heartbeat.
     beat_at_us: u64,
-    /// When it is looked at next for frames that gather.
-    gathered_at_us: u64,
     /// The links whose nodes know its name, and perhaps some that have gone.
     known_by: BTreeSet<LinkId>,
     /// Its node has said goodbye.
@@ -248,7 +244,6 @@ impl Hub {
             inflates: false,
             plain: false,
             greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
-            gathering: FlushTimer::default(),
             touched: false,
             missed: false,
             here: false,
@@ -257,7 +252,6 @@ impl Hub {
             near: false,
             memory: false,
             beat_at_us: u64::MAX,
-            gathered_at_us: u64::MAX,
             known_by: BTreeSet::new(),
             leaves: false,
             has_said_all: false,

@@ -13,7 +13,6 @@ impl Hub {
     /// Does what time asks for, on all links.
     pub fn tick(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
-        // Each link once: frames are written later, and until then a link that gathers stays due.
         for (due_us, at) in self.take_due(now_us) {
             let Some(link) = self.link(at) else { continue };
             // A node of this process needs no heartbeat, even if the process has stood still for
@@ -22,11 +21,7 @@ impl Hub {
                 continue;
             }
             let late = link.greeting_until_us.is_some_and(|until| now_us >= until);
-            let gathered = now_us >= link.gathering.until_us();
             let beat = link.heart.beat(now_us);
-            if gathered {
-                self.touch(at);
-            }
             match beat {
                 _ if late => self.greeting_is_over(at),
                 KeepaliveAction::Rest => {}
@@ -64,33 +59,17 @@ impl Hub {
     /// when the link is examined.
     pub(super) fn look_at(&mut self, at: LinkId) {
         let Some(link) = self.link(at) else { return };
-        // Noted apart: what gathers comes and goes, and must not have the same heartbeat noted
-        // again each time.
-        let (beat_us, gathered_us) = link.due_us();
-        let noted = [(beat_us, &mut link.beat_at_us), (gathered_us, &mut link.gathered_at_us)];
-        let sooner = noted.map(|(due_us, noted_us)| {
-            let is_sooner = due_us < *noted_us;
-            *noted_us = due_us.min(*noted_us);
-            is_sooner.then_some(Reverse((due_us, at)))
-        });
-        self.due.extend(sooner.into_iter().flatten());
+        let due_us = link.due_us();
+        if due_us < link.beat_at_us {
+            link.beat_at_us = due_us;
+            self.due.push(Reverse((due_us, at)));
+        }
     }
 
     /// True if [`next_us`](Self::next_us) may be earlier than before the last call of this method,
     /// because a node has stated its heartbeat.
     pub fn retimed(&mut self) -> bool {
         std::mem::take(&mut self.retimed)
-    }
-
-    /// True if the queued frames of a link shall wait for more, to make one write.
-    /// [`next_us`](Self::next_us) returns the end of that wait.
-    pub fn holds(&mut self, at: LinkId, now_us: u64) -> bool {
-        let batch = self.options.batch;
-        let held = self.link(at).is_some_and(|link| link.gathering.holds(&batch, link.out.waiting(), now_us));
-        if held {
-            self.look_at(at);
-        }
-        held
     }
 
     /// How much it writes at once to a link.
@@ -100,23 +79,19 @@ impl Hub {
 }
 
 impl Link {
-    /// When it has to be looked at: for its greeting or heartbeat, and for what gathers. One of
-    /// this process has neither.
-    fn due_us(&self) -> (u64, u64) {
+    /// When it has to be looked at: for its greeting or heartbeat. One of this process has neither.
+    fn due_us(&self) -> u64 {
         if self.here || self.closing {
-            return (u64::MAX, u64::MAX);
+            return u64::MAX;
         }
-        (self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX)), self.gathering.until_us())
+        self.heart.next_us().min(self.greeting_until_us.unwrap_or(u64::MAX))
     }
 
     /// Removes a noted timer, and returns true if the link is to be examined at this time.
     fn is_due(&mut self, due_us: u64) -> bool {
-        let mut is_due = false;
-        for noted_us in [&mut self.beat_at_us, &mut self.gathered_at_us] {
-            if *noted_us == due_us {
-                *noted_us = u64::MAX;
-                is_due = true;
-            }
+        let is_due = self.beat_at_us == due_us;
+        if is_due {
+            self.beat_at_us = u64::MAX;
         }
         is_due
     }

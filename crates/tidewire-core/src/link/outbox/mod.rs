@@ -16,7 +16,6 @@ use std::sync::Arc;
 use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{self, Flags, Kind, MemoryLocation, WireError};
 
-use super::flush_policy::QueuedBytes;
 use priority_lane::{Lane, QueuedAfter, Transfer};
 pub use write_batch::{FrameSink, WriteBatch};
 
@@ -103,8 +102,6 @@ struct WriteCounts {
     bytes: usize,
     /// The part of them that is whole frames.
     whole: usize,
-    /// Frames that were added since something was taken.
-    frames: usize,
     ended: Vec<u64>,
 }
 
@@ -208,12 +205,6 @@ impl Outbox {
     /// True if nothing can be written now. Payloads that wait for a window do not count.
     pub fn is_idle(&self) -> bool {
         self.lanes.iter().all(Lane::is_idle)
-    }
-
-    /// The frames that could be written now.
-    pub fn waiting(&self) -> QueuedBytes {
-        let bytes = if self.is_idle() { 0 } else { self.counts.bytes };
-        QueuedBytes { bytes, frames: self.counts.frames, urgent: !self.lanes[0].is_idle() }
     }
 
     /// Bytes of memory that its buffers keep.
@@ -503,7 +494,6 @@ impl Outbox {
     /// whether there was anything.
     pub fn take(&mut self, out: &mut impl FrameSink, budget: usize) -> bool {
         let before = out.length();
-        self.counts.frames = 0;
         for at in 0..LANES {
             let below = self.lanes[at + 1..].iter().filter(|lane| !lane.is_idle()).count();
             let used = out.length() - before;
@@ -536,7 +526,6 @@ impl WriteCounts {
     fn add(&mut self, frame: usize) {
         self.bytes += frame;
         self.whole += frame;
-        self.frames += 1;
     }
 
     fn took(&mut self, frames: usize) {

@@ -17,7 +17,6 @@ use tidewire_proto::wire::{Flags, Frame, Hello, Kind, VERSION, WireError};
 use super::access::Publishing;
 use super::assembly::Assemblies;
 use super::flow_control::Credit;
-use super::flush_policy::{Batch, FlushTimer};
 use super::keepalive::{Keepalive, KeepaliveAction};
 use super::outbox::Outbox;
 use super::slots::{Mirror, SlotConflict, Slots};
@@ -47,8 +46,6 @@ pub struct Session<C> {
     greeting_until_us: Option<u64>,
     payload_max: usize,
     chunk_bytes: usize,
-    batch: Batch,
-    gathering: FlushTimer,
     offers_memory: bool,
     reading: PeerCodecs,
     /// The time of the next handler-alive notices.
@@ -115,8 +112,6 @@ impl<C> Session<C> {
             greeting_until_us: Some(now_us.saturating_add(greeting.greeting_ms.saturating_mul(1_000))),
             payload_max: 0,
             chunk_bytes: greeting.chunk_bytes,
-            batch: greeting.batch,
-            gathering: FlushTimer::default(),
             offers_memory: greeting.place.is_some(),
             reading: PeerCodecs { here: greeting.inflates, link: false, all: false, memory: false },
             telling_us: u64::MAX,
@@ -148,14 +143,8 @@ impl<C> Session<C> {
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn next_us(&self) -> u64 {
-        let due = self.heart.next_us().min(self.gathering.until_us()).min(self.telling_us);
+        let due = self.heart.next_us().min(self.telling_us);
         due.min(self.greeting_until_us.unwrap_or(u64::MAX))
-    }
-
-    /// True if the queued frames shall wait for more, to make one write. [`next_us`](Self::next_us)
-    /// returns the end of that wait.
-    pub fn holds(&mut self, now_us: u64) -> bool {
-        self.gathering.holds(&self.batch, self.out.waiting(), now_us)
     }
 
     /// The own side does not listen at present: the other one is not silent for it.

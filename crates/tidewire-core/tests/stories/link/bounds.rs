@@ -1,7 +1,6 @@
 //! Bounded memory: nothing grows without a bound, and a full queue does not keep other nodes from
 //! being served.
 
-use tidewire_core::link::flush_policy::Batch;
 use tidewire_core::link::hub::HubOptions;
 use tidewire_core::link::session::{Event, Fault, Greeting};
 use tidewire_proto::generated::errors::ErrorCode;
@@ -73,35 +72,6 @@ fn a_call_that_a_node_can_not_take_is_not_offered_to_each_of_its_subscriptions()
     assert_eq!((tag, code), (1, ErrorCode::PayloadTooLarge));
     // Each offer looks at all of them: ten thousand would keep the hub from all others for minutes.
     assert!(begun.elapsed().as_secs() < 5, "the hub was at it for {:?}", begun.elapsed());
-}
-
-#[test]
-fn frames_that_gather_again_and_again_leave_no_times_behind() {
-    let batch = Batch { linger_us: 50, ..Batch::default() };
-    let mut world = World::with(12, HubOptions { batch, ..HubOptions::new("hub") });
-    let (talker, listener) = (world.join("talker"), world.join("listener"));
-    world.subscribe(listener, "news", "");
-    let link = world.nodes[listener].link.expect("it has joined");
-    // The name of the publisher comes with the first message, and does not wait.
-    world.publish(talker, Flags::NORMAL, "news", b"hi");
-    world.settle();
-    assert_eq!(world.published(listener).len(), 1);
-    let before = world.hub.looks();
-    // Less than the time after which either side sends a ping.
-    for _ in 0..10_000 {
-        world.publish(talker, Flags::NORMAL, "news", b"hi");
-        let now = world.now_us;
-        while world.hub.outbox(link).is_some_and(|out| out.bytes() == 0) {
-            world.step_up(talker);
-        }
-        assert!(world.hub.holds(link, now), "it waits for company");
-        world.now_us = now + 50;
-        world.hub.tick(world.now_us);
-        assert!(!world.hub.holds(link, world.now_us), "it is written now");
-        world.settle();
-    }
-    assert_eq!(world.published(listener).len(), 10_000);
-    assert!(world.hub.looks() <= before + 4, "{} times are noted", world.hub.looks());
 }
 
 #[test]
