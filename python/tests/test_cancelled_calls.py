@@ -1,5 +1,5 @@
-"""Cancellation of nodes, calls, actors, agents and pools at each of their waits: it arrives, nothing
-is held, and the same call succeeds afterwards.
+"""Cancellation of nodes, calls, actors, agents and pools at each of their waits: it arrives,
+nothing is held, and the same call succeeds afterwards.
 """
 
 from __future__ import annotations
