@@ -75,7 +75,7 @@ test-short: test-loom test-fuzz test-attack test-demo test-wheel ## A short form
 	$(call say,short forms of the long suites passed)
 
 .PHONY: test-all
-test-all: test test-loom fuzz attack demo wheel-check histories random ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
+test-all: test test-loom fuzz attack demo wheel-check histories random lint-bench ## All of it: long histories, power cuts, kills, attacks, fuzzing, wheels (hours)
 	@$(MAKE) --no-print-directory power
 	@$(MAKE) --no-print-directory crashtest
 	$(call say,all suites passed)
@@ -84,7 +84,7 @@ test-all: test test-loom fuzz attack demo wheel-check histories random ## All of
 lint: .make/dev .make/extension .make/js ## Check format, lints, types, generated files and the import table
 	$(call say,rustfmt and clippy)
 	@cargo fmt --all --check
-	@for package in fuzz bench/rust bench/rpc bench/nats bench/http bench/log; do cargo fmt --manifest-path $$package/Cargo.toml --check; done
+	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	@cargo clippy --workspace --all-targets --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing -- -D warnings
 	@for features in "" tls websocket; do cargo check --package tidewire-link --no-default-features --features "$$features"; done
 	@cargo check --package tidewire-node --no-default-features
@@ -108,6 +108,16 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@$(BIN)/python tools/promises.py
 	$(call say,names and prose)
 	@$(BIN)/python tools/check_prose.py
+	$(call say,shape of the tree)
+	@$(BIN)/python tools/check_shape.py
+
+.PHONY: lint-bench
+lint-bench: ## Check format and lints of the benchmarks' Rust programs, whose peers take minutes to build
+	$(call say,rustfmt and clippy of the benchmarks)
+	@for package in rust rpc nats http log; do \
+		cargo fmt --manifest-path bench/$$package/Cargo.toml --check; \
+		cargo clippy --manifest-path bench/$$package/Cargo.toml --all-targets -- -D warnings; \
+	done
 
 .PHONY: bench
 bench: .make/dev .make/release ## Measure beside peers, short (under 5 minutes once built and installed)
@@ -197,8 +207,8 @@ attack-memory: .make/dev .make/extension ## The memory of a hub that clients fil
 release: .make/release ## Build the extension for measurements (profile release)
 
 .PHONY: test-attack
-test-attack: .make/dev .make/extension ## The same, less than half a second for each attack
-	$(call say,attacking a hub, half a second each)
+test-attack: .make/dev .make/extension ## The dozen attacks that guard the most different things, less than half a second each
+	$(call say,attacking a hub: a dozen attacks, half a second each)
 	@cd python/tests && ../../$(BIN)/python -m attacks --short
 
 .PHONY: test-fuzz

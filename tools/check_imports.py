@@ -67,7 +67,9 @@ def check_binding(rules: dict[str, Any]) -> Iterator[str]:
     """Modules that import the compiled part past the one module that may."""
     package = ROOT / rules["package"]
     for file in sorted(package.rglob("*.py")):
-        if file.name not in rules["binding_only_in"] and rules["binding"] in set(imports(file, package)):
+        folder = [package.name, *file.relative_to(package).parts[:-1]]
+        found = imports(file.read_text(encoding="utf-8"), folder)
+        if file.name not in rules["binding_only_in"] and rules["binding"] in set(found):
             homes = " or ".join(rules["binding_only_in"])
             yield f"{file.relative_to(ROOT)}: imports {rules['binding']}: import it through {homes}"
 
@@ -110,14 +112,13 @@ def names(code: str, path: str) -> bool:
     return re.search(before + re.escape(path) + after, code) is not None
 
 
-def imports(file: Path, package: Path) -> Iterator[str]:
-    """The full names of all modules that a file may import, wherever in it."""
-    here = [package.name, *file.relative_to(package).parts[:-1]]
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def imports(code: str, folder: list[str]) -> Iterator[str]:
+    """The full names of all modules that a file of a package may import, wherever in the file."""
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            above = here[: len(here) - node.level + 1] if node.level else []
+            above = folder[: len(folder) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             yield base
             yield from (f"{base}.{name.name}" for name in node.names)

@@ -3,7 +3,7 @@
 abbreviations.
 
 Usage: python tools/check_prose.py [PATH ...]   (all tracked files without a path)
-       python tools/check_prose.py --counts     (one line for each folder with breaches)
+       python tools/check_prose.py --lower      (writes lower maxima)
 
 The rules and their word lists are in tools/prose.toml. Each breach is one line, FILE:LINE: RULE:
 TEXT, and the exit code is 1 if there is any. Python 3.11 and git are all that the check needs.
@@ -19,14 +19,16 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from maxima import Key, Measure, compare
+
 ROOT = Path(__file__).resolve().parent.parent
-MAXIMA, ROWS = ROOT / "tools/prose-maxima.toml", 20
+MAXIMA = ROOT / "tools/prose-maxima.toml"
 DECLARATIONS = {
     ".rs": re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union|type) (\w+)", re.MULTILINE),
     ".py": re.compile(r"^\s*class (\w+)", re.MULTILINE),
@@ -62,39 +64,14 @@ def main() -> int:
             print(f"{path}:{number}: {rule}: {text}")
         print(f"prose: {len(breaches)} breaches")
         return 1 if breaches else 0
-    return beside_maxima(breaches, lower=options.lower)
-
-
-def beside_maxima(breaches: list[tuple[str, int, str, str]], *, lower: bool) -> int:
-    """Prints the breaches of each folder that is above its maximum, or below it."""
-    maxima: dict[str, dict[str, int]] = tomllib.loads(MAXIMA.read_text(encoding="utf-8"))
-    counts = Counter((rule, folder_of(path)) for path, _, rule, _ in breaches)
-    allowed = {(rule, folder): most for rule, folders in maxima.items() for folder, most in folders.items()}
-    over = [key for key in counts if counts[key] > allowed.get(key, 0)]
-    for rule, folder in sorted(over):
-        print(f"{folder}: {rule}: {counts[rule, folder]}, at most {allowed.get((rule, folder), 0)} allowed:")
-        found = [breach for breach in breaches if breach[2] == rule and folder_of(breach[0]) == folder]
-        for path, number, _, text in found[:ROWS]:
-            print(f"  {path}:{number}: {text}")
-    under = [key for key in allowed if counts[key] < allowed[key]]
-    if lower and not over:
-        write_maxima({key: count for key, count in counts.items() if count})
-        under = []
-    for rule, folder in under:
-        print(f"{folder}: {rule}: {counts[rule, folder]} are left of {allowed[rule, folder]}: call with --lower")
-    print(f"prose: {sum(counts.values())} breaches, {len(over)} maxima exceeded")
-    return 1 if over or under else 0
+    measures: dict[Key, Measure] = defaultdict(Measure)
+    for path, number, rule, text in breaches:
+        measures[rule, folder_of(path)].add(f"{path}:{number}: {text}")
+    return compare(measures, MAXIMA, {}, lower=options.lower)
 
 
 def folder_of(path: str) -> str:
     return "/".join(path.split("/")[:2])
-
-
-def write_maxima(counts: dict[tuple[str, str], int]) -> None:
-    lines = ["# Breaches of tools/check_prose.py that each folder may still have. --lower writes this file."]
-    for rule in sorted({rule for rule, _ in counts}):
-        lines += ["", f'["{rule}"]', *(f'"{at}" = {counts[rule, at]}' for one, at in sorted(counts) if one == rule)]
-    MAXIMA.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def tracked(paths: list[str], exempt: list[str]) -> Iterator[str]:
@@ -216,10 +193,13 @@ def first_sentence(lines: list[Line], text: str, suffix: str, banned: set[str]) 
     """A product module begins with a sentence that names the module."""
     if not text.strip():
         return
-    mark = {".rs": "//!", ".ts": ("/**", "//"), ".py": ('"""', 'r"""', "#!", "# "), ".pyi": ('"""', 'r"""', "# ")}[
-        suffix
-    ]
-    if not text.lstrip().startswith(mark) or not lines:
+    marks: dict[str, str | tuple[str, ...]] = {
+        ".rs": "//!",
+        ".ts": ("/**", "//"),
+        ".py": ('"""', 'r"""', "#!", "# "),
+        ".pyi": ('"""', 'r"""', "# "),
+    }
+    if not text.lstrip().startswith(marks[suffix]) or not lines:
         yield 1, "no first sentence", "begin the module with one sentence in nouns of the field"
         return
     opening = lines[0].text if not (suffix == ".py" and text.startswith("#!")) else ""

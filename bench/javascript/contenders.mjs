@@ -18,15 +18,6 @@ export const CONTENDERS = {
 		const client = await connect({ servers: url });
 		return { echo: async (data) => (await client.request("echo", data, { timeout: TIMEOUT_MS })).data };
 	},
-	socketio: async (url) => {
-		const { io } = await import("socket.io-client");
-		const socket = io(url, { transports: ["websocket"], query: { role: "caller" } });
-		await new Promise((resolve, reject) => {
-			socket.on("connect", resolve);
-			socket.on("connect_error", reject);
-		});
-		return { echo: (data) => socket.timeout(TIMEOUT_MS).emitWithAck("echo", data) };
-	},
 	ws: async (url) => {
 		const socket = new WebSocket(`${url}/caller`, { perMessageDeflate: false });
 		socket.binaryType = "nodebuffer";
@@ -48,13 +39,5 @@ export const CONTENDERS = {
 				socket.send(frame);
 			});
 		return { echo };
-	},
-	hypha: async (url) => {
-		globalThis.WebSocket = WebSocket;
-		const { hyphaWebsocketClient } = await import("hypha-rpc");
-		const [place, service] = url.split("#");
-		const server = await hyphaWebsocketClient.connectToServer({ server_url: place, method_timeout: TIMEOUT_MS / 1000 });
-		const proxy = await server.getService(service);
-		return { echo: async (data) => new Uint8Array(await proxy.echo(data)) };
 	},
 };

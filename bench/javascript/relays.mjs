@@ -1,5 +1,6 @@
 /**
- * Hubs of JavaScript: `node relays.mjs ws` passes frames of `ws` on between one service and one caller, `node relays.mjs socketio` events of socket.io.
+ * A hub of JavaScript: `node relays.mjs ws` passes frames of `ws` on between one service and one
+ * caller.
  *
  * Prints one line of JSON once others can come, and ends with its standard input.
  */
@@ -15,18 +16,6 @@ const RELAYS = {
 			socket.on("message", (frame) => joined[other].send(frame));
 		});
 		return "ws";
-	},
-	socketio: async (server) => {
-		const { Server } = await import("socket.io");
-		let service;
-		new Server(server, { maxHttpBufferSize: 2 ** 26, perMessageDeflate: false }).on("connection", (socket) => {
-			if (socket.handshake.query.role === "service") {
-				service = socket;
-			} else {
-				socket.on("echo", (data, reply) => service.emit("echo", data, reply));
-			}
-		});
-		return "http";
 	},
 };
 

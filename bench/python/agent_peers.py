@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +18,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from measure import (
+    LANES,
     Burst,
     Figures,
     Tally,
@@ -29,14 +29,14 @@ from measure import (
     in_loop,
     lanes,
     now_ns,
-    request_in_turn,
     request_many,
     run,
     settle,
 )
-from replica_agents import POOL_WORKERS, RANKS, replica_broadcast, replica_burst, replica_one_way, replica_request
 
 TIMEOUT_S = 30.0
+POOL_WORKERS = 4
+RANKS = {lane: -number for number, lane in enumerate(LANES)}
 
 Order = tuple[str, int, int]
 Requests = asyncio.Queue[tuple[int, asyncio.Future[int]]]
@@ -156,74 +156,6 @@ async def asyncio_burst(options: Namespace) -> Figures:
     return log.figures(start)
 
 
-# concurrent.futures: an agent is an executor with one thread; its queue has no bound and no
-# priorities
-
-
-def executor_one_way(options: Namespace) -> Figures:
-    done, start = threading.Event(), 0.0
-    tally = Tally(options.count, done.set)
-    handle = tally.function()
-    with ThreadPoolExecutor(1) as agent:
-        for goal in goals(options.count):
-            done.clear()
-            start = time.perf_counter()
-            for word in range(goal):
-                agent.submit(handle, word)
-            done.wait()
-    return tally.rate(start)
-
-
-def executor_request(options: Namespace) -> Figures:
-    """One after another from a plain thread, as several at once from coroutines."""
-    with ThreadPoolExecutor(1) as agent:
-        if options.in_flight == 1:
-            return request_in_turn(lambda word: agent.submit(same, word).result(), options)
-        return asyncio.run(executor_requests(agent, options))
-
-
-async def executor_requests(agent: ThreadPoolExecutor, options: Namespace) -> Figures:
-    loop = asyncio.get_running_loop()
-    return await request_many(lambda word: loop.run_in_executor(agent, same, word), options)
-
-
-def executor_broadcast(options: Namespace) -> Figures:
-    done, start = threading.Event(), 0.0
-    finish = after(options.actors, done.set)
-    tallies = [Tally(options.count, finish) for _ in range(options.actors)]
-    agents = [(ThreadPoolExecutor(1), tally.function()) for tally in tallies]
-    for goal in goals(options.count):
-        done.clear()
-        start = time.perf_counter()
-        for word in range(goal):
-            for agent, handle in agents:
-                agent.submit(handle, word)
-        done.wait()
-    for agent, _ in agents:
-        agent.shutdown()
-    return everybody(tallies, start)
-
-
-def executor_burst(options: Namespace) -> Figures:
-    done = threading.Event()
-    log = Burst(options.count, done.set)
-    agents = [ThreadPoolExecutor(1) for _ in range(options.actors)]
-    with ThreadPoolExecutor(POOL_WORKERS) as pool:
-
-        def handle(lane: str, sent_ns: int, word: int) -> None:
-            assert pool.submit(settle, word).result() == settle(word)
-            log.handled(lane, sent_ns)
-
-        pool.submit(settle, 0).result()
-        start = time.perf_counter()
-        for word, lane in enumerate(lanes(options.count)):
-            agents[word % options.actors].submit(handle, lane, now_ns(), word)
-        done.wait()
-    for agent in agents:
-        agent.shutdown()
-    return log.figures(start)
-
-
 def same(word: int) -> int:
     return word
 
@@ -237,14 +169,6 @@ def of_asyncio(*workloads: Callable[[Namespace], Awaitable[Figures]]) -> dict[st
 CONTENDERS: dict[str, dict[str, Workload]] = {
     "asyncio": of_asyncio(asyncio_one_way, asyncio_request, asyncio_broadcast, asyncio_burst),
     "asyncio-deadline": {"g2": in_loop(asyncio_request_deadline), "g3": in_loop(asyncio_request_deadline)},
-    "concurrent-futures": {
-        "g1": executor_one_way,
-        "g2": executor_request,
-        "g3": executor_request,
-        "g4": executor_broadcast,
-        "g5": executor_burst,
-    },
-    "broker-replica": of_asyncio(replica_one_way, replica_request, replica_broadcast, replica_burst),
 }
 
 if __name__ == "__main__":

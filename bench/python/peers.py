@@ -19,7 +19,6 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tidewire_bench"))
 
 from measure import Figures, Workload, ask_many, in_loop, latency, now_ns, others, rate, run
-from seed_like import Broker, Message
 
 Put = Callable[[Any], None]
 Get = Callable[[], Any]
@@ -105,40 +104,6 @@ async def queue_fan_out(options: Namespace) -> Figures:
     return rate(options.count * options.actors, time.perf_counter() - start)
 
 
-# the replica of an agent broker
-
-
-async def seed_storm(options: Namespace) -> Figures:
-    broker, done, left = Broker(), asyncio.Event(), options.count
-
-    async def count_down(message: Message) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            done.set()
-
-    broker.register("counter", count_down)
-    start = time.perf_counter()
-    for word in range(options.count):
-        await broker.send("counter", word)
-    await done.wait()
-    seconds = time.perf_counter() - start
-    await broker.stop()
-    return rate(options.count, seconds)
-
-
-async def seed_ask(options: Namespace) -> Figures:
-    broker = Broker()
-
-    async def echo(message: Message) -> Any:
-        return message.payload
-
-    broker.register("echo", echo)
-    figures = await ask_many(lambda word: broker.request("echo", word), options)
-    await broker.stop()
-    return figures
-
-
 # queues between threads
 
 
@@ -213,7 +178,6 @@ CONTENDERS: dict[str, dict[str, Workload]] = {
         "p4": in_loop(queue_ask),
         "p8": in_loop(queue_fan_out),
     },
-    "seed-like": {"p1": in_loop(seed_storm), "p4": in_loop(seed_ask)},
     "simple-queue": {"p1": thread_storm(SIMPLE.put, SIMPLE.get), "p3": thread_wake_ups(SIMPLE.put, SIMPLE.get)},
     "thread-queue": {"p1": thread_storm(BOUNDED.put, BOUNDED.get), "p3": thread_wake_ups(BOUNDED.put, BOUNDED.get)},
     "bare-lock": {"p3": bare_wake_ups},

@@ -1,6 +1,4 @@
-"""WebSockets of the package websockets. Forms: relay (through a hub that passes frames on), direct.
-Compression is off.
-"""
+"""WebSockets of the package websockets, through a hub that passes frames on. Compression is off."""
 
 from __future__ import annotations
 
@@ -46,14 +44,10 @@ async def serve(url: str, form: str, service: Service) -> AsyncIterator[str]:
             if reply is not None:
                 await socket.send(reply)
 
-    if form == "direct":
-        async with listen(answer_all, "127.0.0.1", 0, **OPTIONS) as server:
-            yield address(server)
-    else:
-        async with open_socket(f"{url}/service", **OPTIONS) as socket:
-            answering = asyncio.create_task(answer_all(socket))
-            yield url
-            answering.cancel()
+    async with open_socket(f"{url}/service", **OPTIONS) as socket:
+        answering = asyncio.create_task(answer_all(socket))
+        yield url
+        answering.cancel()
 
 
 @asynccontextmanager

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"tidewire bench agents: --out {out}: {error.strerror}: name a folder that can be written", file=sys.stderr
         )
         return 2
-    programs = prepare(bench, {run.program for run in all_runs(plan)}, installs=scale != "smoke")
+    programs = prepare(bench, {run.program for run in all_runs(plan)})
     with closing(Progress(plan.runs(), quiet=options.quiet)) as progress:
         session = Session(plan, programs, progress, before)
         session.run()

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 from .agents_runs import (
     POOL_WORKERS,
-    autogen,
     our_pool,
     ours,
-    peers,
+    peer,
     pool_limit,
     pool_peer,
-    pykka,
-    ray,
-    ray_pool,
     with_deadline,
 )
 from .burning import steps_per_us
@@ -35,20 +31,15 @@ ONE_WAY_BAR, REQUEST_P50_BAR_US, REQUESTS_BAR, TASKS_BAR = 1e6, 25.0, 150e3, 100
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything a scale runs. ``slow`` is for peers for which the rest would take too
-    long.
-    """
+    """How much of everything a scale runs."""
 
     repeat: int
     messages: int
-    slow_messages: int
     requests: int
-    slow_requests: int
     requests_at_once: int
     broadcasts: int
     burst: int
     tasks: int
-    slow_tasks: int
     scaled_work_ms: int
     all_forms: bool = False
 
@@ -61,40 +52,31 @@ SIZES: dict[Scale, Sizes] = {
     "smoke": Sizes(
         repeat=1,
         messages=2_000,
-        slow_messages=200,
         requests=200,
-        slow_requests=20,
         requests_at_once=500,
         broadcasts=10,
         burst=500,
         tasks=1_000,
-        slow_tasks=50,
         scaled_work_ms=10,
     ),
     "short": Sizes(
         repeat=3,
         messages=100_000,
-        slow_messages=1_000,
         requests=2_000,
-        slow_requests=200,
         requests_at_once=20_000,
         broadcasts=500,
         burst=5_000,
         tasks=20_000,
-        slow_tasks=500,
         scaled_work_ms=150,
     ),
     "full": Sizes(
         repeat=7,
         messages=1_000_000,
-        slow_messages=20_000,
         requests=50_000,
-        slow_requests=1_000,
         requests_at_once=500_000,
         broadcasts=5_000,
         burst=100_000,
         tasks=500_000,
-        slow_tasks=10_000,
         scaled_work_ms=3_000,
         all_forms=True,
     ),
@@ -128,10 +110,7 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g1", sizes.messages, "coroutines", "functions", "threads"),
-            *peers("g1", sizes.messages, sizes.messages // 10),
-            pykka("g1", sizes.messages // 10),
-            autogen("g1", sizes.slow_messages),
-            ray("g1", sizes.slow_messages),
+            peer("g1", sizes.messages),
         ),
         bar=ONE_WAY_BAR,
     )
@@ -143,11 +122,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         False,
         (
             *ours("g2", sizes.requests, "coroutines", "functions", "handlers"),
-            *peers("g2", sizes.requests, sizes.requests, fewest=sizes.slow_requests),
+            peer("g2", sizes.requests),
             with_deadline("g2", sizes.requests),
-            pykka("g2", sizes.requests),
-            autogen("g2", sizes.slow_requests),
-            ray("g2", sizes.slow_requests),
         ),
         also=("p99_us", "requests_rate"),
         bar=REQUEST_P50_BAR_US,
@@ -161,11 +137,8 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g3", sizes.requests_at_once, "coroutines", "functions", more=more),
-            *peers("g3", sizes.requests_at_once, sizes.requests_at_once // 10, more=more),
+            peer("g3", sizes.requests_at_once, more=more),
             with_deadline("g3", sizes.requests_at_once, more=more),
-            pykka("g3", sizes.requests_at_once // 10, more=more),
-            autogen("g3", sizes.slow_messages, more=more),
-            ray("g3", sizes.slow_messages, more=more),
         ),
         also=("p50_us", "p99_us"),
         bar=REQUESTS_BAR,
@@ -174,9 +147,7 @@ def agent_cases(sizes: Sizes) -> Iterator[Case]:
 
 
 def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
-    """G4 and G5. An actor of Ray is a process, so that Ray is left out where there are many agents;
-    Pykka and AutoGen have no priorities.
-    """
+    """G4 and G5: broadcasts, and bursts of mixed priorities."""
     more = ("--actors", str(BROADCAST_AGENTS))
     yield Case(
         "G4",
@@ -186,9 +157,7 @@ def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g4", sizes.broadcasts, "coroutines", "functions", more=more),
-            *peers("g4", sizes.broadcasts, sizes.broadcasts // 10, more=more),
-            pykka("g4", sizes.broadcasts // 10, more=more),
-            autogen("g4", sizes.broadcasts // 10, more=more),
+            peer("g4", sizes.broadcasts, more=more),
         ),
     )
     more = ("--actors", str(BURST_AGENTS))
@@ -200,7 +169,7 @@ def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
         True,
         (
             *ours("g5", sizes.burst, "coroutines", "functions", more=more),
-            *peers("g5", sizes.burst, sizes.burst, more=more),
+            peer("g5", sizes.burst, more=more),
         ),
         also=("urgent_p50_us", "low_p50_us"),
     )
@@ -208,7 +177,7 @@ def one_to_many_cases(sizes: Sizes) -> Iterator[Case]:
 
 def pool_cases(sizes: Sizes) -> Iterator[Case]:
     """W1 and W2: tasks that take nothing, so that the pool is all there is."""
-    tasks, slow = ("w1", sizes.tasks), ("w1", sizes.slow_tasks)
+    tasks = ("w1", sizes.tasks)
     yield Case(
         "W1",
         f"pool of {POOL_WORKERS} processes, tasks that do nothing",
@@ -223,8 +192,6 @@ def pool_cases(sizes: Sizes) -> Iterator[Case]:
             pool_peer("multiprocessing.Pool.imap", "one by one", "multiprocessing-imap", "w1", sizes.tasks // 4),
             pool_peer("ProcessPoolExecutor, chunks", "large chunks", "executor-chunks", *tasks),
             pool_peer("ProcessPoolExecutor", "one by one", "executor-map", "w1", sizes.tasks // 10),
-            ray_pool("ray, chunks", "chunks of 100", "ray-chunks", *tasks),
-            ray_pool("ray", "one by one", "ray-tasks", *slow),
         ),
         bar=TASKS_BAR,
     )
@@ -266,6 +233,5 @@ def scaling_runs(workload: str, sizes: Sizes, task_us: int, workers: int) -> Ite
     if sizes.all_forms:
         yield pool_peer(mp, "imap, one by one", "multiprocessing-imap", *tasks, workers=workers, more=more)
         yield pool_peer(executor, "map, one by one", "executor-map", *tasks, workers=workers, more=more)
-        yield ray_pool("ray", "chunks of 100", "ray-chunks", *tasks, workers=workers, more=more)
     if workers == 1:
         yield pool_limit(*tasks, more=more)

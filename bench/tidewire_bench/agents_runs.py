@@ -21,39 +21,15 @@ def ours(workload: str, count: int, *forms: str, more: tuple[str, ...] = ()) -> 
     return [one("tidewire", "ours", "agents-ours", FORMS[form], form, workload, count, more) for form in forms]
 
 
-def peers(workload: str, count: int, fewer: int, *, fewest: int = 0, more: tuple[str, ...] = ()) -> list[Run]:
-    """Runs of the peers: the standard library alone, and a broker as they are often written.
-
-    Those that would take several times as long as the others get ``fewer``, the broker ``fewest``
-    where that is given: it is rates that are compared.
-    """
-    program: Program = "agents-peers"
-    return [
-        one("asyncio", "peer", program, "queues, futures", "asyncio", workload, count, more),
-        one("concurrent.futures", "peer", program, "a thread each", "concurrent-futures", workload, fewer, more),
-        one("broker replica", "peer", program, "polls, tasks", "broker-replica", workload, fewest or fewer, more),
-    ]
+def peer(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
+    """asyncio alone: a task and a queue for each agent."""
+    return one("asyncio", "peer", "agents-peers", "queues, futures", "asyncio", workload, count, more)
 
 
 def with_deadline(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
     """asyncio where each request has a deadline, as ours have."""
     name, form = "asyncio-deadline", "and a timer each"
     return one("asyncio, deadlines", "peer", "agents-peers", form, name, workload, count, more)
-
-
-def ray(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
-    """Ray's actors, each a process."""
-    return one("ray", "peer", "ray", "processes", "ray", workload, count, more)
-
-
-def pykka(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
-    """Pykka's actors, each a thread; asked from a plain thread."""
-    return one("pykka", "peer", "pykka", "a thread each", "pykka", workload, count, more)
-
-
-def autogen(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
-    """AutoGen's agents on its runtime of one thread."""
-    return one("autogen-core", "peer", "autogen", "one event loop", "autogen-core", workload, count, more)
 
 
 def our_pool(
@@ -79,19 +55,6 @@ def pool_peer(
 def pool_limit(workload: str, count: int, more: tuple[str, ...] = ()) -> Run:
     """The same tasks without a pool."""
     return one("no pool", "limit", "pools-peers", "a loop", "plain-loop", workload, count, more)
-
-
-def ray_pool(
-    contender: str,
-    form: str,
-    name: str,
-    workload: str,
-    count: int,
-    workers: int = POOL_WORKERS,
-    more: tuple[str, ...] = (),
-) -> Run:
-    """Tasks of Ray."""
-    return one(contender, "peer", "ray", form, name, workload, count, (*more, "--workers", str(workers)))
 
 
 def one(

@@ -9,12 +9,12 @@ from typing import Literal
 
 from .model import Case, Curve, Kind, Plan, Run, Scale
 
-Server = Literal["postgres", "redis", "rabbitmq"]
+Server = Literal["postgres", "rabbitmq"]
 WORKERS = (1, 2, 3)
 KILLED_WORKERS = 2
 KILL_EVERY_S = 0.3
 COLD_RUNS, COLD_BAR_S = 100, 1.0
-COLD_OF = ("tidewire", "multiprocessing.Pool", "Ray", "Dask")
+COLD_OF = ("tidewire", "multiprocessing.Pool", "Ray")
 """Those whose driver starts the workers."""
 TITLES = {"tiny": "runs of 20.9 us (83 steps)", "ms": "runs of 1.05 ms (4,120 steps)"}
 STEP_US = 0.25
@@ -32,8 +32,6 @@ class Peer:
     program: str
     packages: tuple[str, ...] = ()
     servers: tuple[Server, ...] = ()
-    share: float = 1.0
-    """Of the runs of a workload: less for one that would take many times as long."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -45,12 +43,8 @@ PEERS = (
     Peer("tidewire", "SQLite", "ours", "with_tidewire.py"),
     Peer("tidewire", "PostgreSQL", "ours", "with_tidewire.py", (), ("postgres",)),
     Peer("multiprocessing.Pool", "chunks of 1,000, COPY", "peer", "with_pool.py", ("psycopg",), ("postgres",)),
-    Peer("Dramatiq", "RabbitMQ", "peer", "with_dramatiq.py", ("psycopg", "dramatiq", "pika"), ("postgres", "rabbitmq")),
     Peer("Celery", "RabbitMQ", "peer", "with_celery.py", ("psycopg", "celery"), ("postgres", "rabbitmq")),
-    Peer("Taskiq", "Redis", "peer", "with_taskiq.py", ("psycopg", "taskiq", "taskiq-redis"), ("postgres", "redis")),
     Peer("Ray", "actors", "peer", "with_ray.py", ("psycopg", "ray"), ("postgres",)),
-    Peer("Dask", "processes", "peer", "with_dask.py", ("psycopg", "dask", "distributed"), ("postgres",)),
-    Peer("a row per run", "RabbitMQ", "peer", "with_rows.py", ("psycopg", "pika"), ("postgres", "rabbitmq"), 0.2),
     Peer("bare loop", "nothing stored", "limit", "with_loop.py"),
 )
 LENGTHS_OF = ("tidewire", "multiprocessing.Pool")
@@ -118,7 +112,7 @@ def chosen_peers(names: Sequence[str]) -> list[Peer]:
 def case_of(workload: str, workers: int, sizes: CampaignSizes, peers: Sequence[Peer]) -> Case:
     """One length of runs with one number of workers."""
     count: int = getattr(sizes, workload)
-    runs = (a_run(peer, workers, "--workload", workload, "--count", str(int(count * peer.share))) for peer in peers)
+    runs = (a_run(peer, workers, "--workload", workload, "--count", str(count)) for peer in peers)
     title = f"{TITLES[workload]}, {workers} worker{'s' * (workers > 1)}"
     also = ("cost_us", "peak_mb")
     return Case(
@@ -132,7 +126,7 @@ def killed_case(sizes: CampaignSizes, peers: Sequence[Peer]) -> Case:
         a_run(
             peer,
             KILLED_WORKERS,
-            *("--workload", "tiny", "--count", str(int(sizes.tiny * peer.share))),
+            *("--workload", "tiny", "--count", str(sizes.tiny)),
             *("--kill", "--patience", str(sizes.patience_s)),
         )
         for peer in peers

@@ -49,5 +49,5 @@ def install(python: str, wanted: Sequence[str], requirements: Path) -> dict[str,
 
 
 def name_of(requirement: str) -> str:
-    """hypha for hypha[s3]==1.0."""
+    """psycopg for psycopg[binary]==3.3.9."""
     return re.split(r"[\[=]", requirement)[0]

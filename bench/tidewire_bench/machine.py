@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidewire import __version__
 
-PEERS = ("kameo", "ractor", "actix", "tokio", "kanal", "crossbeam-channel", "parking_lot", "mimalloc")
+PEERS = ("ractor", "actix", "tokio", "parking_lot", "mimalloc")
 
 
 def machine() -> dict[str, object]:

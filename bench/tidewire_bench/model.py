@@ -18,11 +18,7 @@ Program = Literal[
     "agents-peers",
     "pools-ours",
     "pools-peers",
-    "ray",
-    "pykka",
-    "autogen",
     "rpc",
-    "rpc-slow",
     "campaigns",
 ]
 
@@ -93,10 +89,8 @@ class Plan:
 
 
 def repeats(plan: Plan, run: Run) -> int:
-    """A process of Pekko, Ray or a slow server gives several rounds after a long start: the short
-    scale starts one of them.
-    """
-    return 1 if run.program in ("pekko", "ray", "rpc-slow") and plan.scale != "full" else plan.repeat
+    """A process of Pekko gives several rounds after a long start: the short scale starts one."""
+    return 1 if run.program == "pekko" and plan.scale != "full" else plan.repeat
 
 
 def curve_repeats(plan: Plan) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .model import Case, Curve, Kind, Run, Scale, Sizes, alone, flat, latency_case, rate_case
 
-TASKS = ("kameo", "ractor", "actix")
+TASKS = ("ractor", "actix")
 """Actor libraries on tokio."""
 
 
@@ -21,8 +21,8 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
         make_runs.ours("tidewire", "tidewire-task", arguments=storm),
         make_runs.tasks(*TASKS, arguments=storm),
         make_runs.pekko(storm),
-        make_runs.channels("tokio-mpsc", "kanal-async", arguments=storm),
-        make_runs.threads("std-channel", "crossbeam", "kanal", "swap-vec", arguments=storm),
+        make_runs.channels("tokio-mpsc", arguments=storm),
+        make_runs.threads("std-channel", "swap-vec", arguments=storm),
     )
     exchange = ("--workload", "a2", "--count", str(sizes.exchange))
     yield rate_case(
@@ -32,8 +32,8 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
         make_runs.ours("tidewire", arguments=exchange),
         make_runs.tasks(*TASKS, arguments=exchange, threads=(1, 2)),
         make_runs.pekko(exchange),
-        make_runs.channels("tokio-mpsc", "kanal-async", arguments=exchange, threads=(1, 2)),
-        make_runs.threads("crossbeam", arguments=exchange),
+        make_runs.channels("tokio-mpsc", arguments=exchange, threads=(1, 2)),
+        make_runs.threads("std-channel", arguments=exchange),
     )
     ping = ("--workload", "a3-hot", "--count", str(sizes.ping))
     yield latency_case(
@@ -69,7 +69,7 @@ def native_cases(sizes: Sizes, scale: Scale) -> Iterator[Case]:
         make_runs.ours("tidewire", arguments=burst),
         make_runs.tasks(*TASKS, arguments=burst),
         make_runs.channels("tokio-mpsc", arguments=burst),
-        make_runs.threads("std-channel", "crossbeam", "swap-vec", arguments=burst),
+        make_runs.threads("std-channel", "swap-vec", arguments=burst),
     )
     limit = ("--workload", "limit", "--count", "100000" if scale == "smoke" else "5000000")
     bare = tuple(make_runs.limits("atomic", "clock", arguments=limit))
@@ -125,8 +125,7 @@ def spawns(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
     spawn = ("--workload", "a5", "--count", str(sizes.actors))
     runs = (
         make_runs.ours("tidewire", "tidewire-fn", arguments=spawn),
-        make_runs.tasks("ractor", "actix", arguments=spawn),
-        make_runs.tasks("kameo", arguments=spawn, threads=(2,)),
+        make_runs.tasks(*TASKS, arguments=spawn),
         make_runs.pekko(("--workload", "a5", "--count", str(min(sizes.actors, 100_000)))),
         make_runs.channels("tokio-mpsc", arguments=spawn),
     )
@@ -141,7 +140,7 @@ def timers(make_runs: Native, sizes: Sizes) -> Iterator[Case]:
         "timers: schedule and cancel",
         "timers/s",
         make_runs.ours("tidewire", arguments=cancelled),
-        make_runs.tasks("kameo", "ractor", arguments=cancelled),
+        make_runs.tasks("ractor", arguments=cancelled),
         make_runs.channels("tokio-mpsc", arguments=cancelled),
         also=("schedule_rate", "cancel_rate"),
     )

@@ -17,7 +17,6 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
         "msg/s",
         python_ours("functions", "functions-tell", "coroutines", "coroutines-send", arguments=storm),
         python_peers("asyncio-queue", arguments=storm),
-        python_peers("seed-like", arguments=slow),
         python_queues("simple-queue", arguments=storm),
         python_queues("thread-queue", arguments=slow),
     )
@@ -30,7 +29,6 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
         python_peers("asyncio-queue", arguments=exchange),
     )
     ask = ("--workload", "p4", "--count", str(sizes.python_asks))
-    few = ("--workload", "p4", "--count", str(max(100, sizes.python_asks // 50)))
     yield latency_case(
         "P4-seq",
         "Python ask from a coroutine, one after another",
@@ -38,7 +36,6 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
         "p50_us",
         python_ours("functions", "coroutines", arguments=ask),
         python_peers("asyncio-queue", arguments=ask),
-        python_peers("seed-like", arguments=few),
     )
     yield rate_case(
         "P4-x64",
@@ -46,7 +43,6 @@ def python_cases(sizes: Sizes) -> Iterator[Case]:
         "asks/s",
         python_ours("functions", "coroutines", arguments=(*ask, "--in-flight", "64")),
         python_peers("asyncio-queue", arguments=(*ask, "--in-flight", "64")),
-        python_peers("seed-like", arguments=(*few, "--in-flight", "64")),
     )
     yield rate_case(
         "P7",

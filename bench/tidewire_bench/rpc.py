@@ -32,7 +32,7 @@ EXAMPLES = """examples:
   tidewire bench rpc                         every workload and peer (a quarter of an hour)
   tidewire bench rpc --full                  more runs, longer streams
   tidewire bench rpc --only small,stream     some workloads; rust, python or javascript for one language
-  tidewire bench rpc --peers nats-py,hypha-rpc --only seq
+  tidewire bench rpc --peers nats-py,zenoh-python --only seq
 """
 
 

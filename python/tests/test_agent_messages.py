@@ -185,7 +185,7 @@ def test_bytes_travel_in_messagepack_and_are_refused_by_json() -> None:
         ("\ud800", r"payload: "),
     ],
 )
-def test_what_would_come_back_as_something_else_is_refused_with_its_path(payload: Any, path: str) -> None:
+def test_a_payload_that_would_change_on_its_way_is_refused_with_its_path(payload: Any, path: str) -> None:
     for write in (tw.Message.to_json, tw.Message.to_msgpack):
         with pytest.raises(tw.InvalidArgument, match=path):
             write(tw.Message(payload))
@@ -340,7 +340,7 @@ def test_a_form_with_a_few_wrong_bytes_is_a_message_or_an_invalid_argument(
             assert isinstance(read(bytes(form)), tw.Message)
 
 
-def test_what_is_not_bytes_is_refused() -> None:
+def test_a_message_that_is_not_bytes_is_refused() -> None:
     for wrong in (None, 3, {}, object()):
         with pytest.raises(tw.InvalidArgument, match="data"):
             tw.Message.from_json(wrong)  # type: ignore[arg-type]

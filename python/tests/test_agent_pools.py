@@ -83,7 +83,7 @@ def test_handlers_are_chosen_in_the_worker_by_type_topic_and_kind(run: Run, kind
 
 @both
 @pytest.mark.parametrize("value", [0, "", None, [], False, (1, 2)])
-def test_what_a_handler_returns_comes_back_as_it_is(run: Run, kind: str, value: object) -> None:
+def test_the_result_of_a_handler_comes_back_unchanged(run: Run, kind: str, value: object) -> None:
     async def story(node: tw.Node) -> object:
         node.pool("pool_agents:same", workers=1, kind=kind, id="echo")
         desk = node.agent(nothing, id="desk")
@@ -229,7 +229,7 @@ def test_without_drain_what_was_not_begun_is_returned(node: tw.Node, kind: str, 
 
 @pytest.mark.promise("P12.35", "P12.38")
 @both
-def test_what_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Path) -> None:
+def test_a_message_that_is_not_begun_in_its_time_expires(run: Run, kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
@@ -323,7 +323,7 @@ def test_the_end_of_the_agent_is_the_end_of_the_pool(run: Run, kind: str) -> Non
 
 
 @pytest.mark.promise("P12.45")
-def test_what_cannot_travel_to_a_process_fails_its_message_only(run: Run) -> None:
+def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         node.pool(agents.Counter, workers=1, kind="process", id="c")
         desk = node.agent(nothing, id="desk")

@@ -79,7 +79,7 @@ def test_an_error_arrives_as_it_was_raised_with_its_traceback(run: Any) -> None:
 
 @pytest.mark.promise("P7.1", "P7.2", "P16.6")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
-def test_whatever_a_handler_raises_the_actor_and_its_thread_go_on(node: tw.Node, error: BaseException) -> None:
+def test_an_actor_and_its_thread_survive_any_error_of_a_handler(node: tw.Node, error: BaseException) -> None:
     def fragile(message: object) -> str:
         if message == "raise":
             raise error

@@ -102,7 +102,7 @@ def test_asyncio_takes_it_in_every_way(what: str) -> None:
     with_maker(what, story)
 
 
-def test_what_was_made_a_future_raises_in_whoever_awaits_it_and_goes_on_without_them() -> None:
+def test_a_future_raises_in_its_waiters_and_goes_on_without_them() -> None:
     async def fails(message: object) -> None:
         await asyncio.sleep(0)
         raise LookupError(message)
@@ -171,7 +171,7 @@ def test_a_task_of_it_can_be_cancelled(what: str) -> None:
 
 @pytest.mark.promise("P16.21")
 @pytest.mark.parametrize("what", ["ask", "send that waits", "request", "agent", "agent with retries"])
-def test_whoever_forgets_to_await_is_told(what: str) -> None:
+def test_a_forgotten_await_is_reported(what: str) -> None:
     async def story(make: Make) -> None:
         with pytest.warns(RuntimeWarning, match="was never awaited"):
             make()
@@ -288,7 +288,7 @@ def test_a_node_goes_on_when_its_event_loop_was_closed(loop: str) -> None:
 
 
 @pytest.mark.promise("P16.5")
-def test_what_one_loop_waits_for_another_one_refuses() -> None:
+def test_a_loop_refuses_the_wait_of_another_loop() -> None:
     async def ask(ref: tw.ActorRef) -> Any:
         pending = ref.ask(1, timeout=None)
         pending.add_done_callback(lambda _: None)

@@ -42,19 +42,17 @@ def test_a_smoke_run_of_agents_has_every_contender(tmp_path: Path) -> None:
     report = report_of(ran)
     assert report["failures"] == []
     for case in report["cases"]:
-        assert {"tidewire", "asyncio", "concurrent.futures", "broker replica"} <= contenders(case), case["id"]
+        assert {"tidewire", "asyncio"} == contenders(case), case["id"]
     assert [case["id"] for case in report["cases"]] == ["G1", "G4", "G5"]
     assert json.loads((tmp_path / "bench-agents.json").read_text()) == report
 
 
-def test_a_smoke_run_of_requests_has_percentiles_bars_and_the_reason_for_a_contender_that_is_not_there(
-    tmp_path: Path,
-) -> None:
+def test_a_smoke_run_of_requests_has_percentiles_and_bars(tmp_path: Path) -> None:
     arguments = ("--smoke", "--only", "g2,g3", "--json", "--out", str(tmp_path))
-    ran = bench_agents(*arguments, TIDEWIRE_BENCH_RAY="/nowhere/python")
+    ran = bench_agents(*arguments)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = report_of(ran)
-    assert "TIDEWIRE_BENCH_RAY: '/nowhere/python' can't be run" in report["not_run"]["ray"]
+    assert report["not_run"] == {}
     for case in report["cases"]:
         for one in case["results"]:
             assert 0 < one["figures"]["p50_us"] <= one["figures"]["p99_us"], one

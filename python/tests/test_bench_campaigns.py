@@ -56,7 +56,7 @@ def test_a_smoke_run_has_rates_costs_and_pictures(tmp_path: Path) -> None:
     ("arguments", "said"),
     [(("--only", "huge"), "--only huge: not one of tiny-"), (("--peers", "cron"), "--peers cron: not one of")],
 )
-def test_what_is_not_known_is_refused(arguments: tuple[str, str], said: str) -> None:
+def test_an_unknown_name_is_refused(arguments: tuple[str, str], said: str) -> None:
     ran = bench_campaigns("--smoke", *arguments)
     assert ran.returncode == 2
     assert said in ran.stderr

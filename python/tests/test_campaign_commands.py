@@ -138,7 +138,7 @@ def test_a_campaign_is_paused_resumed_and_cancelled(tmp_path: Path) -> None:
         (("list", "--store", "mongo://x"), 2, "mongo"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_exit_code(
+def test_wrong_usage_is_reported_with_the_exit_code(
     store: str, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     place = () if "--store" in arguments else ("--store", store)

@@ -93,7 +93,7 @@ def test_the_mean_of_the_largest_numbers_is_between_them() -> None:
     assert tally.deviation > 1e308
 
 
-def test_what_is_missing_counts_for_nothing_else() -> None:
+def test_missing_values_count_for_nothing_else() -> None:
     tally = ValueCounts()
     tally.add([None, math.nan, 1, 3])
     one = tally.summary("x", {})
@@ -180,7 +180,7 @@ def test_a_frame_has_all_rows(swept: tw.Campaign, library: str) -> None:
     assert list(frame["value"]) == [row.value for row in swept.results()]
 
 
-def test_what_is_not_installed_says_how_to_get_it(
+def test_a_missing_package_is_reported_with_its_install_command(
     swept: tw.Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

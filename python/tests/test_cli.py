@@ -59,7 +59,7 @@ def test_help_says_where_limits_of_tokens_go() -> None:
     assert "What a token allows, and its limits, go in tables hub.tokens of the --config file" in told
 
 
-def test_where_there_is_no_checkout_it_says_that_benchmarks_are_there(tmp_path: Path) -> None:
+def test_the_command_without_a_checkout_says_where_benchmarks_are(tmp_path: Path) -> None:
     ran = tidewire("bench", "engine", "--smoke", TIDEWIRE_BENCH=str(tmp_path))
     assert ran.returncode == 2
     assert "a part of the repository, not of the installed package" in ran.stderr

@@ -53,7 +53,7 @@ async def test_a_command_is_started_and_followed_through_it_as_nodes_of_python_d
 
 
 @story
-async def test_what_is_wrong_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
+async def test_errors_reach_the_caller_and_not_the_log_of_the_hub(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING", logger="tidewire")
@@ -74,7 +74,7 @@ async def test_what_is_wrong_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
 
 
 @story
-async def test_who_waits_at_a_hub_that_stops_is_told_at_once(tmp_path: Path) -> None:
+async def test_waits_at_a_hub_that_stops_end_at_once(tmp_path: Path) -> None:
     async with hub_and_client(tmp_path) as (hub, _, client):
         run = await client.start("sums", "add", encode([[1, 2], {}]), None, None, "normal")
         revision, _, _ = await client.state(run, 0, 0)

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
-import subprocess
-import sys
 import threading
-from collections import Counter
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tidewire as tw
-from home_support import PATIENCE, every_home, nats_server, nodes, story
+from home_support import PATIENCE, every_home, nodes, story
 from link_processes import Programs
-from tidewire.streams.command_watch import CommandWatch
-from tidewire.streams.home import Home
 
 
 @dataclass
@@ -96,9 +89,7 @@ async def stage(node: tw.Node, run: tw.CommandRun[Any], wanted: str) -> tw.Comma
 @pytest.mark.promise("P17.77")
 @every_home
 @story
-async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoever_knows_its_id(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_command_reports_its_progress_and_its_id_gives_its_result(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         books = Books()
         run = await two.client(Books).reindex.start(7, wait=True, key="shard-7")
@@ -139,7 +130,7 @@ async def test_a_command_reports_its_progress_and_its_result_is_there_for_whoeve
 @pytest.mark.promise("P17.62", "P17.66")
 @every_home
 @story
-async def test_what_raises_is_tried_again_and_after_a_mend_once_more(kind: str, tmp_path: Path) -> None:
+async def test_a_command_that_raises_is_retried_and_once_more_after_a_fix(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         books = Books()
         books.broken = True
@@ -303,7 +294,7 @@ async def test_an_attempt_that_takes_too_long_is_interrupted_and_tried_again(kin
 @pytest.mark.promise("P17.68")
 @every_home
 @story
-async def test_what_does_not_fit_is_refused_and_not_tried_again(kind: str, tmp_path: Path) -> None:
+async def test_wrong_arguments_are_refused_and_not_retried(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path, 1) as (node,):
         books = Books()
         await node.serve(books)
@@ -451,112 +442,9 @@ async def test_commands_of_a_single_active_service_run_at_the_active_one_alone(k
         assert await run.result(PATIENCE) == 18 and second.calls == [("fragile", 9, 1)]
 
 
-WORKER = """
-import asyncio, sys
-import tidewire as tw
-
-class Mill(tw.Service):
-    @tw.command(retries=int(sys.argv[2]))
-    async def grind(self, number: int, progress: tw.Progress) -> list[int]:
-        await progress(0.5, f"attempt {progress.attempt}")
-        print(progress.attempt, flush=True)
-        if progress.attempt < 2:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                print("interrupted", flush=True)
-                raise
-        return [number, progress.attempt]
-
-async def main():
-    where = {"url": sys.argv[1]} if "://" in sys.argv[1] else {"data": sys.argv[1]}
-    async with tw.Node(**where) as node:
-        await node.serve(Mill())
-        await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-
-def _worker(where: str, retries: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WORKER, where, str(retries)], stdout=subprocess.PIPE, text=True)
-
-
-class Mill(tw.Service):
-    @tw.command
-    async def grind(self, number: int, progress: tw.Progress) -> list[int]:
-        return [number, progress.attempt]
-
-
-async def _said(worker: subprocess.Popen[str]) -> str:
-    assert worker.stdout is not None
-    return await asyncio.wait_for(asyncio.to_thread(worker.stdout.readline), PATIENCE)
-
-
-async def _killed(node: tw.Node, where: str) -> None:
-    """A worker is killed in the middle of its command, and another takes it over; one that kills
-    each worker has failed.
-    """
-    workers = [_worker(where, 3)]
-    try:
-        run = await node.client(Mill).grind.start(5)
-        assert await _said(workers[0]) == "1\n"
-        workers[0].send_signal(signal.SIGKILL)
-        workers.append(_worker(where, 3))
-        assert await run.result(PATIENCE) == [5, 2]
-        assert await _said(workers[1]) == "2\n"
-        workers[1].send_signal(signal.SIGKILL)
-        workers.append(_worker(where, 0))
-        lost = await node.client(Mill).grind.start(6)
-        assert await _said(workers[2]) == "1\n"
-        workers[2].send_signal(signal.SIGKILL)
-        workers.append(_worker(where, 0))
-        with pytest.raises(tw.WorkerLost, match="in attempt 1, the last one"):
-            await lost.result(PATIENCE)
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-
-
-@pytest.mark.promise("P17.64", "P17.66")
-@story
-async def test_a_command_whose_worker_is_killed_is_taken_over_at_a_hub(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as hub:
-        await _killed(hub, hub.listen("tide://127.0.0.1:0").url)
-
-
-@story
-async def test_a_command_whose_worker_is_killed_is_taken_over_on_nats() -> None:
-    with nats_server() as url:
-        async with tw.Node(url) as node:
-            await _killed(node, url)
-
-
-@pytest.mark.promise("P17.63", "P17.64")
-@story
-async def test_a_worker_that_stood_still_learns_that_another_has_its_command(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        workers = [_worker(url, 3)]
-        try:
-            run = await hub.client(Mill).grind.start(5)
-            assert await _said(workers[0]) == "1\n"
-            workers[0].send_signal(signal.SIGSTOP)
-            workers.append(_worker(url, 3))
-            assert await run.result(PATIENCE) == [5, 2]
-            workers[0].send_signal(signal.SIGCONT)
-            assert await _said(workers[0]) == "interrupted\n"
-            assert await run.result(PATIENCE) == [5, 2]
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
-
-
 @pytest.mark.promise("P17.59", "P17.75")
 @story
-async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
+async def test_a_command_and_its_waiters_survive_a_hub_that_is_killed(tmp_path: Path) -> None:
     programs = Programs(tmp_path)
     hub, url = programs.hub("tide://127.0.0.1:0", "--data", str(tmp_path / "data"))
     try:
@@ -579,7 +467,7 @@ async def test_a_command_and_those_who_wait_for_it_survive_a_hub_that_is_killed(
 
 @pytest.mark.promise("P17.76")
 @story
-async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp_path: Path) -> None:
+async def test_reports_take_no_capacity_of_the_queue_and_only_the_newest_is_stored(tmp_path: Path) -> None:
     class Talker(tw.Service):
         @tw.command
         async def talk(self, number: int, progress: tw.Progress) -> int:
@@ -595,23 +483,6 @@ async def test_reports_take_no_room_of_the_queue_and_only_the_newest_is_kept(tmp
         assert (await served.stop()).balanced
         assert (await (await node.find_stream("tidewire-commands")).info()).last == 20
         assert len(await (await records(node)).keys()) == 20
-
-
-@story
-async def test_a_command_survives_the_process_that_has_the_folder(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        await node.client(Mill).grind.start(5, id="five")
-    worker = _worker(str(tmp_path), 3)
-    try:
-        assert await _said(worker) == "1\n"
-    finally:
-        worker.kill()
-        worker.wait()
-    async with tw.Node(data=tmp_path) as node:
-        run = node.command("five")
-        assert (await run.info()).stage == "running", "as its worker has left it"
-        await node.serve(Mill())
-        assert await run.result(PATIENCE) == [5, 2] and (await run.info()).attempt == 2
 
 
 @every_home
@@ -631,9 +502,7 @@ async def test_a_command_is_started_by_the_name_of_its_service(kind: str, tmp_pa
 
 @every_home
 @story
-async def test_all_who_wait_in_one_process_are_told_of_their_own_and_of_the_end_of_the_records(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_waits_of_one_process_get_their_own_results_and_the_end_of_the_records(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, two):
         start = two.client(Books).fragile.start
         runs = [await start(number) for number in range(50)]
@@ -652,43 +521,3 @@ async def test_all_who_wait_in_one_process_are_told_of_their_own_and_of_the_end_
 
 async def _result(run: tw.CommandRun[Any]) -> Any:
     return await run.result()
-
-
-class Counted:
-    """A home, and how often each of its calls was made."""
-
-    def __init__(self, home: Home) -> None:
-        self.home, self.counts = home, Counter[str]()
-        self.waits = asyncio.Event()
-
-    def call(self, name: str, *args: Any) -> Awaitable[Any]:
-        self.counts[name] += 1
-        if name == "watch":
-            self.waits.set()
-        return self.home.call(name, *args)
-
-
-@story
-async def test_all_who_wait_share_a_watch(tmp_path: Path) -> None:
-    async with tw.Node(data=tmp_path) as node:
-        bucket = await node.kv("records")
-        home = Counted(node._home())
-        watch = CommandWatch(home, "records")  # type: ignore[arg-type]
-        revisions = [await bucket.put(f"run-{number}.state", "queued") for number in range(50)]
-        waiting = [
-            asyncio.ensure_future(watch.next(f"run-{number}", revision, round(PATIENCE * 1_000_000)))
-            for number, revision in enumerate(revisions)
-            for _ in range(2)
-        ]
-        await asyncio.wait_for(home.waits.wait(), PATIENCE)
-        for number in reversed(range(50)):
-            await bucket.put(f"run-{number}.progress", "is no change of the record")
-            revisions[number] = await bucket.put(f"run-{number}.state", "over")
-        told = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
-        for at, (changes, after) in enumerate(told):
-            assert [(key, revision) for key, _, revision, _ in changes] == [
-                (f"run-{at // 2}.state", revisions[at // 2])
-            ]
-            assert after == revisions[at // 2]
-        # One watch is asked again after each answer, of which there is one for each change at most.
-        assert home.counts["watch"] <= 2 + 50, home.counts

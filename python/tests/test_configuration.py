@@ -58,7 +58,7 @@ NO_CONFIGURATIONS = [
 
 
 @pytest.mark.parametrize("config", NO_CONFIGURATIONS, ids=range(len(NO_CONFIGURATIONS)))
-def test_what_is_no_configuration_is_refused(config: Any) -> None:
+def test_a_wrong_configuration_is_refused(config: Any) -> None:
     with pytest.raises(tw.ConfigError):
         tw.Node(config=config)
 

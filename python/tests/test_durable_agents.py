@@ -205,7 +205,7 @@ async def test_plain_handlers_send_with_their_state_and_inboxes_are_handled_seve
 
 @pytest.mark.promise("P17.85")
 @story
-async def test_what_can_t_be_durable_is_refused_with_field_and_mend(tmp_path: Path) -> None:
+async def test_a_wrong_durable_setting_is_refused_with_field_and_fix(tmp_path: Path) -> None:
     async with tw.Node(data=tmp_path) as node:
         desk = node.agent(lambda payload: None, id="desk")
         refused: list[tuple[dict[str, Any], str]] = [

@@ -105,9 +105,7 @@ async def test_an_event_whose_handler_raises_comes_again_and_then_is_a_dead_lett
 @pytest.mark.promise("P17.50")
 @every_home
 @story
-async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_others(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_begun_events_end_before_their_service_and_the_rest_goes_to_others(kind: str, tmp_path: Path) -> None:
     inside, going_on, all_handled = asyncio.Event(), asyncio.Event(), asyncio.Event()
     handled: list[int] = []
 
@@ -140,7 +138,7 @@ async def test_what_was_begun_ends_before_its_service_does_and_the_rest_goes_to_
 @pytest.mark.promise("P17.50")
 @pytest.mark.parametrize("kind", ["folder", "hub"])
 @story
-async def test_what_was_on_its_way_when_a_service_stops_goes_to_others_at_once(kind: str, tmp_path: Path) -> None:
+async def test_events_in_transit_when_a_service_stops_go_to_others_at_once(kind: str, tmp_path: Path) -> None:
     rounds, each = 30, 50
     async with nodes(kind, tmp_path) as (one, two):
         orders = await one.stream("orders", subjects=["orders.>"])
@@ -302,7 +300,7 @@ def test_a_plain_thread_serves_handlers_and_is_told_what_is_wrong(tmp_path: Path
 
 
 @story
-async def test_what_is_wrong_with_a_handler_is_named(tmp_path: Path) -> None:
+async def test_errors_of_a_handler_declaration_are_named(tmp_path: Path) -> None:
     with pytest.raises(tw.InvalidArgument) as wrong:
 
         class Wrong(tw.Service):

@@ -100,7 +100,7 @@ def test_a_process_that_is_killed_is_named_and_the_others_end(whose: str) -> Non
     none_is_left(done.stdout)
 
 
-def test_when_the_coordinator_is_killed_the_others_end() -> None:
+def test_processes_end_when_the_coordinator_is_killed() -> None:
     done = disturbed("coordinator", "SIGKILL")
     assert done.returncode == -signal.SIGKILL
     # A call may or may not be under way when the hub is asked to end.

@@ -36,7 +36,7 @@ def broken(_: object) -> None:
     raise Broken
 
 
-def test_functions_of_failed_calls_are_let_go_without_the_garbage_collector() -> None:
+def test_functions_of_failed_calls_are_released_without_the_garbage_collector() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         gc.disable()

@@ -87,7 +87,7 @@ def test_a_node_that_is_made_in_the_child_does_all_that_a_node_does() -> None:
 
 
 @pytest.mark.promise("P14.1")
-def test_what_is_from_before_the_fork_is_refused_and_says_why() -> None:
+def test_objects_from_before_the_fork_are_refused_with_the_reason() -> None:
     said = program(
         """
         with tw.Node() as node:

@@ -41,7 +41,7 @@ def test_arguments_are_given_by_position_and_by_name(place: Site) -> None:
     assert (nothing.status, nothing.body) == (200, b"null")
 
 
-def test_what_json_has_comes_back_as_it_was(place: Site) -> None:
+def test_json_values_come_back_unchanged(place: Site) -> None:
     for value in (None, True, 0, -(2**63), 2**64 - 1, 1.5, 1e300, "ü \x00 \U0001f600", [], [1, [2]], {"a": {"b": []}}):
         assert place.call("shop/echo", value).value == value
     long = {"rows": [{"n": n, "text": "x" * 100} for n in range(20_000)]}
@@ -125,7 +125,7 @@ def test_errors_have_status_code_and_no_traceback(place: Site) -> None:
 
 
 @pytest.mark.promise("P13.90")
-def test_what_is_not_public_is_not_there(place: Site) -> None:
+def test_private_names_are_not_found(place: Site) -> None:
     unknown = place.call("shop/nothing").value["detail"]
     for path in (
         "shop/secret",
@@ -211,7 +211,7 @@ def test_a_connection_takes_many_calls(place: Site) -> None:
 
 
 @pytest.mark.promise("P13.89")
-def test_whoever_goes_away_ends_the_handler(place: Site) -> None:
+def test_a_client_that_disconnects_ends_the_handler(place: Site) -> None:
     place.shop.inside.clear()
     place.shop.gone.clear()
     connection = http.client.HTTPConnection(*place.place, timeout=PATIENCE)

@@ -125,7 +125,7 @@ def test_pages_of_other_origins_are_refused_and_allowed_ones_are_told(place: Sit
         assert open_site.ask("GET", "/healthz", host="gate.example").status == 200
 
 
-def test_what_is_too_long_is_refused(narrow: Site) -> None:
+def test_a_request_that_is_too_long_is_refused(narrow: Site) -> None:
     assert narrow.ask("POST", "/services/shop/echo", b"[" + b" " * 2_000 + b"]").problem == (413, "payload_too_large")
     chunk = b"190\r\n" + b" " * 0x190 + b"\r\n"
     long = post(b"/services/shop/echo", b"Transfer-Encoding: chunked\r\n", chunk * 4 + b"0\r\n\r\n")
@@ -136,7 +136,7 @@ def test_what_is_too_long_is_refused(narrow: Site) -> None:
     assert status(narrow.raw(b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n" + HEAD + b"\r\n")) in (414, 431)
 
 
-def test_who_is_slow_is_closed(narrow: Site) -> None:
+def test_a_slow_client_is_closed(narrow: Site) -> None:
     for said in (b"", b"PRI", b"POST /services/shop/echo HTTP/1.1\r\nHost: loc"):
         began = time.monotonic()
         assert status(narrow.raw(said)) in (0, 408)
@@ -152,7 +152,7 @@ def test_who_is_slow_is_closed(narrow: Site) -> None:
         assert status(talk.recv(65_536)) == 408
 
 
-def test_who_takes_no_answer_is_closed_and_its_stream_ends(narrow: Site) -> None:
+def test_a_client_that_takes_no_answer_is_closed_and_its_stream_ends(narrow: Site) -> None:
     narrow.shop.gone.clear()
     with socket.create_connection(narrow.place, timeout=PATIENCE) as talk:
         talk.sendall(post(b"/services/shop/forever", b"Content-Length: 0\r\n", b""))

@@ -81,14 +81,14 @@ def test_a_stream_that_fails_says_so_with_a_status_or_at_its_end(place: Site) ->
     assert (len(first), end["event"], json.loads(end["data"])["code"]) == (2, "problem", "remote_error")
 
 
-def test_whoever_stops_reading_ends_the_generator(place: Site) -> None:
+def test_a_client_that_stops_reading_ends_the_generator(place: Site) -> None:
     place.shop.gone.clear()
     with streamed(place, "POST", "/services/shop/forever", "text/event-stream") as answer:
         assert next(events(answer))["id"] == "1"
     assert place.shop.gone.wait(PATIENCE), "its generator still runs"
 
 
-def test_what_is_published_over_http_is_heard_by_nodes_and_the_other_way_round(place: Site) -> None:
+def test_http_clients_and_nodes_receive_messages_of_each_other(place: Site) -> None:
     heard: list[Any] = []
     came = threading.Event()
 

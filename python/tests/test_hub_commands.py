@@ -110,7 +110,7 @@ def test_nodes_and_agents_are_listed(hub: tuple[tw.Node, str]) -> None:
     assert node.name == "hub"
 
 
-def test_what_goes_wrong_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: tuple[tw.Node, str]) -> None:
+def test_an_error_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
     problems: tuple[tuple[tuple[str, ...], str], ...] = (
         (("call", "pricing.quote", "Y"), "KeyError: 'Y' (raised by the handler)"),
@@ -163,7 +163,7 @@ def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node,
         assert told["message"]
 
 
-def test_what_looks_like_json_is_text_if_that_is_said(hub: tuple[tw.Node, str]) -> None:
+def test_an_option_takes_json_as_text(hub: tuple[tw.Node, str]) -> None:
     node, url = hub
     node.subscribe("echo", lambda message: [message])
     texts = ('{"id": 7', '{"id": 7}', "[x", "7")
@@ -230,7 +230,7 @@ def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> No
         assert done.stderr.startswith("up: ") and all(word in done.stderr for word in words), done.stderr
 
 
-def test_what_a_token_may_not_publish_is_told() -> None:
+def test_a_publish_that_the_token_forbids_is_reported() -> None:
     few = tw.Token("few of it all", publish=("news.*",))
     with tw.Node(name="hub") as hub:
         url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("all of it all"), few]).url
@@ -245,7 +245,7 @@ def test_what_a_token_may_not_publish_is_told() -> None:
 
 
 @pytest.mark.promise("P6.14")
-def test_who_watches_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
+def test_a_watcher_answers_nothing(hub: tuple[tw.Node, str], started: Programs) -> None:
     _, url = hub
     watching = started.run("-m", "tidewire", "sub", ">", "--json", "--url", url)
     watching.expect_log("sub:", url)
@@ -294,7 +294,7 @@ def test_hubs_with_tls_are_trusted_by_a_file(started: Programs, certificates: Pa
     assert "missing.pem" in run(url, "services", "--ca", "missing.pem").stderr
 
 
-def test_a_hub_whose_certificate_is_that_of_a_ca_is_told_how_to_mend_it(started: Programs, certificates: Path) -> None:
+def test_a_hub_with_the_certificate_of_a_ca_gets_the_fix(started: Programs, certificates: Path) -> None:
     _, url = started.hub("tide+tls://127.0.0.1:0", f"--cert={certificates}/ca.pem", f"--key={certificates}/ca.key")
     refused = run(url, "services", "--ca", str(certificates / "ca.pem"))
     assert refused.returncode == 2

@@ -122,7 +122,7 @@ WRONG = (
 )
 
 
-def test_what_is_wrong_in_the_table_is_named_with_its_key(tmp_path: Path) -> None:
+def test_errors_in_the_table_name_their_key(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.toml" for number in range(len(WRONG))]
     for file, (text, _) in zip(files, WRONG, strict=True):
         file.write_text(f"[hub]\n{text}\n")

@@ -89,7 +89,7 @@ def test_thousands_of_wrong_tokens_are_summed_up_in_the_log(started: Programs) -
     assert said + sum(summed_up) == refused, "each is in the log or counted there"
 
 
-def test_what_finds_no_room_while_the_log_stands_still_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_that_a_blocked_log_drops_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     rounds, goes_on = 2_000, threading.Event()
     lines = Lines(goes_on)
     logger = logging.getLogger("tidewire")
@@ -113,7 +113,7 @@ def test_what_finds_no_room_while_the_log_stands_still_is_counted(caplog: pytest
         logger.removeHandler(lines)
 
 
-def test_who_announces_without_end_waits_and_nobody_else_does(started: Programs) -> None:
+def test_a_node_that_announces_without_end_waits_and_no_other_does(started: Programs) -> None:
     _, url, _ = started.hub_and_server("tide://127.0.0.1:0", "--set", f"links.link_said_bytes={SAID_BYTES}")
     fickle, pattern, rounds = Raw.joined(url), b"svc.fickle.one.*", 7
     says = fields(**description("fickle", "one", SAID_BYTES // 4))
@@ -148,7 +148,7 @@ print("turned away", flush=True)
 """Connects again and again, says what is no frame, and waits to be turned away."""
 
 
-def test_what_a_hub_logs_does_not_wait_for_the_interpreter() -> None:
+def test_the_log_of_a_hub_does_not_wait_for_the_interpreter() -> None:
     with tw.Node(name="hub") as hub:
         port = hub.listen("tide://127.0.0.1:0").url.rsplit(":", 1)[1]
         with subprocess.Popen(

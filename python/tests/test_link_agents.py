@@ -109,7 +109,7 @@ def test_receipts_and_errors_come_back() -> None:
     play(story)
 
 
-def test_what_can_not_be_sent_fails_at_the_sender() -> None:
+def test_a_payload_that_cannot_be_sent_fails_at_the_sender() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
             a.agent(Pricing(), id="pricing")

@@ -172,7 +172,7 @@ async def test_calls_that_wait_are_at_work_at_once_among_others_that_do_not() ->
 
 @pytest.mark.promise("P13.25")
 @told
-async def test_what_a_handler_sets_in_a_variable_is_gone_with_its_call() -> None:
+async def test_a_context_variable_of_a_handler_ends_with_its_call() -> None:
     async with joined() as (_, _, client):
         assert await asyncio.gather(*map(client.mark, range(20))) == [None] * 20
         assert await client.mark(1) is None

@@ -84,14 +84,14 @@ def everything_arrives(node: tw.Node) -> None:
 
 
 @pytest.mark.parametrize("place", ["tcp", "unix", "ws"])
-def test_what_is_compressed_arrives_as_it_was(started: Programs, place: str) -> None:
+def test_compressed_values_arrive_unchanged(started: Programs, place: str) -> None:
     _, url = started.hub("ws://127.0.0.1:0" if place == "ws" else started.url(place))
     started.server(url, **ENV)
     with tw.Node(url, name="caller", config=NEAR) as node:
         everything_arrives(node)
 
 
-def test_what_is_compressed_arrives_at_a_hub_that_is_a_node_itself(started: Programs) -> None:
+def test_compressed_values_arrive_at_a_hub_that_is_a_node_itself(started: Programs) -> None:
     with tw.Node(name="hub", config=NEAR) as hub:
         started.server(hub.listen("tide://127.0.0.1:0").url, **ENV)
         everything_arrives(hub)
@@ -110,7 +110,7 @@ def long(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["bytes", "text", "array", "zeros"])
-def test_what_is_compressed_is_held_once_where_it_arrives(started: Programs, kind: str) -> None:
+def test_a_compressed_value_is_held_once_by_its_receiver(started: Programs, kind: str) -> None:
     hub, url, server = started.hub_and_server()
     value = long(kind)
     raw = reader(url, features="lz4")
@@ -208,7 +208,7 @@ def test_a_fault_in_a_long_payload_ends_its_call_at_once(started: Programs) -> N
     assert b"wind, tide" in heard(raw, REPLY)
 
 
-def test_who_compresses_without_having_said_so_is_told(started: Programs) -> None:
+def test_a_peer_that_compresses_without_an_announcement_gets_an_error(started: Programs) -> None:
     _, url = started.hub()
     raw = Raw.joined(url)
     raw.send(frame(PUBLISH, published(), b"packed", 2 | COMPRESSED))

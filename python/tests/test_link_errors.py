@@ -70,7 +70,7 @@ class Desk(tw.Service):
         return take_later
 
 
-def test_what_can_not_be_sent_fails_its_call_with_its_path(at_workshop: Any) -> None:
+def test_a_value_that_cannot_be_sent_fails_its_call_with_its_path(at_workshop: Any) -> None:
     async def story(node: tw.Node, workshop: Any) -> None:
         for value, path in (
             ({"a": [1, object()]}, r"\['a'\]\[1\]"),

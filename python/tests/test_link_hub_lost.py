@@ -215,7 +215,7 @@ def test_a_node_whose_hub_is_gone_stops_without_waiting_for_it(started: Programs
 
 
 @pytest.mark.promise("P13.3")
-def test_what_is_served_while_the_hub_is_gone_is_served_by_the_next_one(started: Programs) -> None:
+def test_a_service_of_a_node_without_hub_is_served_at_the_next_hub(started: Programs) -> None:
     hub, url = started.hub()
 
     async def story() -> None:
@@ -236,7 +236,7 @@ async def _awaited(serving: Any) -> Any:
     return await serving
 
 
-def test_what_waits_for_a_hub_that_never_comes_back_ends_with_its_node(started: Programs) -> None:
+def test_waits_for_a_hub_that_never_comes_back_end_with_their_node(started: Programs) -> None:
     hub, url = started.hub()
 
     async def story() -> None:
@@ -275,7 +275,7 @@ def test_a_handler_of_a_link_that_was_lost_does_not_touch_the_calls_of_the_next_
     asyncio.run(story())
 
 
-def test_what_is_asked_for_while_the_hub_is_gone_says_so_and_what_to_do(started: Programs) -> None:
+def test_a_request_while_the_hub_is_gone_says_so_with_the_fix(started: Programs) -> None:
     hub, url = started.hub()
 
     async def story() -> None:

@@ -105,7 +105,7 @@ def test_a_message_that_can_not_be_read_is_logged_and_the_next_one_is_handled(ki
     play(story)
 
 
-def test_what_waits_for_room_when_the_actor_stops_becomes_dead_letters_that_can_be_read() -> None:
+def test_messages_that_wait_at_an_actor_that_stops_become_readable_dead_letters() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
             begun, door = asyncio.Event(), asyncio.Event()

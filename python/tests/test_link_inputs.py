@@ -135,7 +135,7 @@ def test_items_come_in_order_and_to_the_end() -> None:
     play(Desk(), story)
 
 
-def test_what_is_iterated_plainly_is_a_stream_too() -> None:
+def test_a_plain_iterable_is_a_stream_too() -> None:
     async def story(world: World) -> None:
         desk: Any = world.caller.client(Desk, "desk")
         for numbers in (iter([1, 2, 3]), (n for n in [1, 2, 3]), [1, 2, 3]):
@@ -229,7 +229,7 @@ def test_a_reader_that_closes_ends_the_generator_while_the_call_goes_on() -> Non
 
 
 @pytest.mark.parametrize("where", ["server", "caller"])
-def test_who_reads_on_after_the_call_gets_an_error_and_no_end(where: str) -> None:
+def test_a_read_after_the_end_of_the_call_raises_an_error(where: str) -> None:
     async def story(world: World) -> None:
         source = Source()
         await getattr(world, where).client(Desk, "desk").leave(source.count(ENDLESS))

@@ -158,7 +158,7 @@ class Shop(tw.Service, visibility="public"):
         return "audited"
 
 
-def test_what_is_served_for_this_process_alone_is_not_seen_by_others(started: Programs) -> None:
+def test_a_service_for_this_process_alone_is_invisible_to_others(started: Programs) -> None:
     _, url = started.hub()
 
     async def story() -> None:
@@ -203,7 +203,7 @@ def test_a_node_that_has_stopped_can_begin_again_under_its_name(started: Program
     asyncio.run(story())
 
 
-def test_where_no_hub_listens_the_error_names_the_place() -> None:
+def test_a_join_where_no_hub_listens_names_the_address() -> None:
     url = f"tide://127.0.0.1:{free_port()}"
     with pytest.raises(tw.LinkLost, match=url), tw.Node(url, name="caller"):
         pass
@@ -216,7 +216,7 @@ def test_where_no_hub_listens_the_error_names_the_place() -> None:
         asyncio.run(story())
 
 
-def test_where_something_else_listens_the_error_says_so() -> None:
+def test_a_join_where_something_else_listens_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         url = f"tide://127.0.0.1:{other.getsockname()[1]}"
 
@@ -314,7 +314,7 @@ def test_a_hub_of_another_version_says_which_side_is_to_be_updated(
         ("http://127.0.0.1:1", "not known"),
     ],
 )
-def test_a_url_that_is_none_is_refused_with_its_mend(url: str, problem: str) -> None:
+def test_a_wrong_url_is_refused_with_its_fix(url: str, problem: str) -> None:
     with pytest.raises(tw.InvalidArgument, match=problem), tw.Node(url, name="caller"):
         pass
 
@@ -356,7 +356,7 @@ def test_one_collection_ends_a_node_that_nobody_refers_to() -> None:
 
 
 @pytest.mark.promise("P13.9")
-def test_what_a_joined_node_is_given_is_checked_before_it_is_sent() -> None:
+def test_arguments_of_a_joined_node_are_checked_before_they_are_sent() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             with pytest.raises(tw.InvalidArgument, match=r"url: None is not allowed: give text such as"):
@@ -560,7 +560,7 @@ LISTED = [
 ]
 
 
-def test_what_strangers_have_announced_to_an_older_hub_is_skipped_and_counted(
+def test_announcements_of_strangers_at_an_older_hub_are_skipped_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def answer(hub: socket.socket) -> None:

@@ -94,7 +94,7 @@ def test_of_a_node_that_is_the_hub(started: Programs, config: Config, kind: str,
 
 
 @pytest.mark.parametrize("config", [{}, CHUNKS], ids=["shared memory", "chunks"])
-def test_that_pass_through_a_hub(started: Programs, config: Config) -> None:
+def test_last_answers_pass_through_a_hub(started: Programs, config: Config) -> None:
     async def story() -> None:
         async with AsyncExitStack() as stack:
             hub = await stack.enter_async_context(tw.Node(name="hub", config=config))
@@ -127,7 +127,7 @@ def test_of_a_node_that_is_stopped_by_a_thread(started: Programs) -> None:
         assert answer.result() == pattern(20 * MIB)
 
 
-def test_who_reads_no_further_holds_up_no_stop(started: Programs) -> None:
+def test_a_reader_that_reads_no_further_delays_no_stop(started: Programs) -> None:
     async def story() -> None:
         _, url = started.hub()
         async with tw.Node(url, name="caller") as caller, tw.Node(url, name="server") as server:
@@ -165,7 +165,7 @@ def test_a_hub_stays_until_its_nodes_say_that_they_have_read_what_was_sent() -> 
     asyncio.run(story())
 
 
-def test_an_answer_that_finds_no_room_fails_its_call_alone() -> None:
+def test_an_answer_beyond_the_capacity_fails_its_call_alone() -> None:
     class Store(tw.Service):
         @tw.method
         async def load(self) -> bytes:

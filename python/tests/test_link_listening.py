@@ -103,7 +103,7 @@ def test_a_token_allows_what_it_says_and_nothing_else() -> None:
 
 
 @pytest.mark.promise("P13.10")
-def test_what_a_token_may_not_publish_is_refused_before_anybody_has_it() -> None:
+def test_a_publish_that_the_token_forbids_reaches_nobody() -> None:
     quiet = tw.Token("say this only", publish=("news.small",))
 
     async def story() -> None:

@@ -137,7 +137,7 @@ def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
     raw.close()
 
 
-def test_who_will_say_no_more_is_let_go_at_once(started: Programs) -> None:
+def test_a_peer_that_has_closed_its_side_is_released_at_once(started: Programs) -> None:
     _, url = short(started, 60_000)
     for said in (b"", hello()[:9], hello(), hello() + frame(SUBSCRIBE, subscribed(), id=ID, flags=0)):
         raw = Raw(url)

@@ -230,7 +230,7 @@ def test_memory_of_long_values_is_used_again(workshop_url: str) -> None:
         ("GLIBC_TUNABLES", "glibc.malloc.mmap_threshold=131072"),
     ],
 )
-def test_what_the_user_tells_the_allocator_holds(workshop_url: str, name: str, value: str) -> None:
+def test_settings_of_the_user_for_the_allocator_hold(workshop_url: str, name: str, value: str) -> None:
     assert new_pages(workshop_url, {name: value}) >= 512, "memory is kept that was to go back to the system"
 
 

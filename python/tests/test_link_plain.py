@@ -80,7 +80,7 @@ def test_answers_do_not_wait_for_a_function_that_blocks() -> None:
     asyncio.run(story())
 
 
-def test_what_a_function_sets_for_itself_and_raises_is_its_own() -> None:
+def test_variables_and_errors_of_a_function_are_its_own() -> None:
     async def story() -> None:
         async with tw.Node() as hub:
             url = hub.listen("tide://127.0.0.1:0").url

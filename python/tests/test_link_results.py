@@ -96,7 +96,7 @@ def test_a_typed_client_gives_the_types_of_its_annotations() -> None:
     play(Elsewhere(), story)
 
 
-def test_what_has_its_type_already_stays_the_same_object() -> None:
+def test_a_result_of_its_type_stays_the_same_object() -> None:
     async def story(world: World) -> None:
         assert await world.caller.client(Desk).quote("X") == Quote("X", 2.0)
         ticks = [tick async for tick in world.caller.client(Desk).ticks()]

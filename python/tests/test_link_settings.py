@@ -63,7 +63,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         tw.LinkConfig(hub_links=True, link_linger_us="soon")  # type: ignore[arg-type]
 
 
-def test_what_can_not_be_is_refused_by_what_it_was_given_to() -> None:
+def test_wrong_settings_are_refused_by_their_receiver() -> None:
     with pytest.raises(
         tw.ConfigError, match="link_backoff_ms: 2000 is above link_backoff_max_ms=1500: lower it, or raise"
     ):

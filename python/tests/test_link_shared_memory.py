@@ -56,7 +56,7 @@ def test_a_value_lies_in_shared_memory_and_comes_back_whole(workshop_url: str, n
 
 
 @pytest.mark.parametrize("value", [pattern(60 * KIB), pattern(8 * MIB + 1)], ids=["short", "very long"])
-def test_what_is_short_or_very_long_is_sent(workshop_url: str, value: bytes) -> None:
+def test_short_and_very_long_values_are_sent(workshop_url: str, value: bytes) -> None:
     async def story() -> None:
         async with tw.Node(workshop_url, name="caller") as node:
             assert await node.client("workshop").echo(value) == value
@@ -67,7 +67,7 @@ def test_what_is_short_or_very_long_is_sent(workshop_url: str, value: bytes) -> 
 
 @pytest.mark.parametrize("caller_shares", [True, False])
 @pytest.mark.parametrize("server_shares", [True, False])
-def test_who_does_not_share_gets_chunks(started: Programs, caller_shares: bool, server_shares: bool) -> None:
+def test_a_peer_without_shared_memory_gets_chunks(started: Programs, caller_shares: bool, server_shares: bool) -> None:
     async def story() -> None:
         _, url = started.hub()
         env = {} if server_shares else {"TIDEWIRE_LINKS__LINK_SHARED_BYTES": "0"}
@@ -82,7 +82,7 @@ def test_who_does_not_share_gets_chunks(started: Programs, caller_shares: bool, 
     asyncio.run(story())
 
 
-def test_what_finds_no_room_is_sent(workshop_url: str) -> None:
+def test_a_value_beyond_the_shared_capacity_is_sent(workshop_url: str) -> None:
     async def story() -> None:
         config = {"links": {"link_shared_bytes": 3 * MIB}}
         async with tw.Node(workshop_url, name="caller", config=config) as node:
@@ -117,7 +117,7 @@ def test_items_of_streams_lie_there_too_and_keep_their_order(workshop_url: str) 
     asyncio.run(story())
 
 
-def test_calls_whose_callee_is_killed_leave_room_for_others(started: Programs) -> None:
+def test_calls_to_a_killed_callee_leave_capacity_for_others(started: Programs) -> None:
     async def story() -> None:
         _, url, server = started.hub_and_server()
         config = {"links": {"link_shared_bytes": 4 * MIB}}
@@ -161,7 +161,7 @@ def test_a_place_that_is_a_lie_is_not_believed(workshop_url: str, tmp_path: Any)
             assert "shm was not named" in (raw.until_end() or "")
 
 
-def test_who_lies_about_a_payload_gets_no_answer_and_nobody_else_is_harmed(started: Programs) -> None:
+def test_a_peer_with_a_forged_payload_gets_no_answer_and_harms_nobody(started: Programs) -> None:
     """A process of this user names memory that it has, and a payload that does not lie there: its
     callee asks for chunks.
     """

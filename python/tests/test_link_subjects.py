@@ -124,7 +124,7 @@ def test_a_hub_says_at_its_end_how_many_messages_it_dropped(started: Programs) -
 
 
 @pytest.mark.promise("P13.6")
-def test_a_burst_waits_for_room_and_keeps_its_order() -> None:
+def test_a_burst_waits_for_capacity_and_keeps_its_order() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
             seen: list[int] = []
@@ -220,7 +220,7 @@ def test_a_subscription_that_ends_gets_nothing_more_and_stopped_actors_are_forgo
 
 
 @pytest.mark.promise("P13.9")
-def test_what_can_not_be_sent_reaches_nobody() -> None:
+def test_a_value_that_cannot_be_sent_reaches_nobody() -> None:
     async def story() -> None:
         async with three() as (_, a, _b):
             seen: list[Any] = []
@@ -253,7 +253,7 @@ def test_the_first_of_much_is_written_while_the_round_of_the_loop_goes_on() -> N
     play(story)
 
 
-def test_what_is_published_to_a_service_is_said_once_without_a_traceback() -> None:
+def test_a_publish_to_a_service_is_logged_once_without_a_traceback() -> None:
     async def story() -> None:
         async with three() as (_, a, b):
             served = await a.serve({"double": double}, name="desk")
@@ -300,7 +300,7 @@ def test_the_context_of_an_event_names_the_node_that_published_it() -> None:
     asyncio.run(story())
 
 
-def test_what_was_subscribed_before_a_node_became_a_hub_is_shared_as_it_is_then(started: Programs) -> None:
+def test_subscriptions_of_a_node_are_shared_when_it_becomes_a_hub(started: Programs) -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             seen: list[tuple[str, str]] = []

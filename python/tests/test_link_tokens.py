@@ -15,6 +15,7 @@ import pytest
 import tidewire as tw
 from link_processes import Programs
 from link_programs import Workshop, until_served
+from service_support import logged
 
 ROOT = tw.Token("all of it all", user="root")
 SECRET = "few of it all"
@@ -88,7 +89,7 @@ def test_a_service_that_the_hub_refuses_is_not_served_at_the_node_either() -> No
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_of_the_hub_that_nobody_awaits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         tokens = [ROOT, tw.Token(SECRET, user="ann", subscribe=["allowed.*"])]
         async with tw.Node(name="hub") as hub:
@@ -98,8 +99,7 @@ def test_what_the_hub_refuses_and_nobody_awaits_is_logged_once(caplog: pytest.Lo
                 ann.serve({"echo": lambda value: value}, name="refused")
                 with pytest.raises(tw.Unauthorized):
                     await ann.subscribe("refused.y", print)
-                while len(said()) < 3:
-                    await asyncio.sleep(0.001)
+                await logged(lambda: len(said()) >= 3)
                 with pytest.raises(tw.Unauthorized):
                     await kept
 
@@ -184,7 +184,7 @@ def test_a_call_too_many_names_the_limit_of_the_token() -> None:
     asyncio.run(story())
 
 
-def test_what_waits_for_a_node_is_bounded_by_its_token(started: Programs) -> None:
+def test_the_backlog_of_a_node_is_bounded_by_its_token(started: Programs) -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = place(hub, link_queue_bytes=1_048_576)

@@ -62,7 +62,7 @@ def other(place: Place) -> Iterator[Any]:
         assert workshop.echo(2) == 2
 
 
-def test_whatever_breaks_a_rule_costs_its_own_link_over_every_transport(place: Place, other: Any) -> None:
+def test_a_frame_that_breaks_a_rule_costs_its_own_link_over_every_transport(place: Place, other: Any) -> None:
     place.program.logged()
     cases = [(Raw, *case) for case in FIRST.values()] + [(Raw.joined, *case) for case in LATER.values()]
     for number, (connect, data, rule) in enumerate(cases):
@@ -80,7 +80,7 @@ def test_whatever_breaks_a_rule_costs_its_own_link_over_every_transport(place: P
     assert not place.program.logged(), "each is told once"
 
 
-def test_what_harms_nobody_is_skipped_over_every_transport(place: Place, other: Any) -> None:
+def test_a_harmless_frame_is_skipped_over_every_transport(place: Place, other: Any) -> None:
     place.program.logged()
     for data in HARMLESS.values():
         raw = Raw.joined(place.url, place.ca)
@@ -91,7 +91,7 @@ def test_what_harms_nobody_is_skipped_over_every_transport(place: Place, other: 
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_who_says_too_little_is_closed_in_time_over_every_transport(
+def test_a_silent_peer_is_closed_in_time_over_every_transport(
     started: Programs, certificates: Path, tmp_path: Path, scheme: str
 ) -> None:
     place = opened(started, scheme, certificates, tmp_path, "--set", "links.link_greeting_ms=500")

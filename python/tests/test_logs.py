@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire as tw
+from service_support import logged
 
 Run = Callable[[Callable[[tw.Node], Any]], Any]
 PATIENCE = 20.0
@@ -29,14 +29,6 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Lines of links are written by a thread of their own."""
-    end = asyncio.get_running_loop().time() + PATIENCE
-    while not holds():
-        assert asyncio.get_running_loop().time() < end
-        await asyncio.sleep(0.01)
-
-
 def test_joins_leaves_and_services_are_logged_at_hub_and_nodes(caplog: pytest.LogCaptureFixture, run: Run) -> None:
     caplog.set_level(logging.INFO, "tidewire")
 
@@ -47,7 +39,7 @@ def test_joins_leaves_and_services_are_logged_at_hub_and_nodes(caplog: pytest.Lo
             async with tw.Node(url, name="till", token="the long token of the shop") as till:
                 served = await till.serve(Pricing(), instance="one")
                 await served.stop()
-            await until(lambda: any('"till" has left' in line for line in lines(caplog, logging.INFO)))
+            await logged(lambda: any('"till" has left' in line for line in lines(caplog, logging.INFO)))
             wanted = [
                 f"till: has joined the hub 'center' at {url}",
                 'center: node "till" has joined as "shop"',

@@ -51,7 +51,7 @@ def test_each_overflow_policy_does_what_it_says(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P3.3", "P3.10")
-def test_send_waits_for_room_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:
+def test_send_waits_for_capacity_and_a_cancelled_send_has_sent_nothing(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         held = Held(node, tw.Mailbox(1))
         await held.ref.send(1)
@@ -66,7 +66,7 @@ def test_send_waits_for_room_and_a_cancelled_send_has_sent_nothing(run: Any) -> 
     run(story)
 
 
-def test_a_plain_thread_waits_for_room_too(node: tw.Node) -> None:
+def test_a_plain_thread_waits_for_capacity_too(node: tw.Node) -> None:
     seen: list[int] = []
     ref = node.spawn(seen.append, mailbox=1)
     for n in range(1_000):

@@ -84,7 +84,7 @@ NO_HEADERS: list[object] = [[1], {1: 2}, {"a": 2}, {b"a": "b"}, "a=b", 5]
 
 
 @pytest.mark.parametrize(("target", "says"), TARGETS)
-def test_what_cannot_be_an_actor_is_refused(node: tw.Node, target: Any, says: str) -> None:
+def test_a_target_that_cannot_be_an_actor_is_refused(node: tw.Node, target: Any, says: str) -> None:
     with pytest.raises(tw.InvalidArgument, match=says):
         node.spawn(target)
     assert node.statistics()["actors"] == []

@@ -102,7 +102,7 @@ async def test_processes_call_each_other_as_at_a_hub() -> None:
 
 
 @story
-async def test_what_is_long_goes_in_parts_and_comes_whole() -> None:
+async def test_long_values_are_sent_in_parts_and_arrive_whole() -> None:
     with served() as server, workshop(server.url):
         async with tw.Node(server.url, name="near") as node:
             client, sent = node.client(Workshop), bytes(range(256)) * 80_000
@@ -265,7 +265,7 @@ async def test_agents_are_found_and_asked_wherever_they_live() -> None:
 
 
 @story
-async def test_what_is_published_comes_once_and_in_order_to_all_that_want_it() -> None:
+async def test_published_messages_come_once_and_in_order_to_all_subscribers() -> None:
     with served() as server:
         async with tw.Node(server.url, name="a") as a:
             # A node that gets an answer from `a` is known to `a`, with all its subscriptions.
@@ -327,7 +327,7 @@ async def test_requests_find_their_responders_and_long_messages_come_whole() -> 
 
 
 @story
-async def test_what_is_wrong_at_the_start_is_named(tmp_path: Path) -> None:
+async def test_errors_at_the_start_are_named(tmp_path: Path) -> None:
     with pytest.raises(tw.LinkLost, match=r"NATS at 127.0.0.1:1: can't be reached"):
         async with tw.Node("nats://127.0.0.1:1"):
             pass

@@ -180,7 +180,7 @@ async def test_a_client_calls_with_json_and_gets_json() -> None:
 
 
 @story
-async def test_what_goes_wrong_has_a_code_and_says_why() -> None:
+async def test_an_error_has_a_code_and_a_reason() -> None:
     with nats_server() as url:
         async with shop(url) as (node, served, _), client(url) as plain:
             await node.serve(Office())

@@ -33,6 +33,19 @@ async def place(kind: str, folder: Path) -> AsyncIterator[Callable[[], tw.Node]]
             yield lambda: tw.Node(nats)
 
 
+each_end = pytest.mark.parametrize("end", ["stop", "error"])
+
+
+@asynccontextmanager
+async def ending_node(node_of: Callable[[], tw.Node], end: str) -> AsyncIterator[tw.Node]:
+    """A node that ends with this block: by its stop, or by an error that leaves its own block."""
+    with suppress(ZeroDivisionError):
+        async with node_of() as node:
+            yield node
+            if end == "error":
+                raise ZeroDivisionError
+
+
 async def filled(node: tw.Node, count: int) -> Any:
     """A stream with so many orders."""
     stream = await node.stream("orders", subjects=["orders.>"])
@@ -54,22 +67,20 @@ async def rest(node: tw.Node, count: int) -> list[int]:
 
 @pytest.mark.promise("P17.104")
 @every_home
-@pytest.mark.parametrize("end", ["stop", "error"])
+@each_end
 @story
 async def test_events_that_were_fetched_and_not_begun_are_there_for_the_next_node(
     kind: str, end: str, tmp_path: Path
 ) -> None:
     async with place(kind, tmp_path) as node_of:
-        with suppress(ZeroDivisionError):
-            async with node_of() as node:
-                stream = await filled(node, 60)
-                billing = await stream.consumer("billing", filter="orders.>", start="all", ack_wait=ACK_WAIT)
-                for _ in range(15):
-                    await (await anext(billing)).ack()
-                if end == "error":
-                    # The program has released the consumer, and so has its error.
-                    del billing
-                    raise ZeroDivisionError
+        async with ending_node(node_of, end) as node:
+            stream = await filled(node, 60)
+            billing = await stream.consumer("billing", filter="orders.>", start="all", ack_wait=ACK_WAIT)
+            for _ in range(15):
+                await (await anext(billing)).ack()
+            if end == "error":
+                # The program has released the consumer, and so has its error.
+                del billing
         async with node_of() as node:
             assert sorted(await rest(node, 45)) == list(range(15, 60))
 
@@ -130,7 +141,7 @@ async def test_those_that_wait_for_events_learn_that_their_node_has_ended(kind: 
 
 @pytest.mark.promise("P17.104")
 @every_home
-@pytest.mark.parametrize("end", ["stop", "error"])
+@each_end
 @story
 async def test_the_events_of_handlers_that_a_node_interrupts_are_there_for_the_next(
     kind: str, end: str, tmp_path: Path
@@ -144,13 +155,11 @@ async def test_the_events_of_handlers_that_a_node_interrupts_are_there_for_the_n
                 begun.set()
                 await asyncio.Event().wait()
 
-        with suppress(ZeroDivisionError):
-            async with node_of() as node:
-                await filled(node, 20)
-                await node.serve(Billing())
-                await asyncio.wait_for(begun.wait(), PATIENCE)
-                if end == "error":
-                    raise ZeroDivisionError
+        async with ending_node(node_of, end) as node:
+            await filled(node, 20)
+            await node.serve(Billing())
+            await asyncio.wait_for(begun.wait(), PATIENCE)
+            if end == "stop":
                 await node.stop(timeout=0.2)
         async with node_of() as node:
             assert sorted(await rest(node, 20)) == list(range(20))

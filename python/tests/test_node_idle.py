@@ -42,7 +42,7 @@ def pipeline(node: tw.Node, stored: list[int], kind: str) -> tw.ActorRef:
 
 @pytest.mark.promise("P8.13")
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
-def test_a_pipeline_is_worked_off_at_the_end_of_the_block(kind: str) -> None:
+def test_a_pipeline_is_processed_at_the_end_of_the_block(kind: str) -> None:
     async def story() -> None:
         stored: list[int] = []
         async with tw.Node() as node:
@@ -57,7 +57,7 @@ def test_a_pipeline_is_worked_off_at_the_end_of_the_block(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])
-def test_a_pipeline_is_worked_off_at_the_end_of_a_plain_block(kind: str) -> None:
+def test_a_pipeline_is_processed_at_the_end_of_a_plain_block(kind: str) -> None:
     stored: list[int] = []
     with tw.Node() as node:
         first = pipeline(node, stored, kind)
@@ -69,7 +69,7 @@ def test_a_pipeline_is_worked_off_at_the_end_of_a_plain_block(kind: str) -> None
 
 
 @pytest.mark.promise("P8.21")
-def test_an_idle_node_has_worked_off_what_it_was_sent(run: Any) -> None:
+def test_an_idle_node_has_processed_its_messages(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         stored: list[int] = []
         first = pipeline(node, stored, "coroutine")
@@ -93,7 +93,7 @@ def test_a_plain_thread_waits_for_an_idle_node_too(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P8.18")
-def test_what_pools_and_actors_hand_to_each_other_is_worked_off() -> None:
+def test_an_idle_node_has_processed_work_between_pools_and_actors() -> None:
     stored: list[int] = []
 
     async def story() -> None:
@@ -115,7 +115,7 @@ def test_what_pools_and_actors_hand_to_each_other_is_worked_off() -> None:
 
 
 @pytest.mark.promise("P8.18")
-def test_what_an_agent_is_to_try_again_is_worked_off(run: Any) -> None:
+def test_an_idle_node_has_processed_retries_of_its_agents(run: Any) -> None:
     tried: list[int] = []
 
     async def story(node: tw.Node) -> None:
@@ -134,7 +134,7 @@ def test_what_an_agent_is_to_try_again_is_worked_off(run: Any) -> None:
 
 
 @pytest.mark.promise("P8.20")
-def test_whoever_waits_in_vain_is_told_for_whom(run: Any) -> None:
+def test_an_idle_wait_that_times_out_names_the_busy_parts(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         gate = asyncio.Event()
 

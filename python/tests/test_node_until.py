@@ -127,7 +127,7 @@ def test_it_blocks_a_plain_thread(node: tw.Node) -> None:
         ((bool, "1"), "timeout: '1'"),
     ],
 )
-def test_what_is_no_condition_or_no_time_is_named(node: tw.Node, arguments: tuple[Any, ...], problem: str) -> None:
+def test_a_wrong_condition_or_timeout_is_named(node: tw.Node, arguments: tuple[Any, ...], problem: str) -> None:
     with pytest.raises(tw.InvalidArgument, match=problem):
         node.sync.until(*arguments)
 
@@ -171,7 +171,7 @@ def test_without_a_hub_it_is_in_force_at_once(node: tw.Node) -> None:
 
 
 @pytest.mark.promise("P13.2")
-def test_what_the_hub_refuses_is_raised_where_it_is_awaited() -> None:
+def test_a_refusal_of_the_hub_is_raised_where_it_is_awaited() -> None:
     async def story() -> None:
         async with tw.Node(name="hub") as hub:
             url = hub.listen("tide://127.0.0.1:0", tokens=[tw.Token("a long secret", subscribe=("open.>",))]).url

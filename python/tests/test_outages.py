@@ -314,7 +314,7 @@ async def test_reads_that_nobody_reads_outlive_a_restart_on_nats(tmp_path: Path,
 @pytest.mark.promise("P17.97")
 @every_home
 @story
-async def test_what_is_deleted_is_no_outage(kind: str, tmp_path: Path) -> None:
+async def test_a_deletion_is_no_outage(kind: str, tmp_path: Path) -> None:
     async with nodes(kind, tmp_path) as (one, other):
         stream = await one.stream("orders", subjects=["orders.>"])
         bucket = await one.kv("limits")

@@ -202,7 +202,7 @@ def test_a_batch_waits_only_while_others_are_busy_and_its_budget_lasts(
 
 
 @pytest.mark.promise("P12.3")
-def test_what_does_not_fit_is_parked_and_accepted_in_order() -> None:
+def test_tasks_beyond_the_capacity_are_parked_and_accepted_in_order() -> None:
     backlog, _ = backlog_of(5, capacity=3)
     assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 2, 3)
     assert values(backlog.take(1)) == [0]

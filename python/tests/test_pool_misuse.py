@@ -40,7 +40,7 @@ from tidewire.pools import Batch, Pool, Restarts, Scale
         ({"function": lambda n: n, "kind": "process"}, "can't be pickled for a worker process"),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value_and_the_mend(options: dict[str, Any], message: str) -> None:
+def test_a_wrong_option_is_named_with_its_value_and_the_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(tw.InvalidArgument) as caught:
         Pool(**{"function": functions.increment, **options})
     assert message in str(caught.value)
@@ -232,7 +232,7 @@ def test_megabytes_travel_both_ways() -> None:
         assert pool.sync.submit(data) == ((data,), {})
 
 
-def test_what_workers_print_goes_where_the_parent_prints(
+def test_output_of_workers_goes_where_the_parent_prints(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)

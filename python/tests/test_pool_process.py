@@ -18,7 +18,7 @@ from tidewire.pools import Batch, Scale
 # Results
 
 
-def test_results_come_back_to_whoever_submitted() -> None:
+def test_results_come_back_to_the_submitter() -> None:
     async def main() -> None:
         async with process_pool(functions.increment) as pool:
             assert await asyncio.gather(*[pool.submit(n) for n in range(5_000)]) == list(range(1, 5_001))
@@ -245,7 +245,7 @@ print("done")
 """
 
 
-def test_what_a_notebook_defines_runs_in_processes_by_value() -> None:
+def test_functions_of_a_notebook_run_in_processes_by_value() -> None:
     pytest.importorskip("cloudpickle")
     command = [sys.executable, "-c", NOTEBOOK]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -34,7 +34,7 @@ class Door:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_results_come_back_to_whoever_submitted(workers: int) -> None:
+def test_results_come_back_to_the_submitter(workers: int) -> None:
     async def main() -> None:
         async with Pool(functions.increment, workers) as pool:
             assert await asyncio.gather(*[pool.submit(n) for n in range(2_000)]) == list(range(1, 2_001))
@@ -103,7 +103,7 @@ def test_an_error_has_the_type_and_the_trace_of_where_it_was_raised() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(1), GeneratorExit()])
-def test_what_would_end_a_program_is_only_an_error_of_the_task(error: BaseException) -> None:
+def test_an_exit_in_a_task_is_only_an_error_of_the_task(error: BaseException) -> None:
     async def main() -> None:
         async with Pool(functions.raise_it, 1) as pool:
             with pytest.raises(tw.RemoteError) as caught:

@@ -183,7 +183,7 @@ def test_an_error_of_a_callback_is_for_the_exception_handler_of_the_loop() -> No
 
 @pytest.mark.promise("P16.4")
 @LOOPS
-def test_what_is_cancelled_between_two_runs_of_the_loop_ends(loop: str) -> None:
+def test_work_that_is_cancelled_between_two_runs_of_the_loop_ends(loop: str) -> None:
     ended = program(
         """
         async def main():

@@ -240,7 +240,7 @@ def test_a_function_comes_back_from_the_call_that_gave_it(priority: str) -> None
     play(Desk(), story)
 
 
-def test_what_is_given_in_calls_that_are_given_up_is_let_go_soon() -> None:
+def test_functions_of_abandoned_calls_are_released_soon() -> None:
     async def story(world: World) -> None:
         desk = world.caller.client("desk")
         await desk.same(1)
@@ -388,7 +388,7 @@ def test_a_call_that_reaches_nobody_gives_nothing() -> None:
 
 
 @pytest.mark.promise("P13.56", "P13.60")
-def test_who_guesses_or_steals_a_key_gets_nothing_and_nothing_survives_the_link_of_its_holder() -> None:
+def test_a_guessed_or_stolen_key_gives_nothing_and_ends_with_the_link_of_its_holder() -> None:
     async def story(world: World) -> None:
         holder = await Stranger.join(world)
         keeping = asyncio.ensure_future(world.caller.client("desk").with_(instance="stranger").keep(double))

@@ -161,7 +161,7 @@ def test_any_other_object_needs_a_mark() -> None:
     play(Shop(), story)
 
 
-def test_what_is_published_or_asked_on_a_subject_holds_no_functions() -> None:
+def test_messages_of_subjects_hold_no_functions() -> None:
     async def story(world: World) -> None:
         with pytest.raises(tw.InvalidArgument, match="function"):
             world.caller.publish("a.b", [lambda: 1])
@@ -185,7 +185,7 @@ def test_an_object_that_is_called_itself_is_a_function() -> None:
     play(Shop(), story)
 
 
-def test_many_functions_at_once_are_given_and_let_go() -> None:
+def test_many_functions_at_once_are_given_and_released() -> None:
     async def story(world: World) -> None:
         async def number() -> int:
             return 1
@@ -243,7 +243,7 @@ NO_REFERENCES: list[Any] = [
 ]
 
 
-def test_what_is_no_reference_is_refused() -> None:
+def test_a_value_that_is_no_reference_is_refused() -> None:
     async def story(world: World) -> None:
         stranger = await Stranger.join(world)
         echo = world.caller.client("desk").with_(instance="stranger").echo
@@ -259,7 +259,7 @@ def test_what_is_no_reference_is_refused() -> None:
     play(Shop(), story)
 
 
-def test_what_comes_back_from_a_node_that_it_was_not_given_to_is_refused() -> None:
+def test_a_reference_from_a_node_that_was_not_given_it_is_refused() -> None:
     def own() -> None: ...
 
     async def is_own(function: Any) -> bool:

@@ -185,10 +185,11 @@ class World:
 
     async def known(self, instances: list[str]) -> None:
         caller = self.nodes["caller"]
+        changes = caller.watch_services("room")
         while not any(
             one.name == "room" and sorted(one.instances) == sorted(instances) for one in await caller.services()
         ):
-            await asyncio.sleep(0)
+            await anext(changes)
 
     async def serve(self, instance: str) -> None:
         node = self.nodes[instance] = await tw.Node(self.url, name=instance).__aenter__()

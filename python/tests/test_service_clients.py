@@ -176,7 +176,7 @@ def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str
 
 
 @pytest.mark.parametrize("wrong", [3, None, int, dict, "a.b", "", Pricing()])
-def test_what_is_no_service_has_no_client(node: tw.Node, wrong: Any) -> None:
+def test_a_value_that_is_no_service_has_no_client(node: tw.Node, wrong: Any) -> None:
     with pytest.raises(tw.InvalidArgument, match="service:"):
         node.client(wrong)
 

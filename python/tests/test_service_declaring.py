@@ -130,7 +130,7 @@ def test_subjects_of_events_are_patterns(subject: Any) -> None:
     assert "handle: subject:" in refused(declare)
 
 
-def test_what_is_no_function_can_not_be_marked() -> None:
+def test_a_value_that_is_no_function_cannot_be_marked() -> None:
     for wrong in (3, property(lambda self: 1), len, int):
         assert "can't be marked" in refused(lambda wrong=wrong: tw.method(wrong))  # type: ignore[misc]
     assert "write @tw.on('orders.*')" in refused(lambda: tw.on(lambda self, message: None))  # type: ignore[arg-type]

@@ -178,7 +178,7 @@ def test_those_that_wait_begin_by_priority_whichever_road_they_came_on(kinds: tu
         play(functools.partial(main, seed))
 
 
-def test_a_call_over_a_link_that_is_given_up_while_it_waits_lets_go_of_what_it_came_with() -> None:
+def test_an_abandoned_call_over_a_link_releases_its_arguments_while_it_waits() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 

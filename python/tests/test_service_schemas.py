@@ -215,7 +215,7 @@ def test_a_service_describes_itself(node: tw.Node) -> None:
     assert event.message == {"$ref": "#/$defs/Order", "$defs": ORDER}
 
 
-def test_what_a_service_says_is_data_and_does_not_change(node: tw.Node) -> None:
+def test_the_schema_of_a_service_is_data_and_does_not_change(node: tw.Node) -> None:
     node.serve(Shop())
     (info,) = asyncio.run(node.services())
     assert isinstance(info, tw.ServiceInfo)

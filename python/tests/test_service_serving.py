@@ -152,7 +152,7 @@ def test_options_that_are_not_allowed_are_named(node: tw.Node, options: dict[str
 
 
 @pytest.mark.parametrize("target", [None, 3, "text", [len], object(), Pricing, {}, {"a": 3}, {"a": int}])
-def test_what_can_not_be_served_is_refused(node: tw.Node, target: Any) -> None:
+def test_a_target_that_cannot_be_served_is_refused(node: tw.Node, target: Any) -> None:
     with pytest.raises(tw.InvalidArgument):
         node.serve(target, name="thing")
     assert not asyncio.run(node.services())

@@ -108,7 +108,7 @@ def test_settings_are_read_like_all_of_the_configuration(tmp_path: Path) -> None
     assert tw.Node().serving == tw.ServiceConfig(1_024, 10_000, 10_000, 32)
 
 
-def test_what_is_wrong_is_said_with_its_name_and_what_is_allowed() -> None:
+def test_a_wrong_setting_is_named_with_the_allowed_values() -> None:
     with pytest.raises(tw.ConfigError) as raised:
         tw.Node(config=services(service_wait=5, service_streams=0))
     assert raised.value.problems == [

@@ -193,8 +193,7 @@ def test_a_call_that_is_given_up_before_it_begins_holds_no_arguments(method: str
 
         async def coroutine(value: object) -> None:
             begun.set()
-            while not release.is_set():
-                await asyncio.sleep(0.001)
+            await asyncio.to_thread(release.wait, 30)
 
         async with tw.Node() as node:
             await node.serve({"plain": plain, "coroutine": coroutine}, name="slow", concurrency=1)

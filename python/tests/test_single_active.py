@@ -124,18 +124,29 @@ async def test_handlers_of_durable_events_run_at_the_active_one_alone(kind: str,
 
 
 HOLDER = """
-import asyncio, sys
+import asyncio, contextlib, sys
 import tidewire as tw
 from test_single_active import Matching
 
+class Holder(Matching):
+    @tw.method
+    async def hang(self, patient: bool) -> str:
+        if not patient:
+            return await super().hang(patient)
+        print("active", tw.context().fence, flush=True)
+        try:
+            return await super().hang(patient)
+        finally:
+            print("lost", flush=True)
+
 async def main():
     async with tw.Node(sys.argv[1], name="holder") as node:
-        served = await node.serve(Matching("holder"), active="single", lease=float(sys.argv[2]))
+        served = await node.serve(Holder("holder"), name="matching", active="single", lease=float(sys.argv[2]))
+        own = node.client("matching").with_(instance=served.instance, timeout=600.0)
         while True:
-            print("active", await served.active(), flush=True)
-            while served.is_active:
-                await asyncio.sleep(0.02)
-            print("lost", flush=True)
+            await served.active()
+            with contextlib.suppress(tw.TidewireError):
+                await own.hang(True)
 
 asyncio.run(main())
 """
@@ -197,7 +208,7 @@ async def test_a_process_that_was_stopped_for_a_while_does_not_take_itself_for_a
 
 
 @story
-async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+async def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     async with tw.Node() as node:
         with pytest.raises(tw.InvalidArgument, match="data: this node has no place for streams"):
             node.serve(Matching("one"), active="single")

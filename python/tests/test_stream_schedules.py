@@ -80,7 +80,7 @@ async def test_a_program_says_its_schedules_each_time_it_starts(kind: str, tmp_p
 
 @both
 @story
-async def test_what_can_not_be_a_schedule_is_refused_with_field_value_and_mend(kind: str, tmp_path: Path) -> None:
+async def test_a_wrong_schedule_is_refused_with_field_value_and_fix(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
 

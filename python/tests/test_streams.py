@@ -38,7 +38,7 @@ async def test_many_long_events_at_once_are_stored_by_a_hub_that_takes_few_of_th
 @pytest.mark.promise("P17.4")
 @both
 @story
-async def test_what_is_published_is_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:
+async def test_published_events_are_read_in_order_and_consumed_once(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
         billing = await orders.consumer("billing", filter="orders.created", start="all")
@@ -291,7 +291,7 @@ def test_nothing_acked_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None
 @pytest.mark.promise("P17.27")
 @both
 @story
-async def test_what_is_fetched_and_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:
+async def test_a_fetched_event_that_is_not_begun_costs_no_delivery(kind: str, tmp_path: Path) -> None:
     async with home(kind, tmp_path) as node:
         orders = await node.stream("orders", subjects=["orders.>"])
         for number in range(50):
@@ -414,7 +414,7 @@ async def test_a_long_log_is_opened_while_the_event_loop_goes_on(
 
 
 @story
-async def test_what_a_bucket_answers_is_told_to_who_asked_and_not_to_the_log_of_the_hub(
+async def test_errors_of_a_bucket_reach_its_caller_and_not_the_log_of_the_hub(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING", logger="tidewire")
@@ -431,7 +431,7 @@ async def test_what_a_bucket_answers_is_told_to_who_asked_and_not_to_the_log_of_
 
 
 @story
-async def test_who_waits_at_a_hub_hears_at_once_of_an_event_and_of_the_end_of_the_hub(
+async def test_waits_at_a_hub_end_at_once_with_an_event_or_the_end_of_the_hub(
     tmp_path: Path,
 ) -> None:
     hub = tw.Node(data=tmp_path)

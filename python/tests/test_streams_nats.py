@@ -131,7 +131,7 @@ async def test_buckets_and_leases_on_nats(url: str) -> None:
             assert second.fence > fence
 
 
-async def test_what_is_wrong_is_named(url: str, tmp_path: Path) -> None:
+async def test_wrong_arguments_are_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(tw.InvalidArgument, match="streams live in one place"):
         tw.Node(url, data=tmp_path)
     with pytest.raises(tw.InvalidArgument, match='name: "" is no name of a client'):

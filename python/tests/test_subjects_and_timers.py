@@ -126,7 +126,7 @@ def test_readers_of_a_subscription_see_its_end(end: str) -> None:
 
 
 @pytest.mark.promise("P6.14", "P6.16")
-def test_what_reads_a_stream_is_not_asked(run: Any) -> None:
+def test_a_handler_that_reads_a_stream_is_not_asked(run: Any) -> None:
     async def story(node: tw.Node) -> None:
         async with node.subscription(">") as everything, node.subscription("pricing.*", queue="pricing"):
             with pytest.raises(tw.NoResponders):

@@ -219,7 +219,7 @@ def test_a_method_that_is_not_known_and_arguments_are_refused(place: Path) -> No
             ask(path, "about", 1)
 
 
-def test_more_clients_than_there_is_room_for_are_refused(place: Path) -> None:
+def test_clients_beyond_the_capacity_are_refused(place: Path) -> None:
     with tw.Node(inspect=True), ExitStack() as joined:
         (path,) = place.iterdir()
         url = f"tide+unix://{path}"

@@ -86,7 +86,7 @@ def test_a_hub_can_be_looked_at_by_those_that_have_joined_it(place: Path) -> Non
     assert seen["node"] == "hub"
 
 
-def test_whose_token_does_not_allow_it_may_not_look(place: Path) -> None:
+def test_a_token_without_the_right_may_not_look(place: Path) -> None:
     with tw.Node(name="hub", inspect=True) as hub:
         tokens = [tw.Token("secret-of-all"), tw.Token("secret-of-one", user="one", call=("svc.pricing.>",))]
         url = hub.listen("tide://127.0.0.1:0", tokens=tokens).url

@@ -76,7 +76,7 @@ def same(left: Any, right: Any) -> bool:
 
 @given(values)
 @settings(max_examples=500, deadline=None)
-def test_what_comes_back_is_what_was_sent(value: Any) -> None:
+def test_a_value_comes_back_unchanged(value: Any) -> None:
     blob = encode(value)
     for form in (blob, bytearray(blob), memoryview(blob)):
         assert same(decode(form), value)

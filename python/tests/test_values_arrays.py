@@ -134,7 +134,7 @@ def test_a_scalar_comes_back_as_its_type(scalar: Any) -> None:
     ],
     ids=lambda case: str(case)[:20].replace("\n", ""),
 )
-def test_what_means_something_else_elsewhere_is_refused(array: Any, why: str) -> None:
+def test_an_array_that_other_languages_read_differently_is_refused(array: Any, why: str) -> None:
     with pytest.raises(InvalidArgument, match=r"value\['x'\]\[1\]: .*" + why):
         encode({"x": [1, array]})
 

@@ -71,7 +71,7 @@ def test_any_bytes_are_a_value_or_a_wire_error(data: bytes) -> None:
             decode(form)
 
 
-def test_what_is_promised_is_not_believed() -> None:
+def test_announced_lengths_are_not_trusted() -> None:
     nested = (b"\xdd\x00\x0f\x00\x00" * 60) + b"\xc0" * 1_000_000
     one = b"\xdd\xff\xff\xff\xff" + b"\xc0" * 1_000
     table = b"\xc1\x01\0\0" + b"\xff" * 12 + b"\0" * 1_000
@@ -121,7 +121,7 @@ def test_keys_of_one_hash_are_refused_before_they_cost_much(key: Any) -> None:
     assert decode(encode(apart)) == apart
 
 
-def test_what_is_no_memory_is_refused() -> None:
+def test_a_value_that_is_no_memory_is_refused() -> None:
     for wrong in (None, 3, "text", [b"a"], memoryview(b"abcd")[::2]):
         with pytest.raises(InvalidArgument, match=r"data: .* is not allowed"):
             decode(wrong)  # type: ignore[arg-type]

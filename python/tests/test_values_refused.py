@@ -53,7 +53,7 @@ async def coroutine() -> None:
     ],
     ids=lambda case: case[:25] if isinstance(case, str) else "",
 )
-def test_what_is_refused_is_named_with_its_path(value: Any, text: str) -> None:
+def test_a_refused_value_is_named_with_its_path(value: Any, text: str) -> None:
     with pytest.raises(InvalidArgument, match=f"^{text}"):
         encode(value)
 
@@ -132,7 +132,7 @@ def test_more_bytes_than_allowed_are_refused() -> None:
     assert encode(1, bytes_max=1) == b"\1"
 
 
-def test_what_is_shared_cannot_fill_the_memory() -> None:
+def test_shared_values_cannot_fill_the_memory() -> None:
     value: Any = ["x" * 1_000]
     for _ in range(50):
         value = [value] * 10

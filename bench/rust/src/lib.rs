@@ -1,7 +1,7 @@
 //! Runs one workload for one contender and prints one line of JSON.
 //!
 //! ```text
-//! engine-bench --contender kameo --workload a1 --count 10000000 --threads 1
+//! engine-bench --contender actix --workload a1 --count 10000000 --threads 1
 //! engine-bench --list
 //! ```
 

@@ -32,6 +32,8 @@ const OWN_HEADERS: usize = 160;
 const HISTORY_MAX: u32 = 64;
 /// How long a server remembers that a key's time was over, so that watchers learn of it.
 const MARKED_FOR_US: u64 = 60_000_000;
+/// Attempts to delete a key that others write meanwhile.
+const DELETE_ATTEMPTS: u32 = 64;
 const SHORTEST_TTL_US: u64 = 100_000;
 
 /// Makes a bucket, or finds it with the same settings.
@@ -117,23 +119,34 @@ pub(crate) async fn delete(
     purge: bool,
 ) -> HomeResult<u64> {
     check_key(&shared.connection, bucket, key)?;
-    let newest = newest(shared, bucket, key).await?;
-    let revision = newest.as_ref().map_or(0, |entry| entry.revision);
-    let there = newest.as_ref().is_some_and(|entry| entry.value.is_some());
-    match expect {
-        Expect::Revision(expected) if expected != revision => return Err(other(shared, key, expected, revision)),
-        Expect::Absent if there => return Err(other(shared, key, 0, revision)),
-        _ if !there && !purge => return Ok(revision),
-        _ if newest.is_none() => return Ok(revision),
-        _ => (),
-    }
     let mut headers = HeaderMap::new();
     headers.insert(OPERATION, if purge { "PURGE" } else { "DEL" });
     if purge {
         headers.insert("Nats-Rollup", "sub");
     }
-    let expect = if matches!(expect, Expect::Absent) { Expect::Any } else { expect };
-    write(shared, bucket, key, headers, Bytes::new(), expect).await
+    let mut attempts = 1;
+    loop {
+        let newest = newest(shared, bucket, key).await?;
+        let revision = newest.as_ref().map_or(0, |entry| entry.revision);
+        let there = newest.as_ref().is_some_and(|entry| entry.value.is_some());
+        match expect {
+            // Deleted keys are absent, and have revision 0 as well.
+            Expect::Revision(0) if !there => (),
+            Expect::Revision(expected) if expected != revision => return Err(other(shared, key, expected, revision)),
+            Expect::Absent if there => return Err(other(shared, key, 0, revision)),
+            _ => (),
+        }
+        if newest.is_none() || !there && !purge {
+            let info = ask(&shared.connection, bucket).await?;
+            return Ok(info["state"]["last_seq"].as_u64().unwrap_or_default());
+        }
+        let deleted = write(shared, bucket, key, headers.clone(), Bytes::new(), Expect::Revision(revision)).await;
+        match deleted {
+            // The next attempt sees the entry that was written meanwhile.
+            Err(error) if error.kind() == HomeErrorKind::Revision && attempts < DELETE_ATTEMPTS => attempts += 1,
+            deleted => return deleted,
+        }
+    }
 }
 
 /// The newest entry of a key, or that of a revision.

@@ -15,6 +15,7 @@ use crate::consumers::Consumers;
 use crate::cursor::Cursors;
 use crate::leases::LeaseTable;
 use crate::names;
+use crate::publishing::sequence_of;
 use crate::pull::Pullers;
 use crate::settle::OutstandingDeliveries;
 use crate::stream_cache::{Streams, kind};
@@ -115,10 +116,11 @@ impl Shared {
     /// Returns its sequence.
     pub async fn put(&self, stream: &str, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<u64, Failure> {
         let until = Instant::now() + self.connection.settings.request_timeout;
+        let mut is_retry = false;
         loop {
             let attempt = (Instant::now() + self.connection.settings.request_timeout / 3).min(until);
-            let headers = (!headers.is_empty()).then(|| headers.clone());
-            let sent = self.connection.request(subject.to_owned(), headers, payload.clone(), attempt).await;
+            let own = (!headers.is_empty()).then(|| headers.clone());
+            let sent = self.connection.request(subject.to_owned(), own, payload.clone(), attempt).await;
             let failure = match sent {
                 Err(error) => Failure::Away(error),
                 Ok(answer) => {
@@ -132,6 +134,16 @@ impl Shared {
                     }
                 }
             };
+            // Some servers compare revisions before ids: the first attempt may have changed it.
+            if is_retry
+                && matches!(failure, Failure::Refused { code: 10_071 | 10_164, .. })
+                && let Some(id) = headers.get(names::MSG_ID)
+            {
+                let until = Instant::now() + self.connection.settings.request_timeout;
+                let stored = sequence_of(&self.connection, stream, subject, id.as_str(), until).await;
+                return stored.map_err(Failure::Away)?.ok_or(failure);
+            }
+            is_retry = true;
             match &failure {
                 Failure::Refused { code, .. } if kind(*code) != HomeErrorKind::Unreachable => return Err(failure),
                 _ if Instant::now() + RETRY_PAUSE >= until => return Err(failure),

@@ -1,7 +1,7 @@
 """Attacks on a hub, each in a file of its own, while a good client measures.
 
-``make attack`` runs all of them, ``make test-attack``, which CI runs, gives each less than half a
-second. A file in ``cases`` is one attack:
+``make attack``, a part of ``make test-all``, runs all of them. ``make test-attack``, which CI runs,
+gives each attack of ``SHORT`` less than half a second. A file in ``cases`` is one attack:
 
 - its docstring says what the client does;
 - ``ITEM`` is the number of the class of attacks that it belongs to;
@@ -25,3 +25,22 @@ P99_MS = 5.0
 LONGEST_MS = 50.0
 TRIES = 5
 CALM_FACTOR = 3.0
+
+SHORT = (
+    "begun_compressed",
+    "borrowed_references",
+    "call_flood",
+    "forged_announcements",
+    "forged_user",
+    "hashed_keys",
+    "http_begun_bodies",
+    "silent_crowd",
+    "slow_reader",
+    "stolen_calls",
+    "web_fragment_flood",
+    "wrong_tokens",
+)
+"""Attacks of the short run, one for each thing that a hub guards: memory of payloads, keys of
+objects, its loop, the directory, identities, hash tables, HTTP, connections, queues of a link,
+permissions, WebSocket, and tokens.
+"""

@@ -6,13 +6,14 @@ import argparse
 import importlib
 import pkgutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from attacks import LONGEST_MS, P99_MS, cases, good, memory
+from attacks import LONGEST_MS, P99_MS, SHORT, cases, good, memory
 from attacks.field import Figures, Ground, Outcome
 from attacks.target import Target
 
@@ -23,12 +24,14 @@ _FULL = (1.0, 3.0)
 def main() -> None:
     """Run what the command line says; the exit code is 1 if the hub did not hold."""
     parser = argparse.ArgumentParser(prog="attacks", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="less than half a second for each attack, all of one hub")
+    parser.add_argument("--short", action="store_true", help="a dozen attacks of less than half a second, on one hub")
     parser.add_argument("--memory", action="store_true", help="the memory of a hub beside the formula of its bound")
     parser.add_argument("--list", action="store_true", help="only name the attacks")
     parser.add_argument("--good", metavar="TARGET", help=argparse.SUPPRESS)
     parser.add_argument("--attack", nargs=2, metavar=("NAME", "TARGET"), help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*", help="attacks, or numbers of their classes; without any, all of them")
+    parser.add_argument(
+        "names", nargs="*", help="attacks, or numbers of their classes (default: all; SHORT with --short)"
+    )
     wanted = parser.parse_args()
     if wanted.memory:
         sys.exit(memory.report())
@@ -37,7 +40,8 @@ def main() -> None:
     elif wanted.attack:
         _case(wanted.attack[0]).attack(Target.of_text(wanted.attack[1]))
     else:
-        chosen = [case for case in _cases() if not wanted.names or _is_meant(case, wanted.names)]
+        names = wanted.names or (SHORT if wanted.short else ())
+        chosen = [case for case in _cases() if not names or _is_meant(case, names)]
         sys.exit(_list(chosen) if wanted.list else _run(chosen, wanted.short))
 
 
@@ -80,7 +84,7 @@ def _case(name: str) -> ModuleType:
     return importlib.import_module(f"attacks.cases.{name}")
 
 
-def _is_meant(case: ModuleType, names: list[str]) -> bool:
+def _is_meant(case: ModuleType, names: Sequence[str]) -> bool:
     return str(case.ITEM) in names or case.__name__.rpartition(".")[2] in names
 
 

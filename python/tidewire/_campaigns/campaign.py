@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -14,6 +13,18 @@ from tidewire._binding import Run
 from tidewire._campaigns import code as codes
 from tidewire._campaigns import columns as column_types
 from tidewire._campaigns import parameters as parameter_sets
+from tidewire._campaigns.arguments import (
+    check_name,
+    checked_seed,
+    integer,
+    micros,
+    precision_of,
+    seconds,
+    seed_of,
+    short,
+    title_of,
+    written_seed,
+)
 from tidewire._campaigns.group import Options
 from tidewire._campaigns.precision import Precision
 from tidewire._campaigns.progress import progress_of
@@ -21,7 +32,7 @@ from tidewire._campaigns.report import Batch, Event, FailedRun, Report, Status, 
 from tidewire._campaigns.rows import Row, rows_of
 from tidewire._campaigns.store import Connection, shown, url_of
 from tidewire._campaigns.supervisor import Supervisor, checked_workers, stopped_by
-from tidewire.errors import CampaignError, InvalidArgument, NameTaken, NoSuchCampaign
+from tidewire.errors import CampaignError, NameTaken, NoSuchCampaign
 
 if TYPE_CHECKING:
     from tidewire._campaigns.summary import Summary
@@ -93,25 +104,25 @@ def campaign(
     code = codes.describe(function)
     schema = column_types.of_function(code.function)
     plan: dict[str, Any] = {
-        "runs": _integer("runs", runs, 0, _RUNS_MAX),
-        "campaign_seed": _seed(seed),
+        "runs": integer("runs", runs, 0, _RUNS_MAX),
+        "campaign_seed": checked_seed(seed),
         "function": code.name,
         "pickled": code.pickled,
         "code": code.identity,
         "columns": None if schema is None else schema[0],
         "many": schema is not None and schema[1],
-        "attempts": _integer("attempts", attempts, 1, 100),
-        "timeout_us": None if timeout is None else _micros("timeout", timeout, 0.001, 86_400 * 365),
-        "failed_max": None if failed_max is None else _integer("failed_max", failed_max, 0, _RUNS_MAX),
-        "lease_us": _micros("lease", lease, 0.1, 86_400),
-        "range_us": _micros("range", range, 0.001, 3_600),
-        "until": _until(until, schema),
+        "attempts": integer("attempts", attempts, 1, 100),
+        "timeout_us": None if timeout is None else micros("timeout", timeout, 0.001, 86_400 * 365),
+        "failed_max": None if failed_max is None else integer("failed_max", failed_max, 0, _RUNS_MAX),
+        "lease_us": micros("lease", lease, 0.1, 86_400),
+        "range_us": micros("range", range, 0.001, 3_600),
+        "until": precision_of(until, schema),
         "parameters": parameter_sets.checked(code.function, params, sweep),
     }
     connection = Connection(url_of(store), create=True)
     if name is None:
-        return _create_numbered(connection, plan, _title(code.name))
-    _check_name(name)
+        return _create_numbered(connection, plan, title_of(code.name))
+    check_name(name)
     try:
         number = connection().create(name=name, **plan)
     except NameTaken:
@@ -152,7 +163,7 @@ class Campaign:
         plan = connection().campaign(number)
         self.name: str = plan["name"]
         self.function: str = plan["function"]
-        self.seed: int | str = _seed_of(plan["seed"])
+        self.seed: int | str = seed_of(plan["seed"])
         self.sets: int = plan["sets"]
         self.created: datetime.datetime = time_of(plan["created_us"])
         self._plan = plan
@@ -248,7 +259,7 @@ class Campaign:
             self.store,
             checked_workers("workers", workers, least=0),
             accept_code or self._accept_code,
-            _seconds("store_wait", store_wait, 0, 86_400),
+            seconds("store_wait", store_wait, 0, 86_400),
         )
         return _Supervision(options, progress_of(progress))
 
@@ -278,7 +289,7 @@ class Campaign:
             InvalidArgument: if there would be too many.
             CampaignError: if it was cancelled or has failed.
         """
-        self._connection().extend(self.id, _integer("more", more, 0, _RUNS_MAX))
+        self._connection().extend(self.id, integer("more", more, 0, _RUNS_MAX))
 
     def pause(self, reason: str = "") -> None:
         """Pause it: no range is leased any more, and results of leased ranges are still stored.
@@ -366,7 +377,7 @@ class Campaign:
         """Yield the stored rows in order of run, by columns, about ``rows_max`` at once. Runs are
         never cut.
         """
-        _integer("rows_max", rows_max, 1, 1_000_000)
+        integer("rows_max", rows_max, 1, 1_000_000)
         columns = self.columns
         while columns is not None:
             runs, rows, values, digest = self._rows(from_run, rows_max)
@@ -445,7 +456,7 @@ class Campaign:
 
         Raises whatever the function raises.
         """
-        _integer("run", run, 0, _RUNS_MAX)
+        integer("run", run, 0, _RUNS_MAX)
         plan = self._read()
         function, _ = codes.load(plan["function"], plan["pickled"], plan["code"])
         params = parameter_sets.Parameters(function, self.sets, self._stored_sets())(run)
@@ -529,9 +540,9 @@ def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code:
     except NoSuchCampaign:
         raise CampaignError(f"name: {name!r} was taken and is gone again: try again") from None
     stored = found._plan
-    given = {**plan, "seed": _written_seed(plan["campaign_seed"])}
+    given = {**plan, "seed": written_seed(plan["campaign_seed"])}
     differs = [
-        f"{field} is {_shown(stored[field])} there and {_shown(given[field])} here"
+        f"{field} is {short(stored[field])} there and {short(given[field])} here"
         for field in ("function", "seed", "attempts", "timeout_us", "failed_max", "lease_us", "range_us", "until")
         if stored[field] != given[field]
     ]
@@ -553,71 +564,3 @@ def _go_on(connection: Connection, name: str, plan: dict[str, Any], accept_code:
     if plan["runs"] > stored["runs"]:
         found.extend(plan["runs"] - stored["runs"])
     return found
-
-
-def _title(name: str) -> str:
-    title = re.sub(r"[^\w.-]+", "_", name.rpartition(":")[2]).strip("_.") or "campaign"
-    return title[:100]
-
-
-def _check_name(name: Any) -> None:
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name.encode("utf-8", "replace")) <= _NAME_BYTES_MAX
-        or not name.isprintable()
-    ):
-        raise InvalidArgument(
-            f"name: {name!r} is not allowed: give 1 to {_NAME_BYTES_MAX} bytes of text that can be printed"
-        )
-    if name.isdecimal():
-        raise InvalidArgument(f"name: {name!r} looks like the number of a campaign: begin it with a letter")
-
-
-def _seed(seed: Any) -> int | str:
-    # The compiled part checks it.
-    Run(campaign_seed=seed)
-    return seed  # type: ignore[no-any-return]
-
-
-def _seed_of(written: str) -> int | str:
-    kind, _, value = written.partition(":")
-    return int(value) if kind == "int" else value
-
-
-def _written_seed(seed: int | str) -> str:
-    return f"text:{seed}" if isinstance(seed, str) else f"int:{seed}"
-
-
-def _until(until: Any, schema: tuple[list[tuple[str, str]], bool] | None) -> tuple[str, float, float] | None:
-    if until is None:
-        return None
-    if not isinstance(until, Precision):
-        raise InvalidArgument(f"until: {until!r} is not allowed: give tw.Precision(column, half_width=...)")
-    if schema is not None:
-        kinds = dict(schema[0])
-        if kinds.get(until.column) not in ("integer", "float", "boolean"):
-            raise InvalidArgument(
-                f"until.column: {until.column!r} is no column of numbers; there are {', '.join(kinds)}"
-            )
-    return (until.column, float(until.half_width), float(until.confidence))
-
-
-def _integer(field: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidArgument(f"{field}: {_shown(value)} is not allowed: give a whole number from {least} to {most:,}")
-    return value
-
-
-def _seconds(field: str, value: Any, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
-        raise InvalidArgument(f"{field}: {_shown(value)} is not allowed: give seconds from {least:g} to {most:,}")
-    return float(value)
-
-
-def _micros(field: str, value: Any, least: float, most: float) -> int:
-    return round(_seconds(field, value, least, most) * 1e6)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]} ..."

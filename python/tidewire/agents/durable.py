@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import secrets
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -205,7 +204,7 @@ class Durable:
         """
         desk, bucket = self._desk, await self._store.bucket()
         entry = await bucket.get(inbox_store.record_key(desk.id))
-        found: Record = entry.value if entry is not None else _new_record(desk.id)
+        found: Record = entry.value if entry is not None else inbox_store.new_record(desk.id)
         self._revision = 0 if entry is None else entry.revision
         careful = 0 if found["left"] else self._concurrency
         open_, heard = [tuple(one) for one in found["open"]], [tuple(one) for one in found["heard"]]
@@ -591,20 +590,3 @@ class Durable:
     def _on_loop(self, coroutine: Any) -> Future[Any]:
         assert self._node._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
-
-
-def _new_record(id: str) -> Record:
-    return {
-        "id": id,
-        "epoch": secrets.token_hex(4),
-        "commit": 0,
-        "left": True,
-        "cursor": 0,
-        "open": [],
-        "heard": [],
-        "sent": 0,
-        "outbox": [],
-        "state": None,
-        "handled": 0,
-        "dead": 0,
-    }

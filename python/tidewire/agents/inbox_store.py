@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -293,3 +294,21 @@ def _read(data: bytes) -> Message | None:
         return form.from_msgpack(data)
     except InvalidArgument:
         return None
+
+
+def new_record(id: str) -> Record:
+    """Return the record of an agent that has handled no message."""
+    return {
+        "id": id,
+        "epoch": secrets.token_hex(4),
+        "commit": 0,
+        "left": True,
+        "cursor": 0,
+        "open": [],
+        "heard": [],
+        "sent": 0,
+        "outbox": [],
+        "state": None,
+        "handled": 0,
+        "dead": 0,
+    }

@@ -31,6 +31,7 @@ from tidewire.services.instances.context import CallContext
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 from tidewire.services.instances.thread_workers import ThreadWorkers
+from tidewire.streams.command_attempt import Attempt, encoded_error, end_with
 from tidewire.streams.command_store import LEASE_S, PRIORITIES, QUEUE, CommandStore, Record, life_of, now_us
 from tidewire.streams.event import Event, fault_of
 from tidewire.streams.home import WAIT_US
@@ -56,32 +57,6 @@ _T = TypeVar("_T")
 
 Token = tuple[int, int, int]
 """A token of the queue: its priority, its sequence, and the ticket of this delivery."""
-
-
-class Attempt:
-    """One attempt at a command, while it is under way.
-
-    Attributes:
-        record: The record, as it was when the attempt began.
-        number: Which attempt it is.
-        why: Why it is to end early: "cancelled", "timeout", "cut" or "lost"; empty as long as it is
-            not.
-    """
-
-    def __init__(self, record: Record, running: InboundCall) -> None:
-        self.record = record
-        self.number: int = record["attempt"]
-        self.running = running
-        self.why = ""
-        self.reported: tuple[float, str, int, int] | None = None
-        self.stored: tuple[float, str, int, int] | None = None
-        self.storing: asyncio.Task[None] | None = None
-
-    def end(self, why: str) -> None:
-        """Have it end early. The first reason counts."""
-        if not self.why:
-            self.why = why
-            self.running.cancel()
 
 
 class CommandWorker:
@@ -365,7 +340,7 @@ class CommandWorker:
             attempt.end("cut")
         guards = [loop.create_task(self._watched(attempt, revision))]
         if lease is not None:
-            guards.append(loop.create_task(_lost(attempt, lease)))
+            guards.append(loop.create_task(end_with(lease, attempt)))
         timeout = None if self.mark.timeout is None else loop.call_later(self.mark.timeout, attempt.end, "timeout")
         try:
             outcome, changes = await self._outcome(attempt)
@@ -448,7 +423,11 @@ class CommandWorker:
             self._host.log_failure(attempt.running, error)
         error = error_for_caller(self.title, error) if not isinstance(error, asyncio.CancelledError) else error
         line, trace = fault_of(error) or ("", "")
-        return outcome, {"error": _encoded(error), "error_text": line[:1_024], "traceback": trace[-_TRACEBACK_MAX:]}
+        return outcome, {
+            "error": encoded_error(error),
+            "error_text": line[:1_024],
+            "traceback": trace[-_TRACEBACK_MAX:],
+        }
 
     async def _called(self, attempt: Attempt) -> Any:
         running = attempt.running
@@ -589,19 +568,3 @@ class _Refused(Exception):
     def __init__(self, error: TidewireError) -> None:
         super().__init__(str(error))
         self.error: BaseException = error
-
-
-async def _lost(attempt: Attempt, lease: Lease) -> None:
-    """End an attempt when the lease of its key is lost."""
-    await lease.lost()
-    attempt.end("lost")
-
-
-def _encoded(error: BaseException) -> bytes:
-    """Return an error as bytes; an error whose parts do not travel becomes its text."""
-    try:
-        return encode(error)
-    except Exception:  # noqa: BLE001 - whatever its parts are
-        from tidewire.errors import RemoteError
-
-        return encode(RemoteError(type(error).__qualname__, str(error)))

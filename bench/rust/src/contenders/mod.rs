@@ -4,8 +4,6 @@ use crate::job::Job;
 use crate::outcome::Outcome;
 
 pub mod actix;
-pub mod kameo;
-pub mod kanal_async;
 pub mod limits;
 pub mod ractor;
 pub mod swap_vec;
@@ -30,13 +28,9 @@ pub const ALL: &[Contender] = &[
     Contender { name: "tidewire-task", run: tidewire::run_from_task },
     #[cfg(feature = "tidewire")]
     Contender { name: "tidewire-fn", run: tidewire::run_functions },
-    Contender { name: "kameo", run: kameo::run },
     Contender { name: "ractor", run: ractor::run },
     Contender { name: "actix", run: actix::run },
-    Contender { name: "std-channel", run: thread_channels::run_std },
-    Contender { name: "crossbeam", run: thread_channels::run_crossbeam },
-    Contender { name: "kanal", run: thread_channels::run_kanal },
-    Contender { name: "kanal-async", run: kanal_async::run },
+    Contender { name: "std-channel", run: thread_channels::run },
     Contender { name: "tokio-mpsc", run: tokio_mpsc::run },
     Contender { name: "swap-vec", run: swap_vec::run },
     Contender { name: "futex", run: limits::run_futex },

@@ -1,4 +1,4 @@
-//! tokio's bounded channel between tasks: the ground that kameo and ractor stand on.
+//! tokio's bounded channel between tasks: the ground that ractor and actix stand on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

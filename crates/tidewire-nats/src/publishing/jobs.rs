@@ -38,7 +38,13 @@ impl Job {
         self
     }
 
-    /// One of its messages is wrong, so that none of the batch is stored.
+    /// All of the batch is stored.
+    pub fn finish(self, acks: Vec<Ack>) {
+        drop(self.room);
+        drop(self.teller.tell(Ok(acks.into_iter().map(Ok).collect())));
+    }
+
+    /// None of the batch is stored.
     pub fn refuse(self, error: &HomeError) {
         drop(self.room);
         drop(self.teller.tell(Ok((0..self.count).map(|_| Err(error.clone())).collect())));

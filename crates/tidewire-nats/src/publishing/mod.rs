@@ -6,8 +6,13 @@
 //! - Messages in flight when the connection was lost may be stored. A message with an id is resent,
 //!   and stored once. A message without an id fails its call, as only the caller knows whether a
 //!   second copy does harm.
+//! - Calls to the stream of a batch with ids wait for its end, as the batch may need several
+//!   attempts.
 
+mod batch;
 mod jobs;
+mod lookup;
+mod reply;
 mod sent;
 mod task;
 
@@ -23,6 +28,7 @@ use crate::message::weight;
 use crate::stream_cache::Streams;
 
 use jobs::Job;
+pub(crate) use lookup::sequence_of;
 
 /// Accepts messages from any thread.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_nats::{Message, StatusCode, Subscriber};
 use futures_util::{FutureExt, StreamExt};
-use serde::Deserialize;
 use tidewire_backend::home::{Ack, HomeErrorKind, HomeResult, NewMessage};
 use tidewire_proto::generated::limits::NATS_IN_FLIGHT;
 use tokio::sync::{mpsc, watch};
@@ -16,10 +15,12 @@ use crate::clock;
 use crate::connection::Connection;
 use crate::message;
 use crate::names;
-use crate::stream_cache::{CachedStream, Streams, kind};
+use crate::stream_cache::{CachedStream, Streams};
 
 use super::PublishBudget;
+use super::batch::Batch;
 use super::jobs::{Begun, Job};
+use super::reply::AckReply;
 use super::sent::{InFlight, Sent};
 
 /// Interval of deadline checks, and pause before refused messages are resent.
@@ -28,26 +29,6 @@ const TICK: Duration = Duration::from_millis(25);
 const ACKS_AT_ONCE: usize = 512;
 /// Default limit of a server for one batch.
 const BATCH_MESSAGES_MAX: usize = 1_000;
-
-/// Reply of a server to a message.
-#[derive(Deserialize)]
-struct AckReply<'a> {
-    #[serde(borrow, default)]
-    stream: std::borrow::Cow<'a, str>,
-    #[serde(default)]
-    seq: u64,
-    #[serde(default)]
-    duplicate: bool,
-    error: Option<Refusal>,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    #[serde(default)]
-    err_code: u64,
-    #[serde(default)]
-    description: String,
-}
 
 /// The call whose messages are being sent.
 struct Current {
@@ -73,7 +54,7 @@ pub(crate) struct Task {
     in_flight: InFlight,
     again: VecDeque<Sent>,
     current: Option<Current>,
-    /// Calls whose stream is being looked up.
+    /// Calls whose stream is being looked up, or stores a batch with ids.
     parked: HashMap<String, VecDeque<Job>>,
     /// Calls whose stream was looked up.
     ready: VecDeque<Job>,
@@ -83,6 +64,10 @@ pub(crate) struct Task {
     down_since: Option<Instant>,
     found: mpsc::UnboundedSender<(String, HomeResult<Arc<CachedStream>>)>,
     finds: mpsc::UnboundedReceiver<(String, HomeResult<Arc<CachedStream>>)>,
+    /// Streams that store a batch with ids.
+    batches: HashSet<String>,
+    batch_ended: mpsc::UnboundedSender<String>,
+    batch_ends: mpsc::UnboundedReceiver<String>,
     last_subject: (String, async_nats::Subject),
     unique: u64,
 }
@@ -98,6 +83,7 @@ impl Task {
         let acks = connection.client.subscribe(format!("{inbox}.*")).await;
         let acks = acks.map_err(|error| connection.away(&error.to_string()))?;
         let (found, finds) = mpsc::unbounded_channel();
+        let (batch_ended, batch_ends) = mpsc::unbounded_channel();
         let lost = connection.losses();
         Ok(Self {
             connection,
@@ -117,6 +103,9 @@ impl Task {
             down_since: None,
             found,
             finds,
+            batches: HashSet::new(),
+            batch_ended,
+            batch_ends,
             last_subject: (String::new(), async_nats::Subject::from_static("")),
             unique: clock::now_us(),
         })
@@ -138,6 +127,7 @@ impl Task {
                     None => return,
                 },
                 Some((stream, known)) = self.finds.recv() => self.found(&stream, known),
+                Some(stream) = self.batch_ends.recv() => self.end_batch(&stream),
                 Ok(()) = self.lost.changed() => self.lose(),
                 _ = tick.tick() => self.tick().await,
             }
@@ -168,8 +158,8 @@ impl Task {
 
     /// Begins a call, if its stream is known.
     fn begin(&mut self, job: Job) {
-        if let Some(parked) = self.parked.get_mut(&job.stream) {
-            parked.push_back(job);
+        if self.parked.contains_key(&job.stream) || self.batches.contains(&job.stream) {
+            self.parked.entry(job.stream.clone()).or_default().push_back(job);
             return;
         }
         match self.streams.get(&job.stream) {
@@ -201,7 +191,8 @@ impl Task {
     /// A stream was looked up: its calls go on, or fail.
     fn found(&mut self, stream: &str, known: HomeResult<Arc<CachedStream>>) {
         self.asked.remove(stream);
-        let parked = self.parked.remove(stream).unwrap_or_default();
+        let parked = if self.batches.contains(stream) { None } else { self.parked.remove(stream) };
+        let parked = parked.unwrap_or_default();
         match known {
             Ok(_) => self.ready.extend(parked.into_iter().map(Job::looked)),
             Err(error) => {
@@ -226,9 +217,39 @@ impl Task {
             job.refuse(&error);
             return;
         }
+        if whole && known.dedupe && job.messages.as_slice().iter().any(|message| message.id.is_some()) {
+            self.begin_batch(job, known);
+            return;
+        }
         let (call, messages) = self.begun.begin(job);
         let batch = whole.then(|| (self.connection.client.new_inbox().replace('.', "-"), count));
         self.current = Some(Current { call, index: 0, stream, known, messages, batch });
+    }
+
+    /// Stores a batch with ids, beside calls to other streams.
+    fn begin_batch(&mut self, job: Job, known: Arc<CachedStream>) {
+        let (connection, streams, ended) =
+            (Arc::clone(&self.connection), Arc::clone(&self.streams), self.batch_ended.clone());
+        self.batches.insert(job.stream.clone());
+        tokio::spawn(async move {
+            let messages = job.messages.as_slice();
+            let batch = Batch { connection: &connection, stream: &job.stream, known: &known, messages };
+            let stored = batch.publish().await;
+            let stream = job.stream.clone();
+            match stored {
+                Ok(acks) => job.finish(acks),
+                Err(error) => {
+                    streams.forget(&stream);
+                    job.refuse(&error);
+                }
+            }
+            drop(ended.send(stream));
+        });
+    }
+
+    fn end_batch(&mut self, stream: &str) {
+        self.batches.remove(stream);
+        self.ready.extend(self.parked.remove(stream).unwrap_or_default());
     }
 
     /// A batch is stored as a whole or not at all: detectable errors are refused before anything is
@@ -401,28 +422,23 @@ impl Task {
             self.send_again(sent);
             return;
         }
-        let Ok(said) = serde_json::from_slice::<AckReply<'_>>(&message.payload) else {
-            let words = "what it answers to a message can't be read: look whether a service takes the same subject";
-            self.finish(&sent, Err(self.connection.error(HomeErrorKind::Foreign, words)));
-            return;
+        let said = match AckReply::read(&self.connection, &message.payload) {
+            Ok(said) => said,
+            Err(error) => {
+                self.finish(&sent, Err(error));
+                return;
+            }
         };
-        match said.error {
-            Some(Refusal { err_code: 10_008 | 10_009 | 10_167, .. }) => self.send_again(sent),
-            Some(refusal) => {
-                let words = format!("stream {:?}: {} ({})", sent.stream, refusal.description, refusal.err_code);
-                self.finish(&sent, Err(self.connection.error(kind(refusal.err_code), &words)));
-            }
-            None if *said.stream != *sent.stream => {
-                self.streams.forget(&sent.stream);
-                let words = format!(
-                    "subject: {:?} went into stream {:?}: stream {:?} does not take it any more; check both",
-                    sent.subject.as_str(),
-                    said.stream,
-                    sent.stream
-                );
-                self.finish(&sent, Err(self.connection.error(HomeErrorKind::NotFound, &words)));
-            }
-            None => self.finish_stored(&sent, said.seq, said.duplicate),
+        match &said.error {
+            Some(refusal) if [10_008, 10_009, 10_167].contains(&refusal.err_code) => self.send_again(sent),
+            Some(refusal) => self.finish(&sent, Err(refusal.error(&self.connection, &sent.stream))),
+            None => match said.of_stream(&self.connection, &sent.stream, &sent.subject) {
+                Ok(sequence) => self.finish_stored(&sent, sequence, said.duplicate),
+                Err(error) => {
+                    self.streams.forget(&sent.stream);
+                    self.finish(&sent, Err(error));
+                }
+            },
         }
     }
 

@@ -1,9 +1,11 @@
 //! Stories of buckets: keys with dots, compare-and-set, history, watching, times to live.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tidewire_backend::home::{BucketSettings, Expect, Home, HomeErrorKind, Watch};
 
-use crate::servers::{home, pattern, subject, unique};
+use crate::servers::{Server, home, pattern, subject, unique};
 
 fn bucket(home: &dyn Home, history: u32) -> String {
     let settings = BucketSettings { history, ..BucketSettings::new(&unique("bucket")) };
@@ -140,4 +142,28 @@ fn a_bucket_with_other_settings_is_refused() {
     assert!(error.kind() == HomeErrorKind::Differs && error.message().contains("history is 1, not 2"), "{error}");
     let error = home.create_bucket(BucketSettings { history: 65, ..BucketSettings::new("many") }).wait().unwrap_err();
     assert!(error.kind() == HomeErrorKind::Invalid && error.message().contains("history: 65"), "{error}");
+}
+
+// Promises: P17.123.
+#[test]
+fn a_write_whose_answer_comes_late_is_no_conflict_with_itself() {
+    let Some(mut server) = Server::start("") else { return };
+    let url = format!("{}?request_timeout_ms=9000", server.url);
+    let home = tidewire_nats::open(&url).unwrap();
+    let name = bucket(&*home, 5);
+    let mut revision = put(&*home, &name, "k", "1", Expect::Absent).unwrap();
+    server.order("freeze");
+    // An attempt takes a third of the request timeout: the second one is sent while no answer came.
+    let pending = loop {
+        let update = home.put(&name, subject("k"), Bytes::from_static(b"2"), Expect::Revision(revision), None);
+        match update.wait_for(Duration::from_millis(3_500)) {
+            // A server that is busy answers for some moments still.
+            Ok(answered) => revision = answered.unwrap(),
+            Err(pending) => break pending,
+        }
+    };
+    server.order("thaw");
+    assert_eq!(pending.wait().unwrap(), revision + 1);
+    assert_eq!(home.bucket_info(&name).wait().unwrap().revision, revision + 1, "stored once");
+    server.end();
 }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use tidewire_backend::home::{Capability, ConsumerSettings, Durability, Fetch, Home, Settle, Settlement, Start};
 
 use crate::servers::{Server, message, settings};
+use crate::streams::store_common_ids;
 
 const ROUNDS: u32 = 40;
 const OF_ONE_ROUND: u32 = 50;
@@ -45,6 +46,17 @@ fn a_cluster_loses_nothing_that_was_acked() {
     assert_eq!(home.renew("single.active", grant.fence).wait().unwrap().fence, grant.fence);
     let held = home.acquire("single.active", "second", 1_000_000, 0).wait().unwrap_err();
     assert!(held.message().contains("first holds it"), "{held}");
+    cluster.end();
+}
+
+// Promises: P17.122.
+#[test]
+fn batches_store_a_common_id_once_in_a_cluster() {
+    let Some(cluster) = Server::cluster() else { return };
+    let url = format!("{}?request_timeout_ms=10000&connect_timeout_ms=10000", cluster.url);
+    let homes = [(); 2].map(|()| tidewire_nats::open(&url).unwrap());
+    let stream = replicated(&*homes[0]);
+    store_common_ids(&[&*homes[0], &*homes[1]], &stream);
     cluster.end();
 }
 

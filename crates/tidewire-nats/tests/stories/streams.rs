@@ -1,6 +1,8 @@
 //! Stories of streams: acks, order, ids, limits, batches, what is delayed, reading.
 
-use tidewire_backend::home::{Durability, Full, HomeErrorKind, Purge, Read, Start, StreamSettings};
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidewire_backend::home::{Durability, Full, Home, HomeErrorKind, NewMessage, Purge, Read, Start, StreamSettings};
 
 use crate::servers::{home, message, pattern, publish_numbers, settings, stream};
 
@@ -191,6 +193,44 @@ fn a_batch_is_stored_whole_or_not_at_all() {
     assert_eq!(home.stream_info(&name).wait().unwrap().messages, 7);
     let error = home.publish(&name, batch(1_001), true).wait().unwrap_err();
     assert!(error.message().contains("messages: 1001 are too many for one batch"), "{error}");
+}
+
+// Promises: P17.122.
+#[test]
+fn batches_of_two_processes_store_a_common_id_once() {
+    let Some(first) = home() else { return };
+    let Some(second) = home() else { return };
+    let name = stream(&*first, "common");
+    store_common_ids(&[&*first, &*second], &name);
+}
+
+/// Publishes batches that have ids in common; each batch is stored whole, and each id once.
+pub fn store_common_ids(homes: &[&dyn Home], stream: &str) {
+    let batch = |of: usize, number: usize| {
+        let with_id = |id: String| NewMessage { id: Some(id.clone()), ..message(stream, "n", id) };
+        let common = (0..4).map(|id| with_id(format!("common {}", number + id)));
+        common.chain([with_id(format!("own {of} {number}")), message(stream, "n", "last")]).collect::<Vec<_>>()
+    };
+    let (batches, all) = (20, homes.len());
+    let answers: Vec<_> = (0..batches)
+        .flat_map(|number| homes.iter().enumerate().map(move |(of, home)| (of, number, *home)))
+        .map(|(of, number, home)| home.publish(stream, batch(of, number), true))
+        .collect();
+    let (mut stored, mut common) = (BTreeSet::new(), BTreeMap::new());
+    for (at, answer) in answers.into_iter().enumerate() {
+        let acks: Vec<_> = answer.wait().unwrap().into_iter().map(Result::unwrap).collect();
+        for (id, ack) in acks.iter().take(4).enumerate() {
+            let sequence = *common.entry(at / all + id).or_insert(ack.sequence);
+            assert_eq!(ack.sequence, sequence, "an id has one sequence");
+        }
+        assert!(!acks[4].duplicate && !acks[5].duplicate, "{acks:?}");
+        for ack in acks.iter().filter(|ack| !ack.duplicate) {
+            assert!(stored.insert(ack.sequence), "sequence {} is acked as new twice", ack.sequence);
+        }
+    }
+    let count = (batches + 3 + 2 * batches * all) as u64;
+    assert_eq!(stored, (1..=count).collect());
+    assert_eq!(homes[0].stream_info(stream).wait().unwrap().messages, count);
 }
 
 #[test]

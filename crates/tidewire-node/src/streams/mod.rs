@@ -48,6 +48,7 @@ mod consumer;
 mod durable;
 mod errors;
 mod event;
+mod home_request;
 mod lease;
 mod message;
 mod publisher;

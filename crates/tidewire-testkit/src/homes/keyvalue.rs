@@ -59,6 +59,67 @@ pub fn writes_happen_only_if_the_key_is_as_expected(home: &dyn Home) {
     assert_eq!(get(home, "a.b").as_deref(), Some("4"));
 }
 
+// Promises: P17.34, P17.121.
+pub fn a_deletion_that_finds_no_value_writes_nothing(home: &dyn Home) {
+    bucket(home, 5);
+    let delete = |key: &str, expect, purge| home.delete("config", subject(key), expect, purge);
+    assert_eq!(good(delete("a.b", Expect::Any, false)), 0, "nothing was written yet");
+    let first = put(home, "a.b", "1");
+    let other = put(home, "other", "2");
+    for purge in [false, true] {
+        assert_eq!(good(delete("missing", Expect::Any, purge)), other);
+        assert_eq!(good(delete("missing", Expect::Absent, purge)), other);
+        assert_eq!(good(delete("missing", Expect::Revision(0), purge)), other);
+        refused(delete("missing", Expect::Revision(other), purge), HomeErrorKind::Revision);
+        refused(delete("a.b", Expect::Absent, purge), HomeErrorKind::Revision);
+        refused(delete("a.b", Expect::Revision(0), purge), HomeErrorKind::Revision);
+    }
+    let deletion = good(delete("a.b", Expect::Revision(first), false));
+    assert!(deletion > other);
+    let newest = put(home, "other", "3");
+    for expect in [Expect::Any, Expect::Absent, Expect::Revision(deletion), Expect::Revision(0)] {
+        assert_eq!(good(delete("a.b", expect, false)), newest, "{expect:?}");
+    }
+    refused(delete("a.b", Expect::Revision(first), false), HomeErrorKind::Revision);
+    let history = told(&good(home.history("config", subject("a.b"))));
+    assert_eq!(history, [Some("1"), None].map(|value| ("a.b".to_owned(), value.map(str::to_owned))));
+    for expect in [Expect::Absent, Expect::Revision(0), Expect::Any] {
+        let before = good(home.bucket_info("config")).revision;
+        assert!(good(delete("a.b", expect, true)) > before, "a purge of a deleted key removes its history");
+        assert_eq!(good(home.history("config", subject("a.b"))).len(), 1);
+    }
+}
+
+// Promises: P17.34, P17.121.
+pub fn deletions_at_once_delete_each_value_once(home: &dyn Home) {
+    bucket(home, 64);
+    let delete = || home.delete("config", subject("a.b"), Expect::Any, false);
+    let first = put(home, "a.b", "1");
+    let deletions: Vec<_> = (0..16).map(|_| delete()).collect();
+    for deletion in deletions {
+        assert_eq!(good(deletion), first + 1, "one of them deletes");
+    }
+    let mut answers = Vec::new();
+    for number in 0..16_u8 {
+        let value = Bytes::from(vec![number]);
+        answers.push((true, home.put("config", subject("a.b"), value, Expect::Any, None)));
+        answers.extend((0..2).map(|_| (false, delete())));
+    }
+    let mut puts = Vec::new();
+    for (is_put, answer) in answers {
+        let revision = good(answer);
+        puts.extend(is_put.then_some(revision));
+    }
+    let history = good(home.history("config", subject("a.b")));
+    let twice = history.windows(2).filter(|pair| pair.iter().all(|entry| entry.value.is_none())).count();
+    assert_eq!(twice, 0, "a deletion deletes a value: {history:?}");
+    let written: Vec<_> =
+        history[2..].iter().filter(|entry| entry.value.is_some()).map(|entry| entry.revision).collect();
+    puts.sort_unstable();
+    assert_eq!(written, puts, "a put is in the history");
+    assert_eq!(good(home.bucket_info("config")).revision, history.last().expect("it has entries").revision);
+}
+
 // Promises: P17.36.
 pub fn watchers_see_what_changes(home: &dyn Home) {
     bucket(home, 1);

@@ -59,6 +59,8 @@ macro_rules! home_conformance {
                 reading_filters_and_stops_and_begins_at_a_time,
                 a_reader_waits_for_what_is_published_next,
                 batches_are_stored_whole_or_not_at_all,
+                a_batch_stores_each_id_once,
+                calls_after_a_batch_are_stored_after_it,
                 delayed_messages_come_later,
                 messages_expire,
                 headers_keys_and_bytes_arrive_as_they_were,
@@ -94,6 +96,8 @@ macro_rules! home_conformance {
             keyvalue: [
                 values_have_revisions_and_history,
                 writes_happen_only_if_the_key_is_as_expected,
+                a_deletion_that_finds_no_value_writes_nothing,
+                deletions_at_once_delete_each_value_once,
                 watchers_see_what_changes,
                 entries_expire,
                 keys_are_listed_by_pattern,

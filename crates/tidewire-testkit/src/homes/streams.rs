@@ -1,7 +1,8 @@
 //! Conformance cases of streams.
 
 use tidewire_backend::home::{
-    Capability, Compact, Durability, Full, Home, HomeErrorKind, Purge, Read, Settlement, Start, StreamSettings,
+    Capability, Compact, Durability, Full, Home, HomeErrorKind, NewMessage, Purge, Read, Settlement, Start,
+    StreamSettings,
 };
 
 use super::{
@@ -152,6 +153,61 @@ pub fn batches_are_stored_whole_or_not_at_all(home: &dyn Home) {
     assert_eq!(read_all(home, everything()), []);
     assert!(good(good_one()).iter().all(Result::is_ok));
     assert_eq!(payloads(&read_all(home, everything())), ["1", "2"]);
+}
+
+fn with_id(id: &str, payload: &str) -> NewMessage {
+    NewMessage { id: Some(id.to_owned()), ..message("orders.a", payload) }
+}
+
+/// Publishes a batch that is stored. Gives sequences, and true for duplicates.
+fn publish_whole(home: &dyn Home, messages: Vec<NewMessage>) -> Vec<(u64, bool)> {
+    let acks = good(home.publish("orders", messages, true)).into_iter();
+    acks.map(|ack| ack.expect("the batch is stored")).map(|ack| (ack.sequence, ack.duplicate)).collect()
+}
+
+// Promises: P17.6, P17.122.
+pub fn a_batch_stores_each_id_once(home: &dyn Home) {
+    orders(home);
+    let first = || vec![with_id("a", "1"), message("orders.b", "2"), with_id("a", "no"), with_id("b", "3")];
+    if !can(home, Capability::Batch, || home.publish("orders", first(), true)) {
+        return;
+    }
+    assert_eq!(publish_whole(home, first()), [(1, false), (2, false), (1, true), (3, false)]);
+    assert_eq!(publish(home, vec![with_id("c", "4")])[0].sequence, 4);
+    let known = |new: &str| vec![with_id(new, "5"), with_id("b", "no"), with_id("c", "no"), with_id(new, "no")];
+    let with_wrong = [known("d"), vec![message("other", "no")]].concat();
+    assert!(good(home.publish("orders", with_wrong, true)).iter().all(Result::is_err), "one is wrong");
+    let and_last = [known("d"), vec![message("orders.b", "6")]].concat();
+    assert_eq!(publish_whole(home, and_last), [(5, false), (3, true), (4, true), (5, true), (6, false)]);
+    assert_eq!(publish_whole(home, vec![with_id("c", "no"), with_id("a", "no")]), [(4, true), (1, true)]);
+    assert_eq!(publish_whole(home, vec![message("orders.b", "7"), with_id("a", "no")]), [(7, false), (1, true)]);
+    assert_eq!(payloads(&read_all(home, everything())), ["1", "2", "3", "4", "5", "6", "7"]);
+}
+
+// Promises: P17.4, P17.122.
+pub fn calls_after_a_batch_are_stored_after_it(home: &dyn Home) {
+    orders(home);
+    let batch = |number: u32| {
+        let (new, payload) = (format!("new-{}", number / 2), format!("{number}.new"));
+        vec![with_id("known", "no"), with_id(&new, &payload), message("orders.a", &format!("{number}.last"))]
+    };
+    if !can(home, Capability::Batch, || home.publish("orders", batch(0), true)) {
+        return;
+    }
+    publish(home, vec![with_id("known", "known")]);
+    let answers: Vec<_> = (0..10)
+        .flat_map(|number| {
+            let after = vec![message("orders.x", &format!("{number}.after"))];
+            [home.publish("orders", batch(number), true), home.publish("orders", after, false)]
+        })
+        .collect();
+    let acks = answers.into_iter().flat_map(good).map(|ack| ack.expect("it is stored"));
+    let stored: Vec<u64> = acks.filter(|ack| !ack.duplicate).map(|ack| ack.sequence).collect();
+    assert_eq!(stored, (2..=26).collect::<Vec<u64>>());
+    let of = |number: u32| ["new", "last", "after"].map(|name| format!("{number}.{name}"));
+    let all = (0..10).flat_map(of).filter(|name| !name.ends_with("new") || "02468".contains(&name[..1]));
+    let expected: Vec<_> = std::iter::once("known".to_owned()).chain(all).collect();
+    assert_eq!(payloads(&read_all(home, everything())), expected);
 }
 
 pub fn delayed_messages_come_later(home: &dyn Home) {
