@@ -112,11 +112,11 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@$(BIN)/python tools/check_shape.py
 
 .PHONY: lint-bench
-lint-bench: ## Check format and lints of the benchmarks' Rust programs, whose peers take minutes to build
-	$(call say,rustfmt and clippy of the benchmarks)
+lint-bench: ## Check that the Rust programs of the benchmarks are formatted and compile; their peers take minutes to build
+	$(call say,rustfmt and cargo check of the benchmarks)
 	@for package in rust rpc nats http log; do \
 		cargo fmt --manifest-path bench/$$package/Cargo.toml --check; \
-		cargo clippy --manifest-path bench/$$package/Cargo.toml --all-targets -- -D warnings; \
+		cargo check --quiet --manifest-path bench/$$package/Cargo.toml --all-targets; \
 	done
 
 .PHONY: bench
