@@ -378,6 +378,8 @@ async def tidewire(*args: object, json_wanted: bool = True) -> tuple[int, Any]:
 @story
 async def test_durable_agents_are_listed_shown_and_their_dead_letters_requeued_and_dropped(tmp_path: Path) -> None:
     at = ("--at", tmp_path)
+    async with tw.Node(data=tmp_path) as node:
+        await node.stream("orders", subjects=["orders.>"])
     assert await tidewire("ls", *at, json_wanted=False) == (0, "no durable agents\n")
     async with tw.Node(data=tmp_path, name="shop") as node:
         desk = node.agent(lambda payload: None, id="desk")
