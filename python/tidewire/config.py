@@ -15,9 +15,6 @@ from tidewire.errors import ConfigError
 # blocks.
 _DEFAULTS: dict[str, Any] = {"stall_us": 10_000, "dispatchers": {"default": {"threads": 8}}}
 
-_DATA = "TIDEWIRE_DATA"
-"""The default of --at, for the command line alone."""
-
 
 @dataclass(frozen=True)
 class Config:
@@ -73,7 +70,7 @@ class Config:
     ) -> tuple[dict[str, Any], tuple[str, str] | None, list[tuple[str, str]], list[tuple[str, str]]]:
         """Return the code, file, environment and option layers, as the engine takes them."""
         environment = os.environ if self.environment is None else self.environment
-        ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_") and name != _DATA]
+        ours = [(name, value) for name, value in environment.items() if name.startswith("TIDEWIRE_")]
         values = {key: value.to_dict() if isinstance(value, Numbers) else value for key, value in self.values.items()}
         return _merge(_DEFAULTS, values, "config"), self._text(), ours, list(self.options.items())
 

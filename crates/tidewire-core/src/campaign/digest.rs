@@ -1,8 +1,11 @@
 //! The digest of a campaign: the sum of a 128-bit hash of each row, so that it does not depend on
 //! ranges, workers or order.
 
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
 use super::rows::{Data, Rows};
-use super::siphash::SipHash;
 
 const HASH_KEY: [u8; 16] = *b"tidewire rows 01";
 
@@ -29,21 +32,21 @@ pub fn digest(rows: &Rows) -> u128 {
 }
 
 fn of_row(rows: &Rows, index: usize) -> u128 {
-    let mut hash = SipHash::new(HASH_KEY);
-    hash.word(rows.runs[index]);
-    hash.word(u64::from(rows.rows[index]));
+    let mut hash = SipHasher24::new_with_key(&HASH_KEY);
+    hash.write_u64(rows.runs[index]);
+    hash.write_u64(u64::from(rows.rows[index]));
     for column in &rows.columns {
         if column.is_null(index) {
-            hash.word(0);
+            hash.write_u64(0);
             continue;
         }
-        let text = |hash: &mut SipHash, tag: u64, text: &str| {
-            hash.word(tag | (text.len() as u64) << 8);
-            hash.bytes(text.as_bytes());
+        let text = |hash: &mut SipHasher24, tag: u64, text: &str| {
+            hash.write_u64(tag | (text.len() as u64) << 8);
+            write_padded(hash, text.as_bytes());
         };
-        let word = |hash: &mut SipHash, tag: u64, word: u64| {
-            hash.word(tag);
-            hash.word(word);
+        let word = |hash: &mut SipHasher24, tag: u64, word: u64| {
+            hash.write_u64(tag);
+            hash.write_u64(word);
         };
         match column.data() {
             Data::Integer(values) => word(&mut hash, 1, values[index] as u64),
@@ -54,7 +57,13 @@ fn of_row(rows: &Rows, index: usize) -> u128 {
             Data::Json(texts) => text(&mut hash, 6, texts.at(index)),
         }
     }
-    hash.finish()
+    hash.finish128().as_u128()
+}
+
+/// Hashes bytes as whole words: the last one is filled up with zeros.
+pub(super) fn write_padded(hash: &mut SipHasher24, bytes: &[u8]) {
+    hash.write(bytes);
+    hash.write(&[0; 8][..bytes.len().next_multiple_of(8) - bytes.len()]);
 }
 
 fn canonical(value: f64) -> u64 {

@@ -19,5 +19,4 @@ pub mod precision;
 pub mod random;
 pub mod rows;
 pub mod seed;
-mod siphash;
 pub mod state;

@@ -1,10 +1,13 @@
 //! Seeds: the key of a campaign from what a person writes, and the seed of each run from that key.
 
 use std::fmt;
+use std::hash::Hasher as _;
 use std::str::FromStr;
 
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+use super::digest::write_padded;
 use super::random::{self, Key, Use};
-use super::siphash::SipHash;
 
 const HASH_KEY: [u8; 16] = *b"tidewire seed 01";
 /// Digits of an integer seed, at most: 4,096 bits.
@@ -68,11 +71,11 @@ impl Seed {
 
     /// The key of a campaign with this seed: SipHash-2-4-128 of the written form.
     pub fn key(&self) -> Key {
-        let mut hash = SipHash::new(HASH_KEY);
-        hash.word(self.0.len() as u64);
-        hash.bytes(self.0.as_bytes());
-        let bits = hash.finish();
-        [bits as u64, (bits >> 64) as u64]
+        let mut hash = SipHasher24::new_with_key(&HASH_KEY);
+        hash.write_u64(self.0.len() as u64);
+        write_padded(&mut hash, self.0.as_bytes());
+        let hash = hash.finish128();
+        [hash.h1, hash.h2]
     }
 }
 
