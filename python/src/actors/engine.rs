@@ -461,7 +461,7 @@ impl Engine {
     fn shutdown(&self, py: Python<'_>, timeout: TimeoutArgument, drain: bool) -> PyResult<Pending> {
         self.inner.born.check(py)?;
         let timeout = timeout.or(self.inner.config().stop_timeout_ms);
-        let ending = py.detach(|| self.inner.begin_shutdown(drain, timeout));
+        let ending = detach(py, || self.inner.begin_shutdown(drain, timeout));
         let operation = async move {
             let report = ending.await;
             attach(|py| statistics::shutdown(py, report))
