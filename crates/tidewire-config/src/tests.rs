@@ -177,7 +177,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_is_said_is_taken_or_refused_with_reasons(
+    fn each_announcement_is_taken_or_refused_with_reasons(
         code in prop::collection::vec((any_key(), any_value()), 0..4),
         text in any::<String>(),
         env in prop::collection::vec(("TIDEWIRE_(DISPATCHERS_{1,2})?[A-Za-z_ß]{0,20}(__THREADS)?", any::<String>()), 0..4),

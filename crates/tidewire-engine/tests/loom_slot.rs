@@ -196,7 +196,7 @@ fn a_handler_that_ends_without_a_reply_ends_the_ask_in_either_order() {
 }
 
 #[test]
-fn who_gives_an_ask_up_leaves_nothing_in_its_place() {
+fn an_abandoned_ask_leaves_nothing_in_its_slot() {
     loom::model(|| {
         let slot = slot();
         let replies = does(&slot, |slot| slot.complete(Ok(1)));

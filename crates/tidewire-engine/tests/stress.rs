@@ -295,7 +295,7 @@ fn a_constant_subscriber_misses_nothing_while_others_come_and_go() {
 // Promises: P6.11.
 /// Publishers cache the subscriptions of a subject with many subscribers.
 #[test]
-fn who_comes_and_goes_among_many_gets_what_is_published_meanwhile_and_nothing_after() {
+fn a_subscriber_among_many_gets_messages_of_its_time_and_none_after() {
     const ROUNDS: u64 = 2_000;
     const STAY: usize = 200;
     const COME: usize = 3;

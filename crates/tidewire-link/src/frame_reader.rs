@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_of_a_payload_that_nobody_awaits_is_passed_over() {
+    fn chunks_of_an_abandoned_payload_are_passed_over() {
         let (sent, mut pings) = (sent(&payload(30_000)), 0);
         let (mut reading, mut left) = (FrameReader::new(1 << 20), &sent[..]);
         while !left.is_empty() {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_laid_is_read_in_its_place() {
+    fn a_payload_in_shared_memory_is_read_in_place() {
         let memory = memory(1 << 20);
         let mut kept = Vec::new();
         for bytes in [1, 4_080, 4_081, 70_000, 300_000] {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_makes_room_and_is_not_taken_for_what_comes_next() {
+    fn a_dropped_payload_makes_room_and_is_not_taken_for_the_next_one() {
         let memory = memory(3 * PAGE as usize);
         let lay = |bytes| memory.lay(&payload(bytes));
         let (first, second, third) = (lay(4_000), lay(4_000), lay(4_000));

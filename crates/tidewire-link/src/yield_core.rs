@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gets_the_core_back_late_keeps_it_for_a_while() {
+    fn a_thread_that_gets_the_core_back_late_keeps_it_for_a_while() {
         let core = CoreContention { kept_until_us: AtomicU64::new(0) };
         core.came_back(5_000, 5_000 + LATE_US);
         assert!(core.is_given(5_000 + LATE_US), "it was back in time");

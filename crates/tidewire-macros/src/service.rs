@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_method_is_said_with_the_mend() {
+    fn errors_of_a_method_name_the_fix() {
         assert!(
             wrong(quote!(
                 fn plain(&self) -> Result<u8, Failure> {

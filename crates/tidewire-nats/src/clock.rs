@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn an_invalid_time_is_none() {
         for text in ["0001-01-01T00:00:00Z", "", "yesterday", "2024-02-29", "2024-02-29T01:30:00.5"] {
             assert_eq!(read(text), None, "{text:?}");
         }

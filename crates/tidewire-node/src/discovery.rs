@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_it_should_be_is_skipped_and_counted() {
+    fn invalid_entries_are_skipped_and_counted() {
         let schema = serde_json::json!({});
         let method = MethodInfo {
             name: "pay".to_owned(),

@@ -91,17 +91,17 @@ macro_rules! conformance {
                 rows_are_read_by_whole_runs,
                 failures_are_kept_within_bounds,
                 parameter_sets_are_columns,
-                what_is_read_while_others_write_is_whole,
+                reads_beside_writers_are_whole,
             ],
             looks: [
                 a_mean_that_is_known_well_enough_ends_at_the_same_run,
-                what_is_not_finite_is_never_known,
+                a_figure_that_is_not_finite_is_never_known,
                 one_that_goes_on_looks_again,
                 a_pilot_without_the_column_is_refused,
             ],
             wakeups: [
-                what_others_do_ends_a_wait,
-                who_waits_is_woken_by_each_change,
+                changes_of_others_end_a_wait,
+                a_wait_is_woken_by_each_change,
                 notes_are_events,
             ],
             races: [

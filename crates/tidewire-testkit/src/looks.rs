@@ -77,7 +77,7 @@ pub fn a_mean_that_is_known_well_enough_ends_at_the_same_run(place: &EmptyStore)
 }
 
 // Promises: P15.58.
-pub fn what_is_not_finite_is_never_known(place: &EmptyStore) {
+pub fn a_figure_that_is_not_finite_is_never_known(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &Plan { settings: until(1e9), ..plan("nan", 300) });
     let worker = join(&mut store, id);

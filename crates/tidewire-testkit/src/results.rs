@@ -241,7 +241,7 @@ pub fn parameter_sets_are_columns(place: &EmptyStore) {
 }
 
 // Promises: P15.45.
-pub fn what_is_read_while_others_write_is_whole(place: &EmptyStore) {
+pub fn reads_beside_writers_are_whole(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("export", 4_000));
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use crate::{EmptyStore, join, lease, plan, start, store_all};
 /// Longer than any test may take.
 const LONG_US: u64 = 3_600_000_000;
 
-pub fn what_others_do_ends_a_wait(place: &EmptyStore) {
+pub fn changes_of_others_end_a_wait(place: &EmptyStore) {
     let (mut store, mut other) = (place.connect(), place.connect());
     assert!(store.wait(LONG_US).unwrap(), "the first returns at once");
     while store.wait(0).unwrap() {}
@@ -26,7 +26,7 @@ pub fn what_others_do_ends_a_wait(place: &EmptyStore) {
     assert!(began.elapsed() >= Duration::from_millis(30), "{:?}", began.elapsed());
 }
 
-pub fn who_waits_is_woken_by_each_change(place: &EmptyStore) {
+pub fn a_wait_is_woken_by_each_change(place: &EmptyStore) {
     let mut store = place.connect();
     let id = start(&mut store, &plan("pi", 1_000_000));
     let gate = Barrier::new(2);

@@ -212,7 +212,7 @@ mod tests {
 
     // Promises: P17.73.
     #[test]
-    fn what_is_queued_is_cancelled_at_once_and_what_runs_by_its_worker_or_the_next() {
+    fn a_queued_command_is_cancelled_at_once_and_a_running_one_by_its_worker_or_the_next() {
         let mut queued = Command::new(0);
         assert!(queued.cancel() && !queued.cancel());
         assert_eq!((queued.stage, queued.begin(7)), (Stage::Cancelled, Begin::Over));
@@ -228,7 +228,7 @@ mod tests {
 
     // Promises: P17.68.
     #[test]
-    fn what_can_t_begin_is_not_tried_again() {
+    fn a_command_that_cannot_begin_is_not_tried_again() {
         let mut command = Command::new(5);
         command.begin(7);
         assert_eq!(command.ended(1, Outcome::Refused), End::Over(Stage::Failed));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_or_was_cancelled_begins_anew_with_another_token() {
+    fn a_failed_or_cancelled_command_begins_anew_with_another_token() {
         let mut command = Command::new(0);
         assert!(!command.renew(), "it is queued");
         command.begin(3);

@@ -257,7 +257,7 @@ mod tests {
 
     // Promises: P17.72.
     #[test]
-    fn what_waits_for_its_key_leaves_its_place_and_takes_one_if_there_is_one() {
+    fn a_command_that_waits_for_its_key_leaves_its_place_and_takes_one_if_there_is_one() {
         let mut places = CommandSlots::new(1, 1, LEASE_US);
         assert_eq!(places.fetches(), look(0, 1));
         places.fetched(0, &[(1, 10)], 0);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_begun_goes_back_when_it_drains() {
+    fn commands_not_begun_go_back_when_the_worker_drains() {
         let mut places = CommandSlots::new(2, 1, LEASE_US);
         places.fetches();
         places.fetched(0, &[(1, 10), (2, 20)], 0);

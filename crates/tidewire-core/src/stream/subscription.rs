@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_extended_and_what_was_begun_only_if_it_is_held() {
+    fn waiting_commands_are_extended_and_begun_ones_only_while_held() {
         for (hold_us, expected) in [(0, vec![(2, 1)]), (3_600_000_000, vec![(1, 1), (2, 1)])] {
             let mut subscription = Subscription::new(Options { concurrency: 1, hold_us, ..OPTIONS });
             subscription.credit(0);

@@ -43,7 +43,7 @@ fn bytes_of(disk: &Simulated) -> usize {
 }
 
 #[test]
-fn what_is_replaced_gives_its_place_back() {
+fn a_replaced_value_gives_its_space_back() {
     let disk = Simulated::new(1);
     let mut folder = open(&disk, 1, SECOND).expect("an empty disk");
     for number in 0..5_000 {
@@ -63,7 +63,7 @@ fn what_is_replaced_gives_its_place_back() {
 }
 
 #[test]
-fn what_has_expired_is_gone_and_shows_nothing_older() {
+fn an_expired_value_is_gone_and_shows_no_older_one() {
     let disk = Simulated::new(1);
     let mut folder = open(&disk, 1, SECOND).expect("an empty disk");
     folder.publish("s", &[message(0, 1)], false, SECOND).expect("it takes it");
@@ -105,7 +105,7 @@ fn a_consumer_gets_the_newest_of_each_key_over_gaps() {
 }
 
 #[test]
-fn what_is_looked_for_may_be_the_last_of_its_segment() {
+fn a_lookup_finds_the_last_event_of_a_segment() {
     let disk = Simulated::new(1);
     let mut folder = Folder::open(Box::new(disk), SIZES, 1, SECOND).expect("an empty disk");
     folder.create_stream(StreamSettings { compact: None, ..settings() }, SECOND).expect("it can be made");

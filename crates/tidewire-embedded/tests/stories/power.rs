@@ -19,7 +19,7 @@ const FETCH: Fetch = Fetch { max_messages: 7, max_bytes: 100_000, wait_us: 0 };
 
 // Promises: P17.1, P17.2, P17.3, P17.5, P17.8, P17.18, P17.24, P17.44.
 #[test]
-fn what_was_acked_survives_every_loss_of_power() {
+fn acked_events_survive_every_loss_of_power() {
     seeds("losses of power", 1, |seed| History::new(seed).run());
 }
 

@@ -133,7 +133,7 @@ mod tests {
     use crate::reply::Reply;
 
     #[test]
-    fn what_is_asked_of_a_probe_is_answered_by_the_test() {
+    fn an_ask_of_a_probe_is_answered_by_the_test() {
         let probe = Probe::<Reply<u8>>::new().expect("there is a thread");
         let pending = probe.me().ask(|reply| reply, Duration::from_secs(60));
         probe.told().expect("it was asked").send(7);

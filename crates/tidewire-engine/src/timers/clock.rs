@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_never_comes() {
+    fn a_timer_too_far_away_never_fires() {
         assert_eq!(after(Duration::MAX), NEVER);
         assert!(instant(NEVER) > Instant::now() + Duration::from_secs(86_400));
         assert!(after(Duration::from_nanos(NEVER - 1)) > now());

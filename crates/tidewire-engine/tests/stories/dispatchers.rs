@@ -89,7 +89,7 @@ fn a_thread_that_looks_for_work_and_finds_two_pieces_shares_them() {
 
 // Promises: P5.3, P5.5.
 #[test]
-fn what_waits_behind_a_blocked_handler_spreads_over_all_threads() {
+fn actors_behind_a_blocked_handler_spread_over_all_threads() {
     for threads in 2..=4_usize {
         let engine = engine_of(threads, 0);
         let (actors, begun, gates) = blockers(&engine, threads - 1);

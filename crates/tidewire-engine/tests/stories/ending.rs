@@ -154,7 +154,7 @@ fn a_message_that_fails_in_an_actor_that_was_abandoned_has_one_letter() {
 }
 
 #[test]
-fn whoever_awaits_an_actor_that_is_abandoned_is_told() {
+fn waits_for_an_abandoned_actor_end_with_its_loss() {
     let engine = engine(2);
     let (gate, open) = channel::<()>();
     let (entered, inside) = channel();
@@ -220,7 +220,7 @@ fn an_actor_and_a_child_begin_no_message_once_a_shutdown_without_drain_has_begun
 }
 
 #[test]
-fn what_an_abandoned_future_holds_is_let_go_of_with_the_last_thread() {
+fn values_of_an_abandoned_future_are_dropped_with_the_last_thread() {
     for is_woken in [false, true] {
         let engine = engine(1);
         let ((holds, dropped), (begun, has_begun)) = (channel::<()>(), channel());
@@ -273,7 +273,7 @@ fn waits<T: Clone + Send + 'static>(engine: &Engine, holds: T) -> ActorRef<()> {
 }
 
 #[test]
-fn what_an_abandoned_future_holds_is_let_go_of_by_a_thread_that_is_free() {
+fn values_of_an_abandoned_future_are_dropped_by_a_free_thread() {
     let engine = engine(2);
     let (holds, dropped) = channel::<()>();
     let actor = waits(&engine, holds);
@@ -283,7 +283,7 @@ fn what_an_abandoned_future_holds_is_let_go_of_by_a_thread_that_is_free() {
 }
 
 #[test]
-fn what_an_abandoned_future_holds_may_shut_its_engine_down() {
+fn values_of_an_abandoned_future_may_shut_its_engine_down() {
     struct Shuts(Engine);
     impl Drop for Shuts {
         fn drop(&mut self) {
@@ -470,7 +470,7 @@ fn an_engine_is_idle_when_nothing_waits_runs_or_is_about_to_be_sent() {
 }
 
 #[test]
-fn whoever_waits_for_an_actor_that_does_not_end_waits_no_longer_than_it_wants_to() {
+fn a_wait_for_an_actor_that_does_not_end_ends_at_its_own_limit() {
     let engine = engine(2);
     let (_actor, gate) = held(&engine, SpawnOptions::new().name("stuck"), 0, |_: u8| {});
     assert_eq!(engine.idle().wait_until(std::time::Instant::now() + Duration::from_millis(10)), None);

@@ -61,7 +61,7 @@ fn a_queue_group_shares_and_a_full_subscriber_is_reported() {
 
 // Promises: P6.4, P6.12.
 #[test]
-fn what_many_subscribe_to_follows_who_subscribes_and_who_ends() {
+fn a_subject_with_many_subscribers_follows_subscriptions_and_ends() {
     let engine = engine(1);
     let (sender, seen) = std::sync::mpsc::channel();
     let spawn = || {
@@ -89,7 +89,7 @@ fn what_many_subscribe_to_follows_who_subscribes_and_who_ends() {
 }
 
 #[test]
-fn who_only_listens_is_asked_nothing() {
+fn a_plain_listener_gets_no_requests() {
     let engine = engine(1);
     let actors: Vec<ActorRef<u8>> = (0..3).map(|_| engine.spawn_fn(|_: u8, _| Ok(())).unwrap()).collect();
     engine.listen_in("quote", None, &actors[0]).unwrap();

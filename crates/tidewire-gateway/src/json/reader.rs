@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_comes_back_as_it_was() {
+    fn plain_json_comes_back_unchanged() {
         for text in [
             "null",
             "true",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_changed_is_refused() {
+    fn a_value_that_json_would_change_is_refused() {
         for (text, word) in [
             ("18446744073709551616", "integer"),
             ("[-9223372036854775809]", "integer"),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_strangers_say_is_one_line_of_a_bounded_length() {
+    fn input_of_strangers_is_one_log_line_of_bounded_length() {
         assert_eq!(shown("plain \"text\", \u{e9}"), "plain \"text\", \u{e9}");
         assert_eq!(shown("a\nINFO forged\r\u{1b}[2J\u{202e}"), "a\\nINFO forged\\r\\u{1b}[2J\\u{202e}");
         assert_eq!(shown(&"x".repeat(5_000)).len(), CHARACTERS + 3);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_still_writes_to_a_lost_link_takes_nothing_of_the_next_one_with_its_number() {
+    fn a_writer_of_a_lost_link_takes_nothing_of_the_next_link_with_its_number() {
         let runtime = Runtime::start("hub").expect("a thread can be started");
         let hub = HubHandle::new(&runtime, HubOptions::new("hub"), |_| {});
         let lost = connected(&hub);

@@ -246,7 +246,7 @@ mod tests {
 
     /// A writer does not repeat bytes that were reported as written. After `WouldBlock` it
     /// repeats the same bytes.
-    async fn what_is_written_arrives((from, to): (LayeredStream, LayeredStream)) {
+    async fn written_frames_arrive((from, to): (LayeredStream, LayeredStream)) {
         let (written, rest) = fill(&from).await;
         read(&to, written).await;
         from.stream().writable().await.expect("it is open");
@@ -256,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_websocket_arrives() {
-        story(async { what_is_written_arrives(websockets().await).await });
+    fn frames_written_to_a_websocket_arrive() {
+        story(async { written_frames_arrive(websockets().await).await });
     }
 
     #[test]
-    fn what_is_written_under_tls_arrives() {
-        story(async { what_is_written_arrives(secured().await).await });
+    fn frames_written_under_tls_arrive() {
+        story(async { written_frames_arrive(secured().await).await });
     }
 }

@@ -124,7 +124,7 @@ mod tests {
     use super::{READ_BYTES, TcpIo};
 
     #[test]
-    fn what_is_read_in_short_pieces_is_whole_and_no_buffer_stays() {
+    fn frames_read_in_short_pieces_are_whole_and_no_buffer_stays() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it can be started");
         let story = async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");

@@ -111,7 +111,7 @@ fn calls_of_a_guest_come_on_the_thread_of_the_loop_over_a_unix_socket() {
 }
 
 #[test]
-fn what_a_guest_sends_keeps_its_order_whatever_its_length_and_whoever_reads() {
+fn frames_of_a_guest_keep_their_order_for_each_length_and_reader() {
     let host = Host::new("tide://127.0.0.1:0");
     let (send, heard) = sync_channel(1_000);
     let _kept = host.subscribe("news", Listen(send));
@@ -196,7 +196,7 @@ fn a_busy_loop_holds_up_no_other_node_of_its_process() {
 }
 
 #[test]
-fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read() {
+fn a_wait_for_a_guest_on_another_thread_is_answered_though_the_loop_does_not_read() {
     let host = Host::new("tide://127.0.0.1:0");
     let guest = host.guest();
     let _kept = guest.subscribe("svc.there", Echo);
@@ -217,7 +217,7 @@ fn whoever_waits_for_a_guest_elsewhere_is_answered_though_the_loop_does_not_read
 }
 
 #[test]
-fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_guest_stays() {
+fn frames_left_by_a_busy_loop_are_read_with_the_heartbeat_and_the_guest_stays() {
     let host = Host::with_heartbeat("tide://127.0.0.1:0", HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = host.subscribe("news", Listen(send));
@@ -242,7 +242,7 @@ fn a_loop_that_let_go_is_offered_the_reading_again() {
 }
 
 #[test]
-fn what_a_guest_does_not_read_at_once_waits_for_it() {
+fn frames_wait_for_a_guest_that_does_not_read_at_once() {
     let host = Host::new("tide://127.0.0.1:0");
     let guest = host.guest();
     let (send, heard) = sync_channel(1_000);

@@ -254,7 +254,7 @@ fn a_task_that_waits_and_is_dropped_does_not_take_the_reading_with_it() {
 }
 
 #[test]
-fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
+fn a_call_that_blocks_a_thread_of_the_runtime_is_answered() {
     for runtime in [one_thread, threads] {
         let scene = scene(runtime(), PLACES[0], NEVER_MS);
         let node = &scene.node;
@@ -268,7 +268,7 @@ fn whoever_blocks_a_thread_of_the_runtime_is_answered() {
 }
 
 #[test]
-fn whoever_waits_outside_of_a_runtime_that_stands_still_is_answered() {
+fn a_wait_outside_of_a_runtime_that_stands_still_is_answered() {
     let scene = scene(one_thread(), PLACES[0], NEVER_MS);
     let _off_loop = scene.node.link.wait_off_loop(false).expect("this is no task of the runtime");
     ask_blocking(&scene.node, b"hi");
@@ -306,7 +306,7 @@ fn tasks_are_at_home_and_threads_are_elsewhere() {
 }
 
 #[test]
-fn what_a_runtime_that_stands_still_leaves_is_read_with_the_heartbeat() {
+fn frames_left_by_a_runtime_that_stands_still_are_read_with_the_heartbeat() {
     let scene = scene_before(one_thread(), PLACES[0], HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = scene.node.subscribe("news", Listen(send));

@@ -59,7 +59,7 @@ fn a_hub_with_an_expired_certificate_is_not_joined() {
 }
 
 #[test]
-fn whoever_checks_nothing_joins_any_hub() {
+fn a_node_without_checks_joins_any_hub() {
     let authority = Authority::new();
     let place = secured("tide+tls://localhost:0", authority.expired_for("hub.example"));
     let unchecked = Tls { verify: false, ..Tls::default() };

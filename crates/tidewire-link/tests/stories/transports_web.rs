@@ -204,7 +204,7 @@ fn a_client_that_says_goodbye_to_the_websocket_is_answered() {
 }
 
 #[test]
-fn whoever_wants_no_websocket_of_ours_is_told_in_http() {
+fn a_client_of_another_websocket_protocol_is_told_in_http() {
     let place = open();
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     let version = "Sec-WebSocket-Version: 13\r\n";

@@ -89,7 +89,7 @@ fn answers_come_on_the_thread_of_the_loop_over_a_unix_socket() {
 }
 
 #[test]
-fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
+fn frames_left_by_a_busy_loop_are_read_with_the_heartbeat_and_the_link_lives_on() {
     let scene = scene("tide://127.0.0.1:0", HEARTBEAT_MS);
     let (send, heard) = sync_channel(100);
     let _kept = scene.node.subscribe("news", Listen(send));
@@ -108,7 +108,7 @@ fn what_a_busy_loop_leaves_is_read_with_the_heartbeat_and_the_link_lives_on() {
 }
 
 #[test]
-fn whoever_waits_elsewhere_is_answered_though_the_loop_does_not_read() {
+fn a_wait_on_another_thread_is_answered_though_the_loop_does_not_read() {
     let scene = scene("tide://127.0.0.1:0", 60_000);
     let reader = next(&scene.readers);
     assert!(reader.begin());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_not_read() {
+    fn a_message_without_envelope_is_not_read() {
         let mut bytes = Vec::new();
         Envelope { what: What::Ask, from: 7, own: 1, other: 2, sequence: 3, taken: 4 }.put(&mut bytes);
         assert_eq!(Envelope::read(&bytes[..BYTES - 1]), None);

@@ -83,14 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_node_tells_is_read_by_others() {
+    fn announcements_of_a_node_are_read_by_others() {
         let node = Presence { name: "a \"b\"".to_owned(), features: "lz4".to_owned(), ..Presence::new(7, "x") };
         let read = Presence::read(&node.written(PresenceKind::Hello));
         assert_eq!(read, Some(Presence { says: PresenceKind::Hello, ..node }));
     }
 
     #[test]
-    fn what_is_out_of_limits_is_not() {
+    fn announcements_beyond_the_limits_are_not() {
         let node = Presence::new(7, "x");
         let written = |node: &Presence| node.written(PresenceKind::Here);
         assert!(Presence::read(&written(&node)).is_some());

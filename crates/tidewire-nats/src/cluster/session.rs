@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_in_another_session_does_not_count() {
+    fn messages_of_another_session_do_not_count() {
         let (mut a, _) = open();
         let late = a.say(What::Frames, 5);
         let mut b = Session::new(2, 23);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_bounded_until_it_was_taken() {
+    fn messages_under_way_are_bounded_until_taken() {
         let (mut a, mut b) = open();
         let (mut sent, part) = (10, 100_000);
         while a.room() > 0 {

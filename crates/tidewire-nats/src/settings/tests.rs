@@ -21,7 +21,7 @@ fn a_url_names_servers_and_who_asks() {
 }
 
 #[test]
-fn what_is_said_wrong_is_named_with_its_mend() {
+fn invalid_settings_are_named_with_their_fix() {
     for (url, words) in [
         ("localhost:4222", "url: it names no way: begin it with nats:// or tls://"),
         ("http://host", "url: http:// is no way to NATS: begin it with nats:// or tls://"),

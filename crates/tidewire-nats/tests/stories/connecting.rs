@@ -65,7 +65,7 @@ fn found(text: &[u8], part: &[u8]) -> Option<usize> {
 }
 
 #[test]
-fn what_was_never_answered_is_asked_again_before_a_cluster_is_given_up() {
+fn an_unanswered_request_is_sent_again_before_a_cluster_is_given_up() {
     let Some(server) = Server::start("") else { return };
     let front = lossy(server.url.trim_start_matches("nats://"));
     let home = open(&format!("{front}?request_timeout_ms=15000")).expect("the second request is answered");
@@ -225,7 +225,7 @@ fn a_server_without_tls_is_refused_where_tls_is_demanded() {
 }
 
 #[test]
-fn what_is_published_while_a_server_restarts_arrives_once() {
+fn events_published_while_a_server_restarts_arrive_once() {
     let Some(mut server) = Server::start("") else { return };
     let home = server.home();
     let stream = stream(&*home, "restart");

@@ -160,7 +160,7 @@ fn an_event_whose_process_died_in_its_last_delivery_is_dead_too() {
 }
 
 #[test]
-fn what_is_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
+fn an_event_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "late");
     let settings = ConsumerSettings { ack_wait_us: 300_000, backoff_us: vec![], ..consumer("billing") };
@@ -180,7 +180,7 @@ fn what_is_not_settled_in_time_is_delivered_again_and_the_first_is_stale() {
 }
 
 #[test]
-fn who_works_keeps_what_it_has() {
+fn a_consumer_in_progress_keeps_its_event() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "works");
     let settings = ConsumerSettings { ack_wait_us: 400_000, backoff_us: vec![], ..consumer("billing") };
@@ -261,7 +261,7 @@ fn a_consumer_that_is_moved_goes_on_there() {
 }
 
 #[test]
-fn who_waits_for_a_consumer_that_is_deleted_is_told() {
+fn a_fetch_of_a_deleted_consumer_ends_with_an_error() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "deleted");
     home.create_consumer(&name, consumer("billing")).wait().unwrap();

@@ -86,7 +86,7 @@ fn of_many_who_want_a_lease_one_at_a_time_has_it() {
 }
 
 #[test]
-fn what_can_not_be_a_lease_is_refused() {
+fn an_invalid_lease_is_refused() {
     let Some(home) = home() else { return };
     for (name, ttl_us, field) in [("a b", 1_000_000, "lease: "), ("a$", 1_000_000, "lease: "), ("a", 1, "ttl: ")] {
         let error = home.acquire(name, "x", ttl_us, 0).wait().unwrap_err();

@@ -11,7 +11,7 @@ fn everything() -> Read {
 }
 
 #[test]
-fn what_is_published_is_read_in_order() {
+fn published_events_are_read_in_order() {
     let Some(home) = home() else { return };
     let stream = stream(&*home, "order");
     let answers: Vec<_> = (0..40)
@@ -94,7 +94,7 @@ fn other_settings_are_refused_with_both_values() {
 }
 
 #[test]
-fn what_can_not_be_a_stream_is_refused() {
+fn an_invalid_stream_is_refused() {
     let Some(home) = home() else { return };
     let refused = |change: &dyn Fn(&mut StreamSettings)| {
         let mut wrong = settings("wrong");
@@ -234,7 +234,7 @@ pub fn store_common_ids(homes: &[&dyn Home], stream: &str) {
 }
 
 #[test]
-fn what_is_delayed_comes_when_it_is_due() {
+fn a_delayed_event_comes_when_it_is_due() {
     let Some(home) = home() else { return };
     let name = stream(&*home, "later");
     let now_us = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64;

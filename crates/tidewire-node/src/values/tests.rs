@@ -104,7 +104,7 @@ fn types_of_rust_travel_there_and_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_with_its_path() {
+fn a_value_that_does_not_fit_is_named_with_its_path() {
     let blob = to_bytes(&BTreeMap::from([("symbol", Value::from("X")), ("qty", Value::from(-1))])).expect("a map");
     let wrong = from_bytes::<Quote>(&blob).expect_err("qty is negative");
     assert_eq!(wrong.to_string(), "value.qty: invalid value: integer `-1`, expected u32");

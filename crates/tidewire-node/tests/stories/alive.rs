@@ -105,7 +105,7 @@ fn python_hears_how_a_node_of_rust_does() {
 }
 
 #[test]
-fn what_joins_and_serves_is_told_at_the_hub_and_at_the_node() {
+fn joins_and_services_are_logged_at_the_hub_and_at_the_node() {
     let (at_hub, at_node) = (Told::new(), Told::new());
     let (say_hub, say_node) = (at_hub.0.clone(), at_node.0.clone());
     let options = NodeOptions::named("hub").changes(move |line| drop(say_hub.send(line.to_owned())));

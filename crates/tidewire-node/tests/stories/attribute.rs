@@ -100,7 +100,7 @@ fn errors_are_those_of_the_functions_and_wrong_arguments_name_the_parameter() {
 }
 
 #[test]
-fn what_is_written_at_the_functions_is_told_to_others() {
+fn docs_of_functions_are_told_to_others() {
     let hub = shop();
     let services = hub.services().wait().expect("it lists them");
     let found = services.iter().find(|service| service.name == "shop").expect("it is there");

@@ -114,7 +114,7 @@ fn wrong_arguments_are_named() {
 }
 
 #[test]
-fn what_cannot_be_sent_fails_at_the_caller_and_names_the_path() {
+fn an_argument_that_cannot_be_sent_fails_at_the_caller_and_names_the_path() {
     let hub = hub();
     let wrong = hub.client("pricing").call::<()>("echo", &(vec![1_u128, u128::MAX],)).wait().expect_err("too large");
     assert!(wrong.to_string().starts_with("pricing.echo[0][1]: 340282"), "{wrong}");
@@ -235,7 +235,7 @@ impl Future for YieldOnce {
 }
 
 #[test]
-fn what_is_for_the_own_node_only_is_not_seen_by_others() {
+fn services_for_the_own_node_are_not_seen_by_others() {
     let hub = hub();
     let (server, caller) = (join(&hub, "server"), join(&hub, "caller"));
     let secret = Method::new("secret", &[], |_, ()| async { Ok(1) }).visibility(Visibility::Node);
@@ -298,7 +298,7 @@ fn a_handler_knows_who_called() {
 }
 
 #[test]
-fn what_is_wrong_with_a_declaration_is_said_when_it_is_served() {
+fn errors_of_a_declaration_are_raised_when_it_is_served() {
     let hub = hub();
     let refused = |service: Service| hub.serve(service).wait().expect_err("it is wrong").to_string();
     let one = || Service::new("one").method("a", &[], |_, ()| async { Ok(()) });

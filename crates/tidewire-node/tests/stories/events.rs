@@ -93,7 +93,7 @@ fn one_member_of_a_queue_group_handles_an_event() {
 
 // Promises: P13.77.
 #[test]
-fn what_came_is_handled_before_a_service_stops_or_dropped_when_the_time_is_over() {
+fn events_that_came_are_handled_before_a_service_stops_or_dropped_at_its_timeout() {
     let (hub, told) = (hub(), Told::new());
     let serve = |event| hub.serve(Service::new("desk").with_event(event)).wait().expect("it serves");
     let served = serve(desk(told.0.clone(), "first"));

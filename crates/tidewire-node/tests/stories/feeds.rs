@@ -252,7 +252,7 @@ fn a_handler_that_reads_its_caller_does_not_keep_its_node() {
 }
 
 #[test]
-fn what_is_no_stream_and_what_can_not_be_sent_is_named() {
+fn a_value_that_is_no_stream_or_cannot_be_sent_is_named() {
     let told = Told::new();
     let (_hub, _server, caller) = three(&told);
     let client = caller.client("taker");

@@ -201,7 +201,7 @@ fn a_lease_that_is_over_ends_what_nobody_calls() {
 }
 
 #[test]
-fn what_is_given_in_calls_that_are_cancelled_before_they_are_read_is_let_go_soon() {
+fn exports_of_calls_cancelled_before_they_are_read_are_released_soon() {
     let (_hub, server, caller) = three(&Kept::default());
     let told = Told::new();
     let say = told.0.clone();
@@ -269,7 +269,7 @@ fn the_end_of_a_link_ends_what_was_given_over_it() {
 }
 
 #[test]
-fn what_was_let_go_is_gone_wherever_it_is_given_or_read() {
+fn a_released_export_is_gone_wherever_it_is_given_or_read() {
     let (_hub, server, caller) = three(&Kept::default());
     let shared = cart();
     let given = shared.clone();
@@ -343,7 +343,7 @@ fn a_call_is_not_made_again_when_the_link_that_names_what_it_gives_is_lost() {
 }
 
 #[test]
-fn what_can_not_be_given_or_taken_is_named() {
+fn a_value_that_cannot_be_given_or_taken_is_named() {
     let (_hub, _server, caller) = three(&Kept::default());
     let (work, doubles) = (caller.client("work"), doubles());
     let refused = |wrong: tidewire_node::Error| (wrong.code(), wrong.to_string());

@@ -60,7 +60,7 @@ fn a_node_with_a_token_joins_over_tls_and_does_what_the_token_allows() {
 }
 
 #[test]
-fn who_has_no_token_or_trusts_another_authority_does_not_join() {
+fn a_node_without_token_or_with_another_authority_does_not_join() {
     let authority = Authority::new();
     let hub = hub("tide+tls", &authority);
     for token in [None, Some("a long secret of nobody")] {

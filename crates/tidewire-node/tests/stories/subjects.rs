@@ -9,7 +9,7 @@ fn read(subscription: &mut Subscription) -> i64 {
 }
 
 #[test]
-fn what_is_published_reaches_all_who_subscribed_in_order() {
+fn messages_reach_all_subscribers_in_order() {
     let hub = hub();
     let (one, other) = (join(&hub, "one"), join(&hub, "other"));
     let nodes: [&Node; 3] = [&hub, &one, &other];
@@ -88,7 +88,7 @@ fn a_request_is_answered_here_or_elsewhere_or_not_at_all() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_a_request_is_refused() {
+fn messages_without_room_are_counted_and_a_request_is_refused() {
     let hub = hub();
     let mut narrow = hub.subscribe_with("x", SubscribeOptions::default().capacity(2)).wait().expect("it subscribes");
     for number in 0..5 {

@@ -50,7 +50,7 @@ fn a_value_is_written_only_over_the_one_that_was_seen() {
 }
 
 #[test]
-fn who_watches_sees_what_is_there_and_then_every_change() {
+fn a_watch_sees_the_present_state_and_then_every_change() {
     let place = Place::new();
     let config = in_time(place.node.bucket_with("config", BucketOptions::default()));
     in_time(config.put("a.x", &1));

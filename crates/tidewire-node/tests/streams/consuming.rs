@@ -52,7 +52,7 @@ fn those_who_take_from_one_consumer_share_its_events() {
 }
 
 #[test]
-fn what_fails_ends_as_a_dead_letter_and_is_requeued() {
+fn a_failed_event_ends_as_a_dead_letter_and_is_requeued() {
     let place = Place::new();
     let orders = place.orders();
     publish(&orders, 0..2);
@@ -97,7 +97,7 @@ fn a_settlement_that_is_waited_for_says_when_the_event_went_to_another() {
 }
 
 #[test]
-fn what_a_consumer_has_not_taken_goes_to_another_when_it_goes() {
+fn events_not_taken_by_a_consumer_go_to_another_when_it_leaves() {
     let place = Place::new();
     let orders = place.orders();
     publish(&orders, 0..50);

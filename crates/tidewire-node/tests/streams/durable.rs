@@ -53,7 +53,7 @@ fn each_event_is_handled_and_acked_in_order() {
 }
 
 #[test]
-fn what_fails_comes_again_and_ends_as_a_dead_letter_with_its_error() {
+fn a_failed_event_comes_again_and_ends_as_a_dead_letter_with_its_error() {
     let place = Place::new();
     let orders = place.orders();
     let told = Told::new();
@@ -97,7 +97,7 @@ fn what_fails_comes_again_and_ends_as_a_dead_letter_with_its_error() {
 }
 
 #[test]
-fn what_was_not_begun_goes_to_another_at_once_and_so_does_what_is_cut() {
+fn events_not_begun_or_cut_go_to_another_consumer_at_once() {
     let place = Place::new();
     let orders = place.orders();
     publish(&orders, 0..50);

@@ -62,7 +62,7 @@ fn an_event_is_read_as_what_was_published() {
 }
 
 #[test]
-fn who_follows_gets_what_is_published_next() {
+fn a_follower_gets_the_events_published_next() {
     let place = Place::new();
     let orders = place.orders();
     let mut follows = orders.read(ReadOptions::default().start(Start::All).follow());
@@ -160,7 +160,7 @@ fn a_node_has_streams_in_a_folder_of_its_own() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_with_its_mend() {
+fn a_request_that_is_not_allowed_is_refused_with_its_fix() {
     let place = Place::new();
     let bare = hub();
     let nowhere = join(&bare, "nowhere").stream_with("orders", StreamOptions::new(["orders.>"])).wait();

@@ -218,7 +218,7 @@ fn events_are_handled_by_the_one_that_is_active() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn wrong_calls_get_an_error() {
     let place = Place::new();
     let told = place.node.serve_single(Service::new("x").instance("~y")).wait().expect_err("it is reserved");
     assert!(told.to_string().contains("instance: \"~y\" is not allowed"), "{told}");

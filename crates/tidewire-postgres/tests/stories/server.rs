@@ -55,7 +55,7 @@ fn a_server_that_starts_anew_is_met_again() {
 
 // Promises: P15.47.
 #[test]
-fn what_is_not_ours_or_not_there_is_named() {
+fn a_missing_or_foreign_database_is_named() {
     let Some(server) = servers::shared() else { return };
     let database = Database::new(server);
     let url = database.url();
@@ -157,7 +157,7 @@ fn users_without_rights_are_told_so() {
 
 // Promises: P15.46.
 #[test]
-fn who_holds_a_campaign_for_too_long_is_an_error_that_is_worth_another_try() {
+fn a_campaign_held_for_too_long_is_a_retryable_error() {
     let Some(server) = servers::shared() else { return };
     let database = Database::new(server);
     let mut store = connect(&database.url()).unwrap();

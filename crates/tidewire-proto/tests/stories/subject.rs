@@ -28,7 +28,7 @@ fn the_limits_hold_on_both_sides() {
 
 // Promises: P6.2.
 #[test]
-fn what_is_wrong_is_named_with_its_mend() {
+fn an_error_names_the_cause_and_the_fix() {
     let messages = [
         ("", "subject \"\": is empty; write at least one token, such as \"orders\""),
         (".a", "subject \".a\": token 1 (byte 0) is empty; write at least one character between the dots"),
@@ -51,7 +51,7 @@ fn what_is_wrong_is_named_with_its_mend() {
 }
 
 #[test]
-fn what_is_wrong_with_a_pattern_is_named_with_its_mend() {
+fn errors_of_a_pattern_name_the_fix() {
     let messages = [
         ("a*.b", "pattern \"a*.b\": token 1 holds '*' at byte 1; let '*' be a whole token, as in \"orders.*\""),
         ("a.b>", "pattern \"a.b>\": token 2 holds '>' at byte 3; let '>' be the whole last token, as in \"orders.>\""),
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_refused_can_be_told(text in "\\PC{0,300}|[ab.*> \\x00-\\x1f]{0,20}") {
+    fn a_refusal_can_be_told(text in "\\PC{0,300}|[ab.*> \\x00-\\x1f]{0,20}") {
         if let Err(error) = Pattern::new(&text) {
             prop_assert!(error.to_string().contains("; "), "no mend in {}", error);
         }

@@ -186,7 +186,7 @@ fn poke(bytes: &[u8]) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(parts in parts(), before in vec(any::<u8>(), 0..20), after in vec(any::<u8>(), 0..20)) {
+    fn written_frames_are_read(parts in parts(), before in vec(any::<u8>(), 0..20), after in vec(any::<u8>(), 0..20)) {
         let mut out = before.clone();
         parts.write(&mut out);
         let end = out.len();

@@ -101,7 +101,7 @@ fn results_are_tables_that_people_can_query() {
 
 // Promises: P15.45, P15.46.
 #[test]
-fn who_holds_the_file_for_too_long_is_an_error_that_is_worth_another_try() {
+fn a_file_held_for_too_long_is_a_retryable_error() {
     let folder = Folder::new();
     let mut store: Connection = Box::new(open(&folder.file(), Missing::Create).unwrap());
     let id = start(&mut store, &plan("pi", 5));

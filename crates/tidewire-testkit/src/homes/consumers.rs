@@ -75,7 +75,7 @@ pub fn a_fetch_waits_for_what_is_published_next(home: &dyn Home) {
 }
 
 // Promises: P17.29, P17.30.
-pub fn what_failed_comes_again_and_ends_as_a_dead_letter(home: &dyn Home) {
+pub fn a_failed_event_comes_again_and_ends_as_a_dead_letter(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.max_deliver = 3);
     publish_all(home, &["poison", "fine"]);
@@ -106,7 +106,7 @@ pub fn what_failed_comes_again_and_ends_as_a_dead_letter(home: &dyn Home) {
 }
 
 // Promises: P17.29.
-pub fn what_is_terminated_is_dead_at_once(home: &dyn Home) {
+pub fn a_terminated_event_is_dead_at_once(home: &dyn Home) {
     orders(home);
     consumer(home, |_| {});
     publish_all(home, &["1"]);
@@ -183,7 +183,7 @@ pub fn a_delivery_of_before_a_requeue_is_stale(home: &dyn Home) {
 }
 
 // Promises: P17.27, P17.28.
-pub fn what_nobody_has_begun_is_given_back(home: &dyn Home) {
+pub fn events_that_no_handler_began_are_given_back(home: &dyn Home) {
     orders(home);
     consumer(home, |settings| settings.backoff_us = vec![3_600 * SECOND_US]);
     publish_all(home, &["1", "2"]);

@@ -10,7 +10,7 @@ use super::{
     publish, publish_all, read_all, refused, settle,
 };
 
-pub fn what_is_published_is_read_in_order(home: &dyn Home) {
+pub fn published_events_are_read_in_order(home: &dyn Home) {
     orders(home);
     let answers: Vec<_> = (0..50_u32)
         .map(|batch| {
@@ -99,7 +99,7 @@ pub fn purging_removes_and_never_reuses_sequences(home: &dyn Home) {
     assert_eq!(publish_all(home, &["5"]), [5]);
 }
 
-pub fn what_was_deleted_is_not_found(home: &dyn Home) {
+pub fn a_deleted_value_is_not_found(home: &dyn Home) {
     orders(home);
     publish_all(home, &["1"]);
     good(home.delete_stream("orders"));
@@ -321,7 +321,7 @@ pub fn the_newest_of_each_key_stays(home: &dyn Home) {
     assert!(error.message().starts_with("key:"), "{error}");
 }
 
-pub fn what_is_compacted_is_delivered_once_by_its_newest(home: &dyn Home) {
+pub fn a_compacted_key_is_delivered_once_by_its_newest(home: &dyn Home) {
     good(home.create_stream(compacted(Compact::Subject)));
     let of = |name: &str, payload: &str| publish(home, vec![message(name, payload)]);
     of("orders.a", "1");

@@ -444,7 +444,7 @@ impl History {
 
 // Promises: P15.5, P15.6.
 #[test]
-fn whatever_happens_every_run_is_stored_once() {
+fn every_run_is_stored_once_in_every_history() {
     let mut happened = Happened::new();
     let is_whole = seeds("histories of a campaign", 300, |seed| {
         for (name, count) in History::new(seed).run() {

@@ -30,7 +30,7 @@ fn texts(number: u64) -> [String; 2] {
 
 proptest! {
     #[test]
-    fn what_was_pushed_is_there_and_the_digest_is_that_of_the_parts(count in 0u64..80, cut in 0u64..80) {
+    fn pushed_rows_are_there_and_the_digest_is_that_of_the_parts(count in 0u64..80, cut in 0u64..80) {
         let columns = columns();
         let (mut all, mut front, mut back) = (Rows::new(&columns), Rows::new(&columns), Rows::new(&columns));
         for run in 0..count {

@@ -43,7 +43,7 @@ fn refused(world: &mut World, node: usize, (pattern, queue): (&str, &str), says:
 }
 
 #[test]
-fn who_may_only_subscribe_hears_and_is_asked_nothing() {
+fn a_node_that_may_only_subscribe_hears_and_is_asked_nothing() {
     let mut world = guarded(HubOptions::new("hub"));
     let (root, ann) = (joined(&mut world, "root", "root"), joined(&mut world, "ann", "nothing"));
     for pattern in [">", "svc.bank.>", "svc.*.deposit", "orders.get", "*.get"] {
@@ -63,7 +63,7 @@ fn who_may_only_subscribe_hears_and_is_asked_nothing() {
 }
 
 #[test]
-fn what_a_token_serves_and_answers_it_need_not_be_allowed_to_subscribe_to() {
+fn a_token_need_not_allow_subscriptions_to_its_services_and_replies() {
     let mut world = guarded(HubOptions::new("hub"));
     let (root, bank) = (joined(&mut world, "root", "root"), joined(&mut world, "bank", "bank"));
     assert_eq!(refused(&mut world, bank, ("svc.bank.*", "bank"), &[]), None);
@@ -180,7 +180,7 @@ fn the_list_of_services_is_there_once_however_many_ask() {
 }
 
 #[test]
-fn who_announces_again_and_again_rests_and_is_not_taken_for_silent() {
+fn a_node_that_announces_again_and_again_rests_and_is_not_taken_for_silent() {
     let heartbeat_ms = 500;
     let mut world = World::with(46, HubOptions { said_bytes: 20 * KIB, heartbeat_ms, ..HubOptions::new("hub") });
     let (honest, fickle) = (world.join("honest"), world.join("fickle"));
@@ -231,7 +231,7 @@ fn a_name_that_was_lost_is_kept_for_its_token_for_a_while() {
 }
 
 #[test]
-fn who_knows_the_secret_of_a_lost_link_gets_its_name_back() {
+fn a_node_with_the_secret_of_a_lost_link_gets_its_name_back() {
     let mut world = guarded(HubOptions::new("hub"));
     let first = world.connect(&with_token("till", "bank"));
     world.settle();

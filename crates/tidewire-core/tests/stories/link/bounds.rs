@@ -140,7 +140,7 @@ fn told(event: Event<u32>) -> Option<String> {
 }
 
 #[test]
-fn who_answers_with_more_items_than_it_has_credit_for_is_told_and_closed() {
+fn a_node_that_sends_items_beyond_its_credit_is_told_and_closed() {
     for further in [0, 3] {
         let (mut world, caller, callee) = pair(10);
         let (other, head) = (world.join("other"), CallHead { subject: "svc", credit: 2, ..CallHead::default() });
@@ -171,7 +171,7 @@ fn who_answers_with_more_items_than_it_has_credit_for_is_told_and_closed() {
 }
 
 #[test]
-fn who_sends_more_input_than_was_asked_for_is_told_and_closed() {
+fn a_node_that_sends_input_beyond_its_credit_is_told_and_closed() {
     let (mut world, caller, callee) = pair(11);
     let id = world.call(caller, "svc", b"", 1);
     world.settle();

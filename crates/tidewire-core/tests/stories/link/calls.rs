@@ -87,7 +87,7 @@ fn the_hub_keeps_its_own_subjects_for_itself() {
 }
 
 #[test]
-fn who_cancels_hears_nothing_more_and_the_callee_hears_it() {
+fn a_caller_that_cancels_hears_nothing_more_and_the_callee_hears_it() {
     let (mut world, caller, callee) = pair(6);
     for number in [0, 1, 2, 3] {
         let id = world.call_in(caller, lane(number), "svc", b"", 1);
@@ -302,7 +302,7 @@ fn a_hub_that_stops_takes_no_new_calls() {
 
 // Promises: P13.13.
 #[test]
-fn who_listens_hears_messages_and_gets_no_calls() {
+fn a_listener_hears_messages_and_gets_no_calls() {
     let (mut world, caller, callee) = pair(21);
     let watcher = world.join("watcher");
     let head = SubscribeHead { queue: "", pattern: ">" };

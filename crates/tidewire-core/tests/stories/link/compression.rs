@@ -87,7 +87,7 @@ fn items_of_both_sides_are_compressed_in_their_order() {
 }
 
 #[test]
-fn what_is_published_is_compressed_once_for_all() {
+fn a_message_is_compressed_once_for_all_subscribers() {
     let mut world = World::new(3);
     let nodes: Vec<usize> = ["a", "b", "c"].into_iter().map(|name| world.join(name)).collect();
     for &node in &nodes[1..] {
@@ -176,7 +176,7 @@ fn two_who_can_read_it_answer_each_other_compressed_beside_one_who_can_not() {
 }
 
 #[test]
-fn what_was_under_way_when_a_node_joined_that_can_not_read_it_goes_to_another_one_or_can_be_sent_again() {
+fn calls_that_a_new_node_cannot_read_go_to_another_one_or_can_be_sent_again() {
     let mut world = World::new(8);
     let caller = world.join("a");
     let head = PublishHead { subject: "svc", ..PublishHead::default() };
@@ -215,7 +215,7 @@ fn compressed_call(payload: &[u8], subject: &str, id: u64) -> Vec<u8> {
 }
 
 #[test]
-fn who_compresses_without_having_said_so_is_told_and_closed() {
+fn a_node_that_compresses_without_having_said_so_is_told_and_closed() {
     let (mut world, caller, callee) = pair_of(9, &plain("a"), &Greeting::new("b"));
     world.inject(caller, &compressed_call(&frame_of_text(), "svc", 1 << 32));
     world.settle();

@@ -8,7 +8,7 @@ use tidewire_core::link::fair::FairQueue;
 use crate::link::support::{KIB, MIB, Random};
 
 #[test]
-fn what_a_sender_adds_comes_in_its_order_and_senders_take_turns() {
+fn entries_of_a_sender_keep_their_order_and_senders_take_turns() {
     for seed in 0..200 {
         let mut random = Random(seed);
         let mut queue = FairQueue::new(random.pick(&[KIB, 10 * KIB, MIB]));

@@ -104,7 +104,7 @@ fn a_hub_with_tokens_takes_in_only_those_who_have_one() {
 }
 
 #[test]
-fn who_resumes_takes_the_place_of_the_link_before() {
+fn a_node_that_resumes_takes_the_place_of_its_earlier_link() {
     let mut world = World::new(5);
     let (old, other) = (world.join("a"), world.join("b"));
     world.subscribe(old, "work", "");

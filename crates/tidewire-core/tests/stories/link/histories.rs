@@ -417,7 +417,7 @@ fn name_of(event: &Event<u32>) -> &'static str {
 
 // Promises: P13.14.
 #[test]
-fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
+fn every_call_ends_once_and_nothing_is_left_in_every_history() {
     let mut happened = Happened::new();
     let is_whole = seeds("histories of nodes and a hub", 100, |seed| {
         for (name, count) in History::new(seed).run() {

@@ -204,7 +204,7 @@ fn little_of_a_compressed_form_is_kept_however_long_its_chunk_is() {
 }
 
 #[test]
-fn what_is_under_way_counts_with_the_length_that_it_will_have() {
+fn payloads_under_way_count_with_their_final_length() {
     let small = Greeting { payload_bytes: MIB, ..Greeting::new("b") };
     let (mut world, _, callee) = pair_of(16, &Greeting::new("a"), &small);
     let session = &mut world.nodes[callee].session;
@@ -267,7 +267,7 @@ fn nothing_is_inflated_before_a_block_is_there() {
 }
 
 #[test]
-fn what_ends_while_it_is_inflated_is_let_go() {
+fn a_payload_that_ends_while_it_is_inflated_is_released() {
     let mut cancel = Vec::new();
     wire::write(&mut cancel, Kind::Cancel, Flags::NORMAL, 1 << 32, |_| Ok(()), b"").unwrap();
     for is_cancelled in [true, false] {
@@ -289,7 +289,7 @@ fn what_ends_while_it_is_inflated_is_let_go() {
 }
 
 #[test]
-fn what_nobody_has_inflated_is_inflated_when_the_next_frame_comes() {
+fn a_payload_left_compressed_is_inflated_when_the_next_frame_comes() {
     let (mut world, _, callee) = pair_of(19, &Greeting::new("a"), &Greeting::new("b"));
     let session = &mut world.nodes[callee].session;
     coming(session, true);

@@ -9,7 +9,7 @@ use crate::link::support::{MIB, filled, pair};
 
 // Promises: P13.44.
 #[test]
-fn what_a_node_said_has_arrived_when_the_hub_has_read_it() {
+fn an_announcement_has_arrived_when_the_hub_has_read_it() {
     let (mut world, caller, callee) = pair(1);
     for round in 1..3 {
         world.call(caller, "svc", b"", round);
@@ -29,7 +29,7 @@ fn what_a_node_said_has_arrived_when_the_hub_has_read_it() {
 }
 
 #[test]
-fn what_is_said_after_the_question_is_not_in_its_answer() {
+fn announcements_after_a_list_request_are_not_in_its_answer() {
     let (mut world, caller, callee) = pair(7);
     world.call(caller, "svc", b"", 1);
     world.settle();
@@ -75,7 +75,7 @@ fn a_long_payload_of_an_own_call_is_nothing_to_wait_for() {
 }
 
 #[test]
-fn what_came_later_is_not_waited_for() {
+fn a_drain_does_not_wait_for_later_calls() {
     let mut out = Outbox::new(MIB);
     let add = |out: &mut Outbox, lane: u8, payload: &[u8]| {
         out.control(Kind::Reply, Flags::NORMAL.in_lane(lane), 1, |_| Ok(()), payload).unwrap();

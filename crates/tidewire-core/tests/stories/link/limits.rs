@@ -191,7 +191,7 @@ fn a_token_never_allows_more_than_its_hub() {
 }
 
 #[test]
-fn what_waits_for_all_links_is_bounded_and_leaves_room_for_those_that_read() {
+fn bytes_queued_for_all_links_are_bounded_and_leave_room_for_links_that_read() {
     let options = HubOptions { hub_queue_bytes: 4 * MIB, ..HubOptions::new("hub") };
     let mut world = World::with(51, options);
     let (talker, reader) = (world.join("talker"), world.join("reader"));
@@ -218,7 +218,7 @@ fn what_waits_for_all_links_is_bounded_and_leaves_room_for_those_that_read() {
 }
 
 #[test]
-fn who_tries_many_tokens_waits_for_the_answers_and_nobody_else_does() {
+fn a_node_that_tries_many_tokens_waits_for_the_answers_and_no_other_does() {
     let access = Access::new(vec![Grant::all("right", "root")]);
     let mut world = World::with(52, HubOptions { access, ..HubOptions::new("hub") });
     let guess = |world: &mut World, place: u128, token: &str| {

@@ -106,7 +106,7 @@ fn a_place_is_free_once_its_payload_was_read() {
 }
 
 #[test]
-fn what_finds_no_room_in_shared_memory_is_sent() {
+fn a_payload_without_room_in_shared_memory_is_sent() {
     let (mut world, caller, callee) = pair(12, true, true);
     world.full_one_in = 1;
     world.call(caller, "svc", &filled(MIB, 1), 1);
@@ -219,7 +219,7 @@ fn a_payload_that_is_too_long_for_its_receiver_is_refused_and_its_place_is_free(
 }
 
 #[test]
-fn what_is_published_is_sent() {
+fn a_published_payload_is_sent_over_the_link() {
     let (mut world, publisher, listener) = pair(8, true, true);
     world.subscribe(listener, "news", "");
     let message = filled(MIB, 1);
@@ -251,7 +251,7 @@ fn only_those_share_memory_who_are_near_and_know_it() {
 }
 
 #[test]
-fn who_breaks_the_rules_of_places_is_closed_and_told_why() {
+fn a_node_that_breaks_the_rules_of_shared_memory_is_closed_and_told_why() {
     let answer = Flags::NORMAL.with_answer(true);
     let (more, asks) = (answer.with_more(true), answer.with_more(true).with_placed(true));
     let cases: [(&str, bool, Frames); 5] = [

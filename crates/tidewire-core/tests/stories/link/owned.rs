@@ -26,7 +26,7 @@ fn narrow() -> (World, usize, usize, usize) {
 }
 
 #[test]
-fn what_belongs_to_a_node_reaches_it_alone_whatever_tokens_allow() {
+fn subjects_of_a_node_reach_it_alone_under_every_token() {
     let (mut world, root, ann, bob) = narrow();
     world.subscribe(root, ">", "");
     world.subscribe(root, "*.2.>", "group");

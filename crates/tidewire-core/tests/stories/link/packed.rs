@@ -30,7 +30,7 @@ fn a_bomb_costs_no_memory_before_its_length_is_known_to_be_allowed() {
 }
 
 #[test]
-fn what_does_not_get_shorter_is_sent_as_it_is() {
+fn a_payload_that_does_not_shrink_is_sent_as_it_is() {
     for bytes in [0, 1, 16, 9_000, 300 * KIB] {
         assert!(Packed::of(&noise(bytes, 7)).is_none(), "{bytes}");
     }
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_gets_shorter_comes_back_whole(payload in payloads(), cuts in prop::collection::vec(1_usize..90_000, 1..5)) {
+    fn every_payload_that_shrinks_comes_back_whole(payload in payloads(), cuts in prop::collection::vec(1_usize..90_000, 1..5)) {
         let (whole, cut) = (Packed::of(&payload), Packed::of(&Cut(payload.clone(), cuts)));
         prop_assert_eq!(&whole, &cut);
         if let Some(packed) = whole {
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_inflated_to_what_it_states_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), stated in 0_u64..70_000) {
+    fn every_payload_is_inflated_to_its_stated_length_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), stated in 0_u64..70_000) {
         let block = bytes.len() as u32;
         let form = [&stated.to_le_bytes()[..], &block.to_le_bytes(), &bytes].concat();
         if let Ok(payload) = inflated(&form, 65_536) {

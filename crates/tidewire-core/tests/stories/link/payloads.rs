@@ -91,7 +91,7 @@ fn a_payload_in_pieces_is_the_same_to_whoever_receives_it() {
 }
 
 #[test]
-fn what_is_compressed_and_what_fails_may_lie_in_pieces() {
+fn compressed_payloads_and_failures_may_lie_in_pieces() {
     let mut world = World::new(1);
     let (caller, callee) = (world.join("caller"), world.join("callee"));
     world.subscribe(callee, "svc", "");
@@ -466,7 +466,7 @@ fn the_fastest_receiver_may_go_in_the_middle() {
 }
 
 #[test]
-fn what_is_too_much_at_once_is_told_as_such() {
+fn a_payload_beyond_the_limit_gets_an_error_of_its_own() {
     let mut world = World::new(6);
     let caller = world.join("caller");
     let callee = world.join_with(&Greeting { payload_bytes: 200_000, ..Greeting::new("callee") });

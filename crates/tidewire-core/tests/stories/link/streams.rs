@@ -178,7 +178,7 @@ fn streams_leave_half_of_what_may_wait_to_what_cant_wait() {
 }
 
 #[test]
-fn who_cancels_a_long_answer_frees_it_at_the_callee() {
+fn a_caller_that_cancels_a_long_answer_frees_it_at_the_callee() {
     let (mut world, caller, callee) = pair(15);
     let id = world.call(caller, "svc", b"", 1);
     world.settle();

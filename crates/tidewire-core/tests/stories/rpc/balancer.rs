@@ -107,7 +107,7 @@ fn one_that_has_refused_is_passed_over() {
 }
 
 #[test]
-fn what_ends_after_it_was_removed_changes_nothing() {
+fn the_end_of_a_removed_entry_changes_nothing() {
     let mut one = balancer(&["a"]);
     one.began("a");
     assert!(one.remove("a").is_some() && one.remove("a").is_none());

@@ -61,7 +61,7 @@ fn arrives(hub: &mut Hub, directory: &mut Directory<u8, u8>, seen: &mut All) {
 
 proptest! {
     #[test]
-    fn whoever_is_current_and_has_been_told_all_knows_what_the_hub_knows(steps in prop::collection::vec(step(), 0..60)) {
+    fn a_directory_that_has_read_every_update_equals_that_of_the_hub(steps in prop::collection::vec(step(), 0..60)) {
         let (mut hub, mut directory, mut seen) = (Hub::default(), Directory::new(), All::new());
         for step in steps {
             match step {
@@ -110,7 +110,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_forgotten_is_told_again() {
+fn forgotten_entries_are_told_again() {
     let mut directory = Directory::new();
     assert_eq!(directory.came("a", 1), [Change::Came("a", 1)]);
     let again = directory.ask();

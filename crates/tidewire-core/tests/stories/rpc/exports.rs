@@ -29,7 +29,7 @@ fn the_same_object_has_one_key_for_each_node_and_goes_when_all_of_it_was_release
 }
 
 #[test]
-fn what_was_released_during_a_call_with_it_can_come_back_but_not_be_called() {
+fn an_export_released_during_a_call_can_come_back_but_not_be_called() {
     let mut exports = given("a");
     exports.begins("a");
     assert_eq!(exports.release("a", "one", 1, 1), None);
@@ -74,7 +74,7 @@ fn a_lease_stands_still_during_calls_and_begins_anew_with_each_use() {
 
 // Promises: P13.60.
 #[test]
-fn what_nobody_has_read_when_its_call_is_over_is_let_go_soon() {
+fn references_unread_at_the_end_of_their_call_are_released_soon() {
     let mut exports = given("a");
     exports.begins("a");
     assert_eq!(exports.ends("a", 0), (Some(CLAIM), None));

@@ -25,7 +25,7 @@ fn an_owner_hears_once_that_it_came_and_once_of_all_references_that_were_let_go(
 }
 
 #[test]
-fn what_was_let_go_before_its_owner_heard_of_it_is_not_claimed() {
+fn a_reference_released_before_its_owner_heard_of_it_is_not_claimed() {
     let mut imports = Imports::new(3);
     imports.add("a", 7, 1, "first").expect("room");
     imports.add("b", 7, 2, "other").expect("room");

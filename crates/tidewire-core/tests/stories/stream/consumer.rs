@@ -127,7 +127,7 @@ fn a_delivery_of_before_a_move_or_a_requeue_is_stale() {
 }
 
 #[test]
-fn what_nobody_has_begun_comes_again_uncounted() {
+fn events_that_no_handler_began_come_again_uncounted() {
     let mut consumer = Told::new(Options { by_key: true, max_deliver: 1, ..options() });
     for sequence in 1..=2 {
         consumer.offer(sequence, true, Some("a"), 0);
@@ -140,7 +140,7 @@ fn what_nobody_has_begun_comes_again_uncounted() {
 }
 
 #[test]
-fn what_says_that_it_works_is_not_given_to_another() {
+fn an_event_in_progress_is_not_given_to_another_consumer() {
     let mut consumer = Told::new(options());
     consumer.offer(1, true, None, 0);
     consumer.take(0);

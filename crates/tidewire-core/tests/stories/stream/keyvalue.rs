@@ -45,7 +45,7 @@ fn history_and_changes_show_what_happened() {
 }
 
 #[test]
-fn what_is_over_is_gone_at_once_and_told_later() {
+fn an_expired_value_is_gone_at_once_and_told_later() {
     let mut bucket = bucket(1);
     bucket.put("a", Bytes::new(), Expect::Any, Some(10), 0).expect("there is room");
     assert_eq!(bucket.next_deadline_us(), Some(10));

@@ -203,7 +203,7 @@ fn an_interval_counts_from_its_beginning() {
 }
 
 #[test]
-fn what_is_no_timing_is_refused_with_field_value_and_mend() {
+fn an_invalid_timing_is_refused_with_field_value_and_fix() {
     let refused = |text: &str, zone: &str| Timing::new(text, zone).expect_err(text);
     for (text, says) in [
         ("", "it has 0 fields: give five"),
