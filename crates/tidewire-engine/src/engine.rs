@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tidewire_sync::Mutex;
 
 use crate::actor::signal::StopReason;
+use crate::cell::AnyCell;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::dispatch::Pool;
@@ -114,7 +115,7 @@ impl Engine {
         if self.core.is_started() && !self.core.is_stopping() && crate::current::actor_of(&self.core).is_none() {
             self.idle().wait_until(now + idle_share(timeout));
         }
-        self.inner.shutdown(true, now + timeout)
+        self.inner.shutdown(true, now + timeout, None)
     }
 
     /// Stops all actors as [`shutdown`](Engine::shutdown) does, on a thread of its own, for callers
@@ -127,14 +128,12 @@ impl Engine {
         timeout: Duration,
     ) -> impl Future<Output = ShutdownReport> + Send + use<> {
         // Not on the new thread: a handler that the caller cancels next is the last one to run.
-        if !drain && self.core.is_started() {
-            self.inner.close_mailboxes();
-        }
+        let closed = (!drain && self.core.is_started()).then(|| self.inner.close_mailboxes());
         let place: Arc<Mutex<(Option<ShutdownReport>, Option<Waker>)>> = Arc::default();
         let engine = self.clone();
         let done = Arc::clone(&place);
         let work = move || {
-            let report = engine.stop_all(drain, timeout);
+            let report = engine.stop_all(drain, timeout, closed);
             drop(engine);
             let waker = {
                 let mut place = done.lock();
@@ -144,7 +143,7 @@ impl Engine {
             wake_all(waker);
         };
         if thread::Builder::new().name("tidewire-shutdown".into()).spawn(work).is_err() {
-            let report = self.stop_all(drain, timeout);
+            let report = self.stop_all(drain, timeout, None);
             place.lock().0 = Some(report);
         }
         std::future::poll_fn(move |cx| {
@@ -159,8 +158,8 @@ impl Engine {
         })
     }
 
-    fn stop_all(&self, drain: bool, timeout: Duration) -> ShutdownReport {
-        self.inner.shutdown(drain, Instant::now() + timeout.min(LONGEST))
+    fn stop_all(&self, drain: bool, timeout: Duration, closed: Option<Vec<Arc<dyn AnyCell>>>) -> ShutdownReport {
+        self.inner.shutdown(drain, Instant::now() + timeout.min(LONGEST), closed)
     }
 
     /// A handle for use inside actors.
@@ -199,13 +198,16 @@ impl Inner {
         waiting.unpark();
     }
 
-    /// Closes all mailboxes, so that no actor begins another message.
-    fn close_mailboxes(&self) {
+    /// Closes all mailboxes, so that no actor begins another message. Returns the actors, some of
+    /// which end at once.
+    fn close_mailboxes(&self) -> Vec<Arc<dyn AnyCell>> {
         self.core.set_stopping();
-        for cell in self.core.all() {
+        let actors = self.core.all();
+        for cell in &actors {
             let reason = if cell.has_parent() { StopReason::ParentStopped } else { StopReason::Shutdown };
-            cell.begin_stop(false, reason);
+            Arc::clone(cell).begin_stop(false, reason);
         }
+        actors
     }
 
     fn left(&self) -> Duration {
@@ -213,14 +215,15 @@ impl Inner {
         deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    fn shutdown(&self, drain: bool, deadline: Instant) -> ShutdownReport {
+    /// Stops all actors: those whose mailboxes were closed, or else those that are there.
+    fn shutdown(&self, drain: bool, deadline: Instant, closed: Option<Vec<Arc<dyn AnyCell>>>) -> ShutdownReport {
         self.hasten(drain, deadline);
         let mut shut = self.shut.lock();
         if let Some(report) = &*shut {
             return report.clone();
         }
         self.core.set_stopping();
-        let actors = self.core.all();
+        let actors = closed.unwrap_or_else(|| self.core.all());
         for cell in actors.iter().filter(|cell| !cell.has_parent()) {
             let inline = !self.core.is_started() && cell.takes_over();
             Arc::clone(cell).begin_stop(drain, StopReason::Shutdown);
@@ -265,7 +268,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.shutdown(false, Instant::now() + GRACE);
+        self.shutdown(false, Instant::now() + GRACE, None);
         // A message may hold its actor, and with it all of this.
         self.core.dead.clear();
     }

@@ -10,44 +10,48 @@
 #[allow(dead_code)]
 mod inbox;
 
-mod envelope {
-    pub struct Envelope<M>(#[allow(dead_code)] pub M);
-}
-
-mod options {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(dead_code)]
-    pub enum Overflow {
-        Wait,
-        Fail,
-        DropNew,
-        DropOld,
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(dead_code)]
-    pub enum Priority {
-        Urgent,
-        High,
-        Normal,
-        Low,
+mod cell {
+    pub mod envelope {
+        pub struct Envelope<M>(#[allow(dead_code)] pub M);
     }
 }
 
-mod signal {
-    pub struct Notice;
+mod actor {
+    pub mod options {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(dead_code)]
+        pub enum Overflow {
+            Wait,
+            Fail,
+            DropNew,
+            DropOld,
+        }
+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(dead_code)]
+        pub enum Priority {
+            Urgent,
+            High,
+            Normal,
+            Low,
+        }
+    }
+
+    pub mod signal {
+        pub struct Notice;
+    }
 }
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use envelope::Envelope;
+use actor::options::{Overflow, Priority};
+use cell::envelope::Envelope;
 use inbox::{Inbox, PushOutcome, Run};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Mutex, Notify};
 use loom::thread;
-use options::{Overflow, Priority};
 
 struct Bell(Notify);
 

@@ -27,25 +27,6 @@ mod actor {
     }
 }
 
-/// A model has no clock: nothing reads it here but to say when a deadline is.
-mod clock {
-    use std::time::{Duration, Instant};
-
-    pub const NEVER: u64 = u64::MAX;
-
-    pub fn now() -> u64 {
-        unreachable!("deadlines are watched here")
-    }
-
-    pub fn instant(_: u64) -> Instant {
-        Instant::now()
-    }
-
-    pub fn nanos(span: Duration) -> u64 {
-        u64::try_from(span.as_nanos()).unwrap()
-    }
-}
-
 mod core {
     pub struct Core;
 }
@@ -85,6 +66,25 @@ mod short_mutex {
 }
 
 mod timers {
+    /// A model has no clock: nothing reads it here but to say when a deadline is.
+    pub mod clock {
+        use std::time::{Duration, Instant};
+
+        pub const NEVER: u64 = u64::MAX;
+
+        pub fn now() -> u64 {
+            unreachable!("deadlines are watched here")
+        }
+
+        pub fn instant(_: u64) -> Instant {
+            Instant::now()
+        }
+
+        pub fn nanos(span: Duration) -> u64 {
+            u64::try_from(span.as_nanos()).unwrap()
+        }
+    }
+
     use std::time::Instant;
 
     pub trait Fire {

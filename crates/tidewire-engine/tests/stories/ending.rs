@@ -196,7 +196,7 @@ fn an_actor_and_a_child_begin_no_message_once_a_shutdown_without_drain_has_begun
     let (actor, gate) = held(&engine, SpawnOptions::new(), 0, |n: u8| panic!("{n} must not be handled"));
     actor.tell(1).unwrap();
     let (open, is_open) = channel::<()>();
-    let (begun, has_begun) = channel();
+    let ((begun, has_begun), (told, has_told)) = (channel(), channel());
     let parent = engine.spawn_fn(move |is_open: std::sync::mpsc::Receiver<()>, ctx: &mut Ctx<'_, _>| {
         let (begun, is_open) = (begun.clone(), Arc::new(Mutex::new(is_open)));
         let child = ctx.spawn_child(SpawnOptions::new(), move || {
@@ -207,9 +207,10 @@ fn an_actor_and_a_child_begin_no_message_once_a_shutdown_without_drain_has_begun
             }))
         })?;
         (0..2).try_for_each(|_| child.tell(()).map(drop))?;
-        Ok(())
+        Ok(told.send(())?)
     });
     parent.unwrap().tell(is_open).unwrap();
+    wait(&has_told);
     wait(&has_begun);
     let stopping = engine.begin_shutdown(false, PATIENCE);
     gate.send(()).unwrap();

@@ -254,10 +254,13 @@ impl Cluster {
         let mut tokens = rest.split('.');
         match (tokens.next(), tokens.next().map(str::parse::<u32>), tokens.next().map(str::parse::<u64>)) {
             (Some(ALONE), ..) => self.alone = true,
-            (Some(AWAY), Some(Ok(number)), Some(Ok(token)))
-                if self.peers.get(&number).is_some_and(|peer| peer.session.own() == token) =>
-            {
-                self.forget(number, "it is not there any more");
+            (Some(AWAY), Some(Ok(number)), Some(Ok(token))) => {
+                // After a loss, others may connect again later than this node.
+                let may_return = self.returning.is_some();
+                let is_gone = |peer: &Peer| peer.session.own() == token && (peer.is_attached() || !may_return);
+                if self.peers.get(&number).is_some_and(is_gone) {
+                    self.forget(number, "it is not there any more");
+                }
             }
             _ => {}
         }
