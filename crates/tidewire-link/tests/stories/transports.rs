@@ -142,16 +142,20 @@ fn a_caller_that_closes_cancels_its_calls(transport: &Transport) {
     next(&cancels);
 }
 
-/// A megabyte is on its way when the caller closes; the hub and its other links go on.
+/// Eight megabytes are on their way when the caller closes; the hub and its other links go on.
 fn closing_in_the_middle_hurts_nobody_else(transport: &Transport) {
     let (server, other) = (Node::join(&transport.address, "server"), Node::join(&transport.address, "other"));
     let _kept = server.subscribe("svc.echo", Echo);
     for caller in ["first", "second", "third"] {
         let caller = Node::join(&transport.address, caller);
         let (answers, answered) = Answers::new();
-        caller.call("svc.echo", &vec![1; 8 * 1024 * 1024], 0, &answers);
+        let payload = vec![1; 8 * 1024 * 1024];
+        caller.call("svc.echo", &payload, 0, &answers);
         caller.link.close();
-        assert_eq!(next(&answered), Answer::Failed(ErrorCode::LinkLost.number()));
+        // A thread that stands still between the two lines finds the whole answer.
+        let answer = next(&answered);
+        let is_lost = answer == Answer::Failed(ErrorCode::LinkLost.number());
+        assert!(is_lost || answer == Answer::Reply(payload), "neither lost nor whole");
         assert_eq!(other.ask("svc.echo", b"still here"), Answer::Reply(b"still here".to_vec()));
     }
 }
