@@ -1,4 +1,4 @@
-//! One task of a coroutine actor: it runs the handlers of one message after the other.
+//! Task of a coroutine actor on an event loop, which runs the handler of each message in turn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! One transaction of a campaign: the ledger is loaded, changed once and saved, together with the
-//! resulting rows.
+//! Transaction of a campaign in a database: the ledger is loaded, changed once and saved, together
+//! with the resulting rows.
 
 use tidewire_core::campaign::ledger::{Clock, Completion, Ledger, Refusal};
 use tidewire_core::campaign::precision::{Moments, Verdict};

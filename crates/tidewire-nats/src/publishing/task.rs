@@ -83,6 +83,7 @@ impl Task {
         let acks = connection.client.subscribe(format!("{inbox}.*")).await;
         let acks = acks.map_err(|error| connection.away(&error.to_string()))?;
         let (found, finds) = mpsc::unbounded_channel();
+        // At most one entry for each stream: the next batch of a stream waits for the last one.
         let (batch_ended, batch_ends) = mpsc::unbounded_channel();
         let lost = connection.losses();
         Ok(Self {
