@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from rich.bar import Bar
 from rich.console import Group, RenderableType
@@ -20,9 +19,34 @@ _COUNTS = {"agents": "agent", "pools": "pool", "services": "service", "actors": 
 
 _BAR_CELLS = 8
 _HALF_FULL, _NEARLY_FULL = 0.5, 0.9
-_WIDE, _WIDER, _WIDEST = 96, 132, 160
 _TIME_UNITS = (" us", " ms", " s")
-_CALM = ("idle", "busy", "running", "starting", "stopping")
+
+_TIMES = {
+    "wait p50": ("queueing_p50_us",),
+    "wait p99": ("queueing_p99_us",),
+    "run p50": ("handling_p50_us", "p50_us"),
+    "run p99": ("handling_p99_us", "p99_us"),
+}
+_KEYS = {"/s": "handled_per_s", "running": "in_flight"}
+_DEPTH = ""
+"""Title of the number beside the bar of a queue."""
+
+_QUEUE, _HANDLED = ("queue", _DEPTH), ("/s", "handled")
+_TITLES: dict[str, tuple[str, ...]] = {
+    "agents": ("type", "capabilities", "status", *_QUEUE, *_HANDLED, "failed", "retried", "expired", *_TIMES),
+    "pools": ("function", "kind", "state", "busy", *_QUEUE, *_HANDLED, "failed", "restarts", *_TIMES),
+    "services": ("instance", "running", "waiting", *_HANDLED, "errors", "cancelled", "run p50", "run p99"),
+    "actors": ("dispatcher", *_QUEUE, *_HANDLED, "failed", "restarts", *_TIMES),
+    "dispatchers": ("busy", "actors", *_QUEUE, *_HANDLED, "failed", *_TIMES),
+}
+_FROM_WIDTH = {
+    **dict.fromkeys(("type", "kind", "instance", "dispatcher", "handled"), 96),
+    **dict.fromkeys(("function", "retried", "expired", "cancelled", "restarts", "wait p50", "run p50"), 132),
+    "capabilities": 160,
+}
+_STATES, _CALM = ("status", "state"), ("idle", "busy", "running", "starting", "stopping")
+_LEFT = (*_STATES, "type", "kind", "instance", "dispatcher", "function", "capabilities", "queue")
+_FAULTS = ("failed", "errors", "expired", "restarts")
 
 _Row = dict[str, Any]
 
@@ -99,26 +123,48 @@ def _age(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-class Column(NamedTuple):
-    """One column. The first of a table takes the room that the others leave."""
-
-    title: str
-    cell: Callable[[_Row], RenderableType]
-    from_width: int = 0
-    side: Literal["left", "right"] = "right"
-
-
 def table(kind: str, rows: list[_Row], width: int) -> Table:
-    """Return a table of rows of one kind: "agents", "pools", "services", "actors" or
-    "dispatchers".
-    """
-    columns = [column for column in _COLUMNS[kind] if column.from_width <= width]
+    """Return a table of rows of one kind. The names take the room that the other columns leave."""
+    titles = [title for title in _TITLES[kind] if _FROM_WIDTH.get(title, 0) <= width]
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, width=width, header_style="bold", show_edge=False)
-    for number, (title, _, _, side) in enumerate(columns):
-        made.add_column(title, justify=side, no_wrap=True, overflow="ellipsis", ratio=None if number else 1)
+    made.add_column(kind.removesuffix("s"), no_wrap=True, overflow="ellipsis", ratio=1)
+    for title in titles:
+        made.add_column(title, justify="left" if title in _LEFT else "right", no_wrap=True, overflow="ellipsis")
+    name = {"agents": "id", "services": "service"}.get(kind, "name")
     for row in rows:
-        made.add_row(*(column.cell(row) for column in columns))
+        first = f"#{row['id']}" if row[name] is None else row[name]
+        made.add_row(plain(first), *(_cell(title, row) for title in titles))
     return made
+
+
+def _cell(title: str, row: _Row) -> RenderableType:
+    if title == "queue":
+        return _bar(row)
+    if title == "busy":
+        return _busy(row)
+    if title == "capabilities":
+        return plain(" ".join(row[title]))
+    if title in _TIMES:
+        us = next(row[key] for key in _TIMES[title] if key in row)
+        return short(us, _TIME_UNITS) if row["handled"] else "-"
+    value = depth(row) if title == _DEPTH else row[_KEYS.get(title, title)]
+    if isinstance(value, str):
+        return plain(value, "red" if title in _STATES and value not in _CALM else "")
+    return Text(short(value), "red" if title in _FAULTS and value else "")
+
+
+def _bar(row: _Row) -> Bar:
+    share = depth(row) / row["capacity"] if row.get("capacity") else 0.0
+    color = "red" if share >= _NEARLY_FULL else "yellow" if share >= _HALF_FULL else "default"
+    # Of a short queue at least a trace is seen.
+    return Bar(1.0, 0.0, max(share, 1 / (8 * _BAR_CELLS)) if share else 0.0, width=_BAR_CELLS, color=color)
+
+
+def _busy(row: _Row) -> Text:
+    if "threads" in row:
+        return Text(f"{row['threads'] - row['asleep']}/{row['threads_max']}", "red" if row["starved"] else "")
+    present = row["workers"]
+    return Text(f"{row['workers_busy']}/{present}", "yellow" if present < row.get("workers_wanted", present) else "")
 
 
 def plain(value: object, style: str = "") -> Text:
@@ -135,87 +181,3 @@ def short(number: float | None, units: tuple[str, ...] = ("", "k", "M", "G")) ->
     if number >= 999.5 and larger:
         return short(number / 1_000, tuple(larger))
     return f"{number:.3g}{unit}" if number < 100 else f"{number:.0f}{unit}"
-
-
-def _text(title: str, key: str, from_width: int = 0) -> Column:
-    return Column(title, lambda row: plain(row[key]), from_width, "left")
-
-
-def _state(title: str) -> Column:
-    return Column(title, lambda row: plain(row[title], "" if row[title] in _CALM else "red"), side="left")
-
-
-def _count(title: str, key: str, from_width: int = 0) -> Column:
-    return Column(title, lambda row: short(row[key]), from_width)
-
-
-def _bad(key: str, from_width: int = 0) -> Column:
-    """A count that should be 0."""
-    return Column(key, lambda row: Text(short(row[key]), "red" if row[key] else ""), from_width)
-
-
-def _time(title: str, key: str, from_width: int = 0) -> Column:
-    return Column(title, lambda row: short(row[key], _TIME_UNITS) if row["handled"] else "-", from_width)
-
-
-def _bar(row: _Row) -> Bar:
-    share = depth(row) / row["capacity"] if row.get("capacity") else 0.0
-    color = "red" if share >= _NEARLY_FULL else "yellow" if share >= _HALF_FULL else "default"
-    # Of a short queue at least a trace is seen.
-    return Bar(1.0, 0.0, max(share, 1 / (8 * _BAR_CELLS)) if share else 0.0, width=_BAR_CELLS, color=color)
-
-
-def _actor_name(row: _Row) -> Text:
-    return plain(row["name"] if row["name"] is not None else f"#{row['id']}")
-
-
-def _workers(row: _Row) -> Text:
-    present = row["workers"]
-    return Text(f"{row['workers_busy']}/{present}", "yellow" if present < row.get("workers_wanted", present) else "")
-
-
-def _threads(row: _Row) -> Text:
-    return Text(f"{row['threads'] - row['asleep']}/{row['threads_max']}", "red" if row["starved"] else "")
-
-
-_QUEUE = (Column("queue", _bar, side="left"), Column("", lambda row: short(depth(row))))
-_HANDLED = (_count("/s", "handled_per_s"), _count("handled", "handled", _WIDE))
-_TIMES = (
-    _time("wait p50", "queueing_p50_us", _WIDER),
-    _time("wait p99", "queueing_p99_us"),
-    _time("run p50", "handling_p50_us", _WIDER),
-    _time("run p99", "handling_p99_us"),
-)
-
-_COLUMNS: dict[str, tuple[Column, ...]] = {
-    "agents": (
-        _text("agent", "id"),
-        _text("type", "type", _WIDE),
-        Column("capabilities", lambda row: plain(" ".join(row["capabilities"])), _WIDEST, "left"),
-        _state("status"),
-        *(*_QUEUE, *_HANDLED, _bad("failed"), _count("retried", "retried", _WIDER), _bad("expired", _WIDER), *_TIMES),
-    ),
-    "pools": (
-        _text("pool", "name"),
-        _text("function", "function", _WIDER),
-        _text("kind", "kind", _WIDE),
-        _state("state"),
-        *(Column("busy", _workers), *_QUEUE, *_HANDLED, _bad("failed"), _bad("restarts", _WIDER), *_TIMES),
-    ),
-    "services": (
-        _text("service", "service"),
-        _text("instance", "instance", _WIDE),
-        *(_count("running", "in_flight"), _count("waiting", "waiting"), *_HANDLED, _bad("errors")),
-        _count("cancelled", "cancelled", _WIDER),
-        *(_time("run p50", "p50_us", _WIDER), _time("run p99", "p99_us")),
-    ),
-    "actors": (
-        Column("actor", _actor_name, side="left"),
-        _text("dispatcher", "dispatcher", _WIDE),
-        *(*_QUEUE, *_HANDLED, _bad("failed"), _bad("restarts", _WIDER), *_TIMES),
-    ),
-    "dispatchers": (
-        _text("dispatcher", "name"),
-        *(Column("busy", _threads), _count("actors", "actors"), *_QUEUE, *_HANDLED, _bad("failed"), *_TIMES),
-    ),
-}
