@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import platform
-import selectors
-import threading
 import time
 import weakref
 from collections import deque
@@ -15,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Bridge, Hub, RemoteCall, __version__
 from tidewire._log import logger
+from tidewire._loop_thread import LoopThread
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
 from tidewire.links.announcements import described
@@ -38,11 +36,12 @@ LOOK_SHARE = 0.1
 """Most of the time that answers take. In between the last one is given again."""
 
 _NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
-_JOIN_S = 1.0
-_METHODS = {
+_DESCRIPTION = "Statistics of a node that may be looked at (inspect=True)."
+_TEXTS = {
     "about": "Which node it is: its name, process, URL, versions and age.",
     "statistics": "Agents, pools, services, actors and dispatchers: the busiest of each, and how many there are.",
 }
+_METHODS = tuple(MethodInfo(*each, result={"type": "object"}, idempotent=True) for each in _TEXTS.items())
 
 
 class StatisticsService:
@@ -53,6 +52,10 @@ class StatisticsService:
     other nodes over the hub that the node has joined, or is, as they do any private service. The
     thread sleeps until somebody calls. It holds the node only while it looks at it, and ends with
     it.
+
+    Attributes:
+        pattern: Pattern of its subscription.
+        says: Its description for others.
 
     Raises:
         ConfigError: if there is no place for the socket that only this user can open.
@@ -66,33 +69,21 @@ class StatisticsService:
         self._calls: deque[RemoteCall] = deque()
         self._pid, self._ended = os.getpid(), False
         path = new_path(node.name)
-        self._key = path.stem
+        self.pattern = f"svc.{SERVICE}.{path.stem}.*"
+        self.says = described(ServiceInfo(SERVICE, _DESCRIPTION, methods=_METHODS, instances=(path.stem,)))
         self._bridge = Bridge()
         settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}
         self._hub = Hub(node.name, [], settings, _log)
         self._link = self._hub.join(node.name, None, settings)
-        self._link.deliver_to(self._bridge, lambda came: self._receive(came))
-        self._subscription, _ = self._link.subscribe(self.pattern, "", self.says(), 1)
-        # poll, and not epoll: its set would be shared with the child of a fork.
-        self._loop = asyncio.SelectorEventLoop(selectors.PollSelector())
+        self._link.deliver_to(self._bridge, self._receive)
+        self._subscription, _ = self._link.subscribe(self.pattern, "", self.says, 1)
         try:
             self._listening = self._hub.listen_to_own_user(str(path))
         except BaseException:
             self._close()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"{node.name}-inspect", daemon=True)
-        self._thread.start()
-
-    @property
-    def pattern(self) -> str:
-        """Pattern of its subscription."""
-        return f"svc.{SERVICE}.{self._key}.*"
-
-    def says(self) -> dict[str, str]:
-        """Return what it says of itself."""
-        methods = (MethodInfo(*each, result={"type": "object"}, idempotent=True) for each in _METHODS.items())
-        text = "Statistics of a node that may be looked at (inspect=True)."
-        return described(ServiceInfo(SERVICE, text, methods=tuple(methods), instances=(self._key,)))
+        self._thread = LoopThread(f"{node.name}-inspect")
+        self._thread.call(lambda: self._thread.loop.add_reader(self._bridge.fileno(), self._bridge.drain))
 
     def take(self, call: Any) -> None:
         """Take a call that came over the hub of the node, on its loop."""
@@ -102,7 +93,9 @@ class StatisticsService:
             call.refuse(_LIMIT_EXCEEDED, f"{SERVICE}: {CALLS_MAX} calls wait for their answer: call again later")
             return
         self._calls.append(call)
-        self._on_thread(self._answer_next)
+        # The loop is closed if the node has just stopped.
+        with contextlib.suppress(RuntimeError):
+            self._thread.loop.call_soon_threadsafe(self._answer_next)
 
     def end(self) -> None:
         """Remove the socket, and end the thread. A second call does nothing, and neither does one
@@ -112,23 +105,10 @@ class StatisticsService:
             return
         self._ended = True
         self._listening.close()
-        self._on_thread(self._loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_S)
-
-    def _on_thread(self, call: Any) -> None:
-        # The thread has ended if its loop is closed.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(call)
+        self._thread.loop.call_soon_threadsafe(self._close)
+        self._thread.end()
 
     # The thread
-
-    def _run(self) -> None:
-        self._loop.add_reader(self._bridge.fileno(), self._bridge.drain)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._close()
 
     def _receive(self, came: list[Any]) -> None:
         for _, what in came:
@@ -136,13 +116,13 @@ class StatisticsService:
                 self._answer(what)
 
     def _answer_next(self) -> None:
-        self._answer(self._calls.popleft())
+        if self._calls:
+            self._answer(self._calls.popleft())
 
     def _close(self) -> None:
         self._subscription.close()
         self._link.close()
         self._hub.close()
-        self._loop.close()
         while self._calls:
             self._calls.popleft().refuse(_NO_RESPONDERS, f"{SERVICE}: the node has stopped")
 
@@ -153,7 +133,7 @@ class StatisticsService:
         try:
             subject, value, *_, origin = call.opened()
             method, node = subject.rpartition(".")[2], self._node()
-            if node is None or origin == "public" or method not in _METHODS:
+            if node is None or origin == "public" or method not in _TEXTS:
                 call.refuse(_NO_RESPONDERS, f"{SERVICE}: nobody answers {short(method)} here")
             elif call.reads_items or (value and any(value)):
                 call.refuse(_INVALID_ARGUMENT, f"{SERVICE}.{method}: it takes no arguments, and gives one value")
