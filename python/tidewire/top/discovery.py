@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tidewire as tw
 from tidewire._inspect import VARIABLE
@@ -23,25 +22,15 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class FoundNode:
-    """A node that can be looked at. One that is stopped or very busy has no name, only its key.
-
-    Attributes:
-        hub: The hub where it serves ``$sys``: one of a cluster, or the socket of the node.
-        key: Unique key of the node at the hub: the id of its instance of ``$sys``.
-        name: Its name.
-        pid: Its process.
+class FoundNode(NamedTuple):
+    """A node that can be looked at: the hub where it serves ``$sys``, and the id of its instance
+    there. One that is stopped or very busy has no name and process.
     """
 
     hub: Hub
     key: str
     name: str | None = None
     pid: int | None = None
-
-    def __str__(self) -> str:
-        about = "does not answer" if self.name is None else f"{self.name!r}, process {self.pid}"
-        return f"  {self.key}   {about}"
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
@@ -50,24 +39,22 @@ class FoundNode:
         Raises:
             NodeStopped: if it is gone.
             AskTimeout: if it does not answer in time.
-            Unauthorized: if this user may not call it.
-            TidewireError: if it could not look at itself.
+            TidewireError: if this user may not call it, or it could not look at itself.
         """
-        silent = tw.AskTimeout(f"{self.key} did not answer within {LOOK_TIMEOUT_S:g} s: it is stopped or very busy")
 
         async def look() -> dict[str, Any]:
             try:
                 seen: dict[str, Any] = await _calls(node, self.key, LOOK_TIMEOUT_S).statistics()
                 return seen
             except tw.AskTimeout as error:
-                raise silent from error
+                raise _silent(self.key, LOOK_TIMEOUT_S) from error
 
         try:
             async with self.hub.joined(**_OPTIONS) as node:
                 yield look
         except (tw.LinkLost, tw.NoResponders) as error:
-            if _is_silent(self.hub):
-                raise silent from error
+            if _is_silent(self.hub, self.key):
+                raise _silent(self.key, ABOUT_TIMEOUT_S) from error
             raise tw.NodeStopped(f"{self.key} is gone: the node has stopped, or its process has ended") from error
 
 
@@ -81,10 +68,9 @@ async def choose(hub: Hub, wanted: str | None) -> FoundNode:
 
     Raises:
         NoSuchTarget: if there is none, or more than one; the text lists those there are.
-        Unauthorized: if others can open the sockets of this user.
-        TidewireError: if the hub can't be joined.
+        TidewireError: if the hub can't be joined, or others can open the sockets of this user.
     """
-    found = await find_at(hub) if hub.url else await find_own()
+    found = await (_find_at(hub) if hub.url else _find_own())
     fits = [one for one in found if wanted is None or wanted in (one.name, str(one.pid), one.key)]
     fits = [one for one in fits if one.key == wanted] or fits
     if len(fits) == 1:
@@ -98,43 +84,34 @@ async def choose(hub: Hub, wanted: str | None) -> FoundNode:
     else:
         none = f"{named} can't be looked at" if named else "no node can be looked at"
         text = f"{none}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
-    raise tw.NoSuchTarget("\n".join([text, *map(str, fits)]))
+    abouts = ("does not answer" if name is None else f"{name!r}, process {pid}" for _, _, name, pid in fits)
+    raise tw.NoSuchTarget("\n".join([text, *map("  {0.key}   {1}".format, fits, abouts)]))
 
 
-async def find_own() -> list[FoundNode]:
-    """Return the nodes of this user on this machine.
-
-    Raises:
-        Unauthorized: if others can open a directory or a socket.
-    """
+async def _find_own() -> list[FoundNode]:
     found: list[FoundNode] = []
     for path in live_sockets():
         hub = Hub(f"tide+unix://{path}", None, False)
         try:
-            found += await find_at(hub)
+            found += await _find_at(hub)
         except tw.Unauthorized:
             raise
         except tw.TidewireError:
-            if _is_silent(hub):
+            if _is_silent(hub, path.stem):
                 found.append(FoundNode(hub, path.stem))
     return found
 
 
-async def find_at(hub: Hub) -> list[FoundNode]:
-    """Return the nodes of a hub.
-
-    Raises:
-        TidewireError: if it can't be joined.
-    """
+async def _find_at(hub: Hub) -> list[FoundNode]:
     found: list[FoundNode] = []
     async with hub.joined(**_OPTIONS) as node:
         keys = [key for info in await node.services() if info.name == SERVICE for key in info.instances]
-        for one in (FoundNode(hub, key) for key in keys):
+        for key in keys:
             try:
-                about = await _calls(node, one.key, ABOUT_TIMEOUT_S).about()
-                found.append(replace(one, name=about["node"], pid=about["pid"]))
+                about = await _calls(node, key, ABOUT_TIMEOUT_S).about()
+                found.append(FoundNode(hub, key, about["node"], about["pid"]))
             except tw.AskTimeout:
-                found.append(one)
+                found.append(FoundNode(hub, key))
             except (tw.NoResponders, tw.LinkLost):
                 # The node has gone meanwhile.
                 continue
@@ -145,7 +122,11 @@ def _calls(node: tw.Node, key: str, timeout_s: float) -> Any:
     return node.client(SERVICE).with_(instance=key, timeout=timeout_s)
 
 
-def _is_silent(hub: Hub) -> bool:
+def _is_silent(hub: Hub, key: str) -> bool:
     """Return whether a process listens at the socket of a node, though it may not answer."""
-    _, is_socket, path = hub.url.partition("tide+unix://")
-    return bool(is_socket) and not is_stale(Path(path))
+    path = Path(hub.url.removeprefix("tide+unix://"))
+    return path.name == f"{key}.sock" and not is_stale(path)
+
+
+def _silent(key: str, timeout_s: float) -> tw.AskTimeout:
+    return tw.AskTimeout(f"{key} did not answer within {timeout_s:g} s: it is stopped or very busy")

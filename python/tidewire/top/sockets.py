@@ -73,10 +73,9 @@ def live_sockets() -> list[Path]:
             refused.append(str(error))
     if refused and not paths:
         raise Unauthorized(refused[0])
-    stale = {path for path in paths if is_stale(path)}
-    for path in stale:
+    for path in filter(is_stale, paths):
         path.unlink(missing_ok=True)
-    return [path for path in paths if path not in stale]
+    return [path for path in paths if path.exists()]
 
 
 def is_stale(path: Path) -> bool:
