@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tidewire.top.answer import depth
-
 KINDS = ("agents", "pools", "services", "actors", "dispatchers")
 
 # Keys that a row is known by from look to look. Ids are never used twice in a node.
@@ -16,8 +14,7 @@ _Row = dict[str, Any]
 
 
 def with_rates(now: _Row, before: _Row | None) -> _Row:
-    """Return a look with ``handled_per_s`` in its rows, None where the look before has no such row,
-    the most loaded first.
+    """Return a look with ``handled_per_s`` in its rows, None where the look before has no such row.
 
     A node that looks cost much gives the same answer several times: the rates stay the same too
     then.
@@ -37,7 +34,7 @@ def _rated(rows: list[_Row], before: list[_Row], passed_s: float) -> list[_Row]:
         count = row["handled"] - old.get(_identity(row), math.inf)
         # Two pools may have one name: a count that falls is not shown.
         rated.append({**row, "handled_per_s": round(count / passed_s, 1) if count >= 0 else None})
-    return sorted(rated, key=lambda row: (depth(row), row["handled_per_s"] or 0.0, row["handled"]), reverse=True)
+    return rated
 
 
 def _identity(row: _Row) -> tuple[Any, ...]:

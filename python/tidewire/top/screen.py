@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from typing import Any
 
 from rich.bar import Bar
@@ -63,32 +65,22 @@ def picture(look: _Row, width: int, height: int | None, note: str = "") -> Rende
     used = [row for row in look["dispatchers"] if row["actors"] or row["handled"]]
     tables = {kind: rows for kind in KINDS if (rows := used if kind == "dispatchers" else look[kind])}
     parts: list[RenderableType] = [*_head(look)]
-    shares = [len(rows) for rows in tables.values()]
-    if height is not None:
-        shares = shared(shares, height - len(parts) - _FRAME_LINES * len(tables) - bool(note))
-    for (kind, rows), share in zip(tables.items(), shares, strict=True):
-        parts += ["", table(kind, rows[:share], width)]
-        left = look.get(f"{kind}_count", len(rows)) - share
+    lines = math.inf if height is None else height - len(parts) - _FRAME_LINES * len(tables) - bool(note)
+    shares: dict[str, int] = {}
+    # A short table leaves its lines to the longer ones.
+    for kind in sorted(tables, key=lambda kind: len(tables[kind])):
+        shares[kind] = int(min(len(tables[kind]), max(lines, 0) // (len(tables) - len(shares))))
+        lines -= shares[kind]
+    for kind, rows in tables.items():
+        parts += ["", table(kind, rows[: shares[kind]], width)]
+        left = look.get(f"{kind}_count", len(rows)) - shares[kind]
         parts += [Text(f"and {left:,} more", "dim")] if left else []
     return Group(*parts, *([_line(Text(note))] if note else []))
 
 
-def shared(wants: list[int], room: int) -> list[int]:
-    """Divide lines among tables: one each in turn, until there are no more or all have what they
-    want.
-    """
-    shares = [0] * len(wants)
-    while room > 0 and shares != wants:
-        for at, want in enumerate(wants):
-            if shares[at] < want and room > 0:
-                shares[at] += 1
-                room -= 1
-    return shares
-
-
 def _head(look: _Row) -> list[Text]:
     versions = look["versions"]
-    life = f"   process {look['pid']}   up {_age(look['uptime_s'])}   "
+    life = f"   process {look['pid']}   up {timedelta(seconds=int(look['uptime_s']))}   "
     made = f"   tidewire {versions['tidewire']}, Python {versions['python']}"
     counts = [_counted(look[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
     lines = [
@@ -110,17 +102,6 @@ def _line(text: Text) -> Text:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _age(seconds: float) -> str:
-    """Return a time in its two largest units."""
-    parts: list[str] = []
-    left = int(seconds)
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count or parts or unit == "s":
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
 
 
 def table(kind: str, rows: list[_Row], width: int) -> Table:
