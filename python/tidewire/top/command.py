@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json as jsonlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -73,7 +73,7 @@ async def _live(look: _Look, interval: float, console: Console) -> None:
                 note = f"{error}; {_ENDS}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def _end_key() -> Iterator[asyncio.Future[None]]:
     """A future that is done after the key q. Without a terminal at the input there is no such
     key.
@@ -89,10 +89,9 @@ def _end_key() -> Iterator[asyncio.Future[None]]:
     file = sys.stdin.fileno()
 
     def read() -> None:
-        try:
+        key = b""
+        with contextlib.suppress(OSError):
             key = os.read(file, 1)
-        except OSError:
-            key = b""
         # A terminal that is gone is ready for ever, with nothing to read.
         if key in (b"q", b"Q", b"") and not ended.done():
             ended.set_result(None)

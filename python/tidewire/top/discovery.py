@@ -59,12 +59,8 @@ class FoundNode(NamedTuple):
 
 
 async def choose(hub: Hub, wanted: str | None) -> FoundNode:
-    """Return the node with a name, process id or key, of a hub or of this user; without one, the
-    only node there is.
-
-    Args:
-        hub: The hub. One without a URL stands for the sockets of this user.
-        wanted: The name, process id or key.
+    """Return the node with the wanted name, process id or key; without one, the only node there is.
+    A hub without a URL stands for the sockets of this user.
 
     Raises:
         NoSuchTarget: if there is none, or more than one; the text lists those there are.

@@ -73,7 +73,7 @@ class StatisticsService:
         self.says = described(ServiceInfo(SERVICE, _DESCRIPTION, methods=_METHODS, instances=(path.stem,)))
         self._bridge = Bridge()
         settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}
-        self._hub = Hub(node.name, [], settings, _log)
+        self._hub = Hub(node.name, [], settings, lambda line, _: logger.debug("%s: %s", SERVICE, line))
         self._link = self._hub.join(node.name, None, settings)
         self._link.deliver_to(self._bridge, self._receive)
         self._subscription, _ = self._link.subscribe(self.pattern, "", self.says, 1)
@@ -161,7 +161,3 @@ class StatisticsService:
             ended_s = time.monotonic()
             self._fresh_until_s = ended_s + (ended_s - began_s) * (1 / LOOK_SHARE - 1)
         return self._last
-
-
-def _log(line: str, is_wrong: bool) -> None:
-    logger.debug("%s: %s", SERVICE, line)

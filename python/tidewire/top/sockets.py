@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -17,7 +18,6 @@ PATH_BYTES_MAX = 103
 """Longest path of a Unix socket that all systems take; Linux takes 107."""
 
 _NAME_MAX = 48
-_TWINS_MAX = 1_000
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -27,29 +27,19 @@ def new_path(name: str) -> Path:
     Raises:
         ConfigError: if there is no place for it that only this user can open.
     """
-    if not hasattr(socket, "SO_PEERCRED"):
-        raise _refused("inspect: this system has no sockets that name their peer: leave inspect off")
     directory = _directories()[0]
     try:
+        if not hasattr(socket, "SO_PEERCRED"):
+            raise OSError("this system has no sockets that name their peer")
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
         _check(directory)
-        safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_NAME_MAX]
-        for number in range(1, _TWINS_MAX):
-            start, end = f"{directory}/{os.getpid()}-", f"{f'~{number}' if number > 1 else ''}.sock"
-            room = PATH_BYTES_MAX - len(os.fsencode(start + end))
-            if room <= 0:
-                raise OSError(f"the path would be longer than {PATH_BYTES_MAX} bytes")
-            path = Path(f"{start}{safe[:room]}{end}")
-            # A file under this process's id that is stale was left by an earlier process.
-            if is_stale(path):
-                return path
-        raise OSError(f"{_TWINS_MAX:,} nodes of this process are called {name!r} already")
+        # A file under this process's id that is stale was left by an earlier process.
+        return next(filter(is_stale, (_path(directory, name, number) for number in itertools.count(1))))
     except OSError as error:
-        raise _refused(
-            f"inspect: no socket can be made in {str(directory)!r}: {error}: set XDG_RUNTIME_DIR to a directory of yours, "
-            "or leave inspect off"
-        ) from error
+        fix = "set XDG_RUNTIME_DIR to a directory of yours, or leave inspect off"
+        text = f"inspect: no socket can be made in {str(directory)!r}: {error}: {fix}"
+        raise ConfigError(text, problems=[text]) from error
 
 
 def live_sockets() -> list[Path]:
@@ -67,10 +57,8 @@ def live_sockets() -> list[Path]:
             paths += sorted(path for path in directory.iterdir() if path.suffix == ".sock")
         except FileNotFoundError:
             continue
-        except PermissionError:
-            refused.append(f"{directory}: permission denied: chmod 700 it, or run tidewire top as the user who owns it")
-        except ConfigError as error:
-            refused.append(str(error))
+        except OSError as error:
+            refused.append(f"{directory}: {error}: run tidewire top as the user who owns it, or remove it")
     if refused and not paths:
         raise Unauthorized(refused[0])
     for path in filter(is_stale, paths):
@@ -111,6 +99,14 @@ def is_stale(path: Path) -> bool:
     return False
 
 
+def _path(directory: Path, name: str, number: int) -> Path:
+    start, end = f"{directory}/{os.getpid()}-", f"{f'~{number}' if number > 1 else ''}.sock"
+    room = PATH_BYTES_MAX - len(os.fsencode(start + end))
+    if room <= 0:
+        raise OSError(f"the path would be longer than {PATH_BYTES_MAX} bytes")
+    return Path(start + re.sub(r"[^A-Za-z0-9_-]", "_", name)[: min(room, _NAME_MAX)] + end)
+
+
 def _directories() -> list[Path]:
     """Directories where sockets may lie, the one for new ones first.
 
@@ -124,19 +120,12 @@ def _directories() -> list[Path]:
 
 def _check(directory: Path) -> None:
     """Check that only this user can open what lies in a directory."""
-    found, fix = directory.lstat(), "remove it, or set XDG_RUNTIME_DIR to a directory of yours"
+    found = directory.lstat()
     if stat.S_ISLNK(found.st_mode):
-        problem = f"is a link: {fix}"
-    elif not stat.S_ISDIR(found.st_mode):
-        problem = f"is no directory: {fix}"
-    elif found.st_uid != os.geteuid():
-        problem = f"belongs to user {found.st_uid}, not to {os.geteuid()}: {fix}"
-    elif found.st_mode & 0o077:
-        problem = f"has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it: chmod 700 it"
-    else:
-        return
-    raise _refused(f"inspect: {str(directory)!r} {problem}")
-
-
-def _refused(text: str) -> ConfigError:
-    return ConfigError(text, problems=[text])
+        raise OSError("it is a link")
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError("it is no directory")
+    if found.st_uid != os.geteuid():
+        raise OSError(f"it belongs to user {found.st_uid}, not to {os.geteuid()}")
+    if found.st_mode & 0o077:
+        raise OSError(f"it has mode {stat.S_IMODE(found.st_mode):04o}, so that others can open it: chmod 700 it")
