@@ -34,7 +34,7 @@ def bounded(statistics: _Row) -> _Row:
     others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
     tables: dict[str, tuple[list[_Row], Callable[[_Row], _Row], int]] = {
         "agents": (agents, lambda row: {**_flat(row), "id": row["agent"], "actor": row["id"]}, ROWS_MAX),
-        "pools": (statistics["pools"], _pool, ROWS_MAX),
+        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row.get("workers", []))}, ROWS_MAX),
         "services": (statistics["services"], lambda row: {**row, "handled": row["calls"] - row["in_flight"]}, ROWS_MAX),
         "actors": (others, _flat, OTHERS_MAX),
     }
@@ -59,9 +59,8 @@ def _flat(row: _Row) -> _Row:
     return flat | {f"{kind}_{p}_us": row[kind][f"{p}_us"] for kind in ("queueing", "handling") for p in ("p50", "p99")}
 
 
-def _pool(row: _Row) -> _Row:
-    workers = row.get("workers", [])
-    return {**_flat(row), "workers": len(workers), "workers_busy": sum(one.get("task") is not None for one in workers)}
+def _workers(workers: list[_Row]) -> _Row:
+    return {"workers": len(workers), "workers_busy": sum(one.get("task") is not None for one in workers)}
 
 
 def depth(row: _Row) -> int:

@@ -50,9 +50,7 @@ def top(hub: Hub, node: str | None, interval: float, once: bool, json: bool) -> 
 
 
 async def _twice(look: _Look, interval: float) -> dict[str, Any]:
-    """Two looks, since a rate is a difference. A node that gives its last answer again is looked at
-    until it gives another.
-    """
+    """Look until the node gives another answer than the first, since a rate is a difference."""
     first = second = with_rates(await look(), None)
     while second is first:
         await asyncio.sleep(interval)

@@ -109,8 +109,7 @@ async def _find_at(hub: Hub) -> list[FoundNode]:
             except tw.AskTimeout:
                 found.append(FoundNode(hub, key))
             except (tw.NoResponders, tw.LinkLost):
-                # The node has gone meanwhile.
-                continue
+                continue  # The node has gone meanwhile.
     return found
 
 

@@ -19,21 +19,16 @@ def with_rates(now: _Row, before: _Row | None) -> _Row:
     A node that looks cost much gives the same answer several times: the rates stay the same too
     then.
     """
-    if before is None:
-        before = {"at_s": now["at_s"] - 1.0, **dict.fromkeys(KINDS, ())}
-    if before["at_s"] == now["at_s"]:
+    if before is not None and before["at_s"] == now["at_s"]:
         return before
-    passed_s = now["at_s"] - before["at_s"]
-    return now | {kind: _rated(now[kind], before[kind], passed_s) for kind in KINDS}
-
-
-def _rated(rows: list[_Row], before: list[_Row], passed_s: float) -> list[_Row]:
-    old = {_identity(row): row["handled"] for row in before}
-    rated = []
-    for row in rows:
-        count = row["handled"] - old.get(_identity(row), math.inf)
+    rated = dict(now)
+    for kind in KINDS:
+        old = {_identity(row): row["handled"] for row in before[kind]} if before else {}
+        counts = [row["handled"] - old.get(_identity(row), math.inf) for row in now[kind]]
+        passed_s = now["at_s"] - before["at_s"] if before else 1.0
         # Two pools may have one name: a count that falls is not shown.
-        rated.append({**row, "handled_per_s": round(count / passed_s, 1) if count >= 0 else None})
+        rates = [round(count / passed_s, 1) if count >= 0 else None for count in counts]
+        rated[kind] = [{**row, "handled_per_s": rate} for row, rate in zip(now[kind], rates, strict=True)]
     return rated
 
 

@@ -54,13 +54,8 @@ _Row = dict[str, Any]
 
 
 def picture(look: _Row, width: int, height: int | None, note: str = "") -> RenderableType:
-    """Return a picture of a look.
-
-    Args:
-        look: An answer of a node with rates.
-        width: Columns of the terminal.
-        height: Its lines, or None to show all rows.
-        note: Text of the last line.
+    """Return a picture of a look with rates, for a terminal of so many columns and lines. Without a
+    height it shows all rows. A note is its last line.
     """
     used = [row for row in look["dispatchers"] if row["actors"] or row["handled"]]
     tables = {kind: rows for kind in KINDS if (rows := used if kind == "dispatchers" else look[kind])}
@@ -79,20 +74,20 @@ def picture(look: _Row, width: int, height: int | None, note: str = "") -> Rende
 
 
 def _head(look: _Row) -> list[Text]:
-    versions = look["versions"]
+    versions, dead = look["versions"], look["dead_letters"]
     life = f"   process {look['pid']}   up {timedelta(seconds=int(look['uptime_s']))}   "
     made = f"   tidewire {versions['tidewire']}, Python {versions['python']}"
     counts = [_counted(look[f"{kind}_count"], noun) for kind, noun in _COUNTS.items()]
-    lines = [
-        Text.assemble(plain(look["node"], "bold"), life, plain(look["url"]), made),
-        Text("   ".join([*counts, _counted(look["timers"], "timer")])),
-    ]
-    dead, asks = look["dead_letters"], look["ask_timeouts"]
     reasons = sorted(((count, reason) for reason, count in dead.items() if count), reverse=True)
     named = ", ".join(f"{count:,} {reason}" for count, reason in reasons)
     troubles = [f"{_counted(sum(dead.values()), 'dead letter')}: {named}"] if reasons else []
-    troubles += [_counted(asks, "ask timeout")] if asks else []
-    return [_line(line) for line in [*lines, *([plain("   ".join(troubles), "red")] if troubles else [])]]
+    troubles += [_counted(look["ask_timeouts"], "ask timeout")] if look["ask_timeouts"] else []
+    lines = [
+        Text.assemble(plain(look["node"], "bold"), life, plain(look["url"]), made),
+        Text("   ".join([*counts, _counted(look["timers"], "timer")])),
+        plain("   ".join(troubles), "red"),
+    ]
+    return [_line(line) for line in lines if line]
 
 
 def _line(text: Text) -> Text:

@@ -53,9 +53,7 @@ class StatisticsService:
     thread sleeps until somebody calls. It holds the node only while it looks at it, and ends with
     it.
 
-    Attributes:
-        pattern: Pattern of its subscription.
-        says: Its description for others.
+    Its subscription has a ``pattern``, and ``says`` how it is described to others.
 
     Raises:
         ConfigError: if there is no place for the socket that only this user can open.
@@ -91,11 +89,11 @@ class StatisticsService:
             return
         if len(self._calls) >= CALLS_MAX:
             call.refuse(_LIMIT_EXCEEDED, f"{SERVICE}: {CALLS_MAX} calls wait for their answer: call again later")
-            return
-        self._calls.append(call)
-        # The loop is closed if the node has just stopped.
-        with contextlib.suppress(RuntimeError):
-            self._thread.loop.call_soon_threadsafe(self._answer_next)
+        else:
+            self._calls.append(call)
+            # The loop is closed if the node has just stopped.
+            with contextlib.suppress(RuntimeError):
+                self._thread.loop.call_soon_threadsafe(self._answer_next)
 
     def end(self) -> None:
         """Remove the socket, and end the thread. A second call does nothing, and neither does one
