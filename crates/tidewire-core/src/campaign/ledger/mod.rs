@@ -299,7 +299,11 @@ impl Ledger {
         }
         let passed = now.us.saturating_sub(self.clock.us);
         if self.state == State::Running {
-            self.progress.pass(passed, !self.leases.is_empty());
+            // A lease that nobody renews counts as work until its deadline alone.
+            let until = self.leases.iter().map(|held| held.deadline_us).max().unwrap_or_default();
+            let leased = until.saturating_sub(self.clock.us).min(passed);
+            self.progress.pass(leased, true);
+            self.progress.pass(passed - leased, false);
         }
         self.clock.us = self.clock.us.max(now.us);
     }

@@ -131,6 +131,17 @@ fn a_renewed_lease_stays_and_a_part_from_the_front_may_be_stored() {
     assert_eq!(ledger.done(), 9);
 }
 
+#[test]
+fn a_gap_after_the_last_lease_is_no_work() {
+    let mut ledger = running(Terms { runs: 2, ..Terms::default() });
+    lease(ledger.claim(at(0), 1, &[]));
+    // The worker and its program were killed at once, and the campaign goes on an hour later.
+    let other = lease(ledger.claim(at(3_600 * S), 2, &[]));
+    assert_eq!(ledger.timeline().0, 5 * S, "the lease");
+    ledger.complete(at(3_602 * S), &other, &whole(&other, 20)).unwrap();
+    assert_eq!(ledger.timeline().0, 7 * S);
+}
+
 /// Runs a campaign on one worker at a time, one of whose runs kills it. Returns how many workers it
 /// took.
 fn with_a_killer(runs: u64, killer: u64, known: bool) -> (Ledger, u32) {
