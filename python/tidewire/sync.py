@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire import _idle, _statistics_wait, _steps
 from tidewire._binding import ActorRef, send_blocking
+from tidewire._blocking import run
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
@@ -39,23 +40,23 @@ class Sync:
         """Make a stream, or find it, for plain threads. Arguments and errors are those of
         ``node.stream``.
         """
-        from tidewire.streams.blocking_streams import SyncStream, run
+        from tidewire.streams.blocking_streams import SyncStream
 
-        return SyncStream(self._node, run(self._node, self._node.stream(name, **options)))
+        return SyncStream(run(self._node, self._node.stream(name, **options)), self._node)
 
     def kv(self, name: str, **options: Any) -> SyncBucket:
         """Make a bucket, or find it, for plain threads. Arguments and errors are those of
         ``node.kv``.
         """
-        from tidewire.streams.blocking_streams import SyncBucket, run
+        from tidewire.streams.blocking_streams import SyncBucket
 
-        return SyncBucket(self._node, run(self._node, self._node.kv(name, **options)))
+        return SyncBucket(run(self._node, self._node.kv(name, **options)), self._node)
 
     def lease(self, name: str, **options: Any) -> SyncLease:
         """Return a lease for plain threads. Arguments and errors are those of ``node.lease``."""
         from tidewire.streams.blocking_streams import SyncLease
 
-        return SyncLease(self._node, self._node.lease(name, **options))
+        return SyncLease(self._node.lease(name, **options), self._node)
 
     def command(self, id: str) -> SyncCommandRun[Any]:
         """Return a command by its id, for plain threads; see ``node.command``."""
@@ -65,8 +66,6 @@ class Sync:
         """Return the commands there are, the oldest first. Arguments and errors are those of
         ``node.commands``.
         """
-        from tidewire.streams.blocking_streams import run
-
         return run(self._node, self._node.commands(**options))
 
     def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:

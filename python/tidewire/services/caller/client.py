@@ -8,6 +8,7 @@ from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tidewire._binding import NativeMethod
+from tidewire._blocking import run
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.caller import signatures
 from tidewire.services.caller.argument_streams import has_streams
@@ -345,8 +346,6 @@ class BlockingCommand:
 
     def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
         """Start it; see ``ClientCommand.start``."""
-        from tidewire.streams.blocking_streams import run
-
         return run(self._of._client._registry.node, self._of.start(*args, **kwargs)).sync
 
     def __repr__(self) -> str:

@@ -1,0 +1,105 @@
+"""Blocking forms of asynchronous objects, for plain threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from functools import wraps
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from tidewire._current import running_loop
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+def refuse_loop(title: str, instead: str = "await the same call without .sync") -> None:
+    """Refuse to block the thread of an event loop.
+
+    Raises:
+        InvalidArgument: if a loop runs on this thread.
+    """
+    if running_loop() is not None:
+        raise InvalidArgument(f"{title} would block this thread's event loop: {instead}")
+
+
+def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
+    """Run a coroutine on the node's loop, and block this thread until it is done."""
+    try:
+        refuse_loop(call.__name__)  # type: ignore[attr-defined]
+    except BaseException:
+        call.close()
+        raise
+    import asyncio
+
+    node._ensure_loop()
+    assert node._loop is not None
+    under_way = asyncio.run_coroutine_threadsafe(call, node._loop)
+    try:
+        return under_way.result()
+    except KeyboardInterrupt:
+        under_way.cancel()
+        raise
+
+
+class Blocking(Generic[_T]):
+    """Base class of blocking forms. Arguments, results and errors of a method are those of the
+    method of the same name that is awaited.
+    """
+
+    def __init__(self, of: _T, node: Node) -> None:
+        self._of = of
+        self._node = node
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Annotated attributes are the same in both forms.
+            if name in type(self).__annotations__:
+                return getattr(self._of, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._of!r}>"
+
+
+def blocking(method: Callable[Concatenate[Any, _P], Awaitable[_R]]) -> Callable[Concatenate[Any, _P], _R]:
+    """Return the blocking form of a method, for a class of blocking forms."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        refuse_loop(name)
+        pending = getattr(self._of, name)(*args, **kwargs)
+        return run(self._node, pending) if isinstance(pending, CoroutineType) else pending.wait()  # type: ignore[no-any-return]
+
+    return call
+
+
+def blocking_items(
+    method: Callable[Concatenate[Any, _P], AsyncIterator[_R]],
+) -> Callable[Concatenate[Any, _P], Iterator[_R]]:
+    """Return the blocking form of a method that gives items. Pages are fetched as a whole."""
+    name = method.__name__
+
+    @wraps(method)
+    def items(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_R]:
+        found = getattr(self._of, name)(*args, **kwargs)
+
+        async def next_items() -> list[_R]:
+            taken: list[_R] = []
+            async for item in found:
+                taken.append(item)
+                if not getattr(found, "_page", None):
+                    break
+            return taken
+
+        while taken := run(self._node, next_items()):
+            yield from taken
+
+    return items
