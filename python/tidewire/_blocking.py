@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import wraps
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from tidewire import _steps
 from tidewire._current import running_loop
 from tidewire.errors import InvalidArgument
 
@@ -68,15 +69,22 @@ class Blocking(Generic[_T]):
         return f"<blocking {self._of!r}>"
 
 
-def blocking(method: Callable[Concatenate[Any, _P], Awaitable[_R]]) -> Callable[Concatenate[Any, _P], _R]:
-    """Return the blocking form of a method, for a class of blocking forms."""
+def blocking(
+    method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str | None = None
+) -> Callable[Concatenate[Any, _P], _R]:
+    """Return the blocking form of a method, for a class of blocking forms. ``by`` names another
+    method that does the same in steps, for objects without a loop.
+    """
     name = method.__name__
 
     @wraps(method)
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         refuse_loop(name)
-        pending = getattr(self._of, name)(*args, **kwargs)
-        return run(self._node, pending) if isinstance(pending, CoroutineType) else pending.wait()  # type: ignore[no-any-return]
+        pending = getattr(self._of, by or name)(*args, **kwargs)
+        if isinstance(pending, CoroutineType):
+            return run(self._node, pending)
+        value: _R = _steps.blocking(pending) if isinstance(pending, GeneratorType) else pending.wait()
+        return value
 
     return call
 

@@ -236,7 +236,7 @@ class RemoteFunction(Proxy):
 
     def sync(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, and block this thread; not for the thread of an event loop."""
-        return self._method._run(args, kwargs)
+        return self._method._run(*args, **kwargs)
 
     def with_(self, **options: Any) -> RemoteFunction:
         """Return the function with other options; see ``Client.with_``. Disposing of one disposes

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from tidewire._blocking import refuse_loop
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._limits import ABORT_TIMEOUT_MS
-from tidewire.errors import InvalidArgument
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class Scope(ABC):
             await self.stop(False, _ABORT_TIMEOUT_S)
 
     def __enter__(self) -> Self:
-        if running_loop() is not None:
-            raise InvalidArgument("`with Pool()` would block this thread's event loop at its end: use `async with`")
+        refuse_loop("the end of `with Pool()`", "use `async with`")
         self.start()
         return self
 

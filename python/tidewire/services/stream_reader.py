@@ -8,7 +8,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from tidewire._current import running_loop
+from tidewire._blocking import refuse_loop
 from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.caller.outbound_call import OutboundCall
@@ -239,13 +239,3 @@ class BlockingStream(_Reading, Iterator[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def refuse_loop(title: str) -> None:
-    """Refuse to block the thread of an event loop.
-
-    Raises:
-        InvalidArgument: if a loop runs on this thread.
-    """
-    if running_loop() is not None:
-        raise InvalidArgument(f"{title}: .sync would block this thread's event loop: await the same call without .sync")

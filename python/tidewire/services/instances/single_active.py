@@ -12,10 +12,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._current import running_loop
+from tidewire._blocking import Blocking, blocking
 from tidewire._ledger import Ledger
 from tidewire._log import logger
-from tidewire.errors import InvalidArgument, LeaseLost
+from tidewire.errors import LeaseLost
 from tidewire.services.contract.command import Command
 from tidewire.services.contract.declaration import Declaration
 from tidewire.services.contract.info import ServiceInfo
@@ -119,7 +119,7 @@ class SingleActive:
     @property
     def sync(self) -> SingleSync:
         """Blocking forms, for plain threads."""
-        return SingleSync(self)
+        return SingleSync(self, self._node)
 
     async def active(self, timeout: float | None = None) -> int:
         """Wait until this instance is the active one, and return its fence.
@@ -288,27 +288,11 @@ class SingleActive:
         return getattr(self._node.client(self.name).with_(headers=dict(call.headers)), name)
 
 
-class SingleSync:
-    """Blocking calls of an instance, at ``single.sync``. Not for the thread of an event loop."""
+class SingleSync(Blocking[SingleActive]):
+    """Blocking calls of an instance, at ``single.sync``."""
 
-    def __init__(self, single: SingleActive) -> None:
-        self._single = single
-
-    def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
-        """Stop it, and block until it has stopped; see ``SingleActive.stop``."""
-        ledger: Ledger = self._run(self._single.stop(drain, timeout))
-        return ledger
-
-    def active(self, timeout: float | None = None) -> int:
-        """Block until it is the active one; see ``SingleActive.active``."""
-        fence: int = self._run(self._single.active(timeout))
-        return fence
-
-    def _run(self, coroutine: Any) -> Any:
-        if running_loop() is not None:
-            coroutine.close()
-            raise InvalidArgument("single.sync would block this thread's event loop: await the same call without .sync")
-        return self._single._on_loop(coroutine).result()
+    stop = blocking(SingleActive.stop)
+    active = blocking(SingleActive.active)
 
 
 class _Guarded(Function):
