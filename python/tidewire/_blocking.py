@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import wraps
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from tidewire import _steps
 from tidewire._current import running_loop
@@ -36,16 +36,32 @@ def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
     except BaseException:
         call.close()
         raise
-    import asyncio
-
     node._ensure_loop()
-    assert node._loop is not None
-    under_way = asyncio.run_coroutine_threadsafe(call, node._loop)
+    under_way = LoopCall(node, call)
     try:
-        return under_way.result()
+        return under_way.wait()
     except KeyboardInterrupt:
-        under_way.cancel()
+        under_way.future.cancel()
         raise
+
+
+class LoopCall(Generic[_R]):
+    """A coroutine on the node's loop, to be awaited on any loop or waited for in a thread."""
+
+    def __init__(self, node: Node, call: Coroutine[Any, Any, _R]) -> None:
+        import asyncio
+
+        assert node._loop is not None
+        self.future = asyncio.run_coroutine_threadsafe(call, node._loop)
+
+    def __await__(self) -> Generator[Any, Any, _R]:
+        import asyncio
+
+        return asyncio.wrap_future(self.future).__await__()
+
+    def wait(self) -> _R:
+        """Block this thread until it is done."""
+        return self.future.result()
 
 
 class Blocking(Generic[_T]):
@@ -80,11 +96,14 @@ def blocking(
     @wraps(method)
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         refuse_loop(name)
-        pending = getattr(self._of, by or name)(*args, **kwargs)
+        pending: Any = getattr(self._of, by or name)(*args, **kwargs)
         if isinstance(pending, CoroutineType):
-            return run(self._node, pending)
-        value: _R = _steps.blocking(pending) if isinstance(pending, GeneratorType) else pending.wait()
-        return value
+            pending = run(self._node, pending)
+        elif isinstance(pending, GeneratorType):
+            pending = _steps.blocking(pending)
+        else:
+            pending = pending.wait()
+        return cast("_R", pending)
 
     return call
 

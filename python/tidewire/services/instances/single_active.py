@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._blocking import Blocking, blocking
+from tidewire._blocking import Blocking, LoopCall, blocking
 from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire.errors import LeaseLost
@@ -90,7 +90,7 @@ class SingleActive:
         node._at_goodbye.append(self._leave)
         self._task: asyncio.Task[None] | None = None
         self._ending: Future[None] | None = None
-        self._on_loop(self._stand())
+        LoopCall(self._node, self._stand())
 
     def __await__(self) -> Generator[Any, Any, SingleActive]:
         yield from self._door.__await__()
@@ -240,7 +240,7 @@ class SingleActive:
         """
         with self._node._lock:
             if self._ending is None:
-                self._ending = self._on_loop(self._end(drain, timeout))
+                self._ending = LoopCall(self._node, self._end(drain, timeout)).future
             return self._ending
 
     def _leave(self) -> None:
@@ -254,10 +254,6 @@ class SingleActive:
 
     def _fence(self) -> int:
         return self._tenure.fence
-
-    def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        assert self._node._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
 
     # Calls that come while nobody is active, or to an instance that is not
 
