@@ -159,7 +159,7 @@ class Node(Subjects, Streams, Agents):
         self._at_goodbye = []
         self._at_abort = []
         self._waits_for = []
-        self._sync = Sync(self)
+        self._sync = Sync(self, self)
         self._started = False
         self._stopped = False
         # Nobody waits for it any more: its block was left by an error.
