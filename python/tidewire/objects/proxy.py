@@ -19,6 +19,7 @@ from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ChangeCounter, Pending
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.import_table import ImportTable
@@ -132,11 +133,9 @@ class _Registry:
         """Wait; see ``Registry.pause``."""
         return registry_of(self.node).pause(wait_s, seen)
 
-    async def find_again(self, _name: str, _within_s: float) -> None:
+    def find_again(self, _name: str, _within_s: float) -> Steps[None]:
         """It is known."""
-
-    def find_again_blocking(self, _name: str, _within_s: float) -> None:
-        """It is known."""
+        yield from ()
 
 
 class Proxy:

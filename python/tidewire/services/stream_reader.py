@@ -8,6 +8,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
+from tidewire import _steps
 from tidewire._blocking import refuse_loop
 from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
@@ -127,7 +128,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             raise StopAsyncIteration
         try:
             if self._items is None:
-                await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
+                await _steps.awaited(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -214,7 +215,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         refuse_loop(self._sending.title)
         try:
             if self._items is None:
-                self._sending.registry.find_again_blocking(self._sending.service, self._sending.timeout_s)
+                _steps.blocking(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(self._opened().take_blocking())
         except Ended:
             self._end()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
+from tidewire import _steps
 from tidewire._binding import NativeMethod
 from tidewire._blocking import Blocking, refuse_loop, run
 from tidewire.errors import InvalidArgument, NoSuchTarget
@@ -258,7 +259,7 @@ class ClientMethod(NativeMethod):
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
         if streams is None:
-            of._registry.find_again_blocking(of._service, of._options.timeout or CALL_TIMEOUT_S)
+            _steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
             streams, timeout = self._of(of._registry.find(of._service))
         sending = OutboundCall(
             of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
