@@ -15,6 +15,7 @@ from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.services.contract.info import ServiceInfo
 
@@ -134,14 +135,9 @@ class RemoteItems:
         self._stream.close()
         self._giving.ended()
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Read no more, and wait until the other side has closed its generator; see ``Items``."""
-        await self._stream.over()
-        self._giving.ended()
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
-        self._stream.over().wait()
+        yield self._stream.over()
         self._giving.ended()
 
 

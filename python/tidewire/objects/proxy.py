@@ -273,14 +273,9 @@ class _Late:
             self._opened.close()
         self._holding.let_go()
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         if self._opened is not None:
-            await self._opened.over()
-        self._holding.let_go()
-
-    def over_blocking(self) -> None:
-        if self._opened is not None:
-            self._opened.over_blocking()
+            yield from self._opened.over()
         self._holding.let_go()
 
 

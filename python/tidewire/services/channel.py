@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Any, Protocol
 
 from tidewire._current import running_loop
+from tidewire._steps import Steps
 from tidewire.errors import AskTimeout
 
 
@@ -57,7 +58,10 @@ class Waiter:
             if timer is not None:
                 timer.cancel()
 
-    def woken_blocking(self, left_s: float | None) -> None:
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self.woken(None).__await__()
+
+    def wait(self, left_s: float | None = None) -> None:
         """Wait until it is woken, or the time is up, and block this thread."""
         assert self._event is not None
         self._event.wait(left_s)
@@ -175,7 +179,7 @@ class Channel:
                 raise Ended from None
             if waiter is None:
                 return item
-            waiter.woken_blocking(self._left_s())
+            waiter.wait(self._left_s())
 
     def close(self) -> bool:
         """Say that nobody reads any more; items that were not read are gone. Return whether the
@@ -193,19 +197,11 @@ class Channel:
             self.on_close()
         return going
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Read no more, and wait until the writer has ended."""
         self.close()
-        waiter = self._until_over()
-        if waiter is not None:
-            await waiter.woken(None)
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
-        self.close()
-        waiter = self._until_over()
-        if waiter is not None:
-            waiter.woken_blocking(None)
+        if (waiter := self._until_over()) is not None:
+            yield waiter
 
     def _next(self) -> tuple[Waiter | None, Any]:
         """Return an item, or what to wait with."""

@@ -145,7 +145,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             one.cancel()
         try:
             if self._items is not None:
-                await self._items.over()
+                await _steps.awaited(self._items.over())
         finally:
             self._end()
         for one in self._feeds:
@@ -229,7 +229,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         self._done = True
         try:
             if self._items is not None:
-                self._items.over_blocking()
+                _steps.blocking(self._items.over())
         finally:
             self._end()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
 from tidewire._blocking import refuse_loop
 from tidewire._current import running_loop
 from tidewire.errors import CallCancelled, InvalidArgument
@@ -47,7 +48,7 @@ class FedArgument(AsyncIterator[Any], Iterator[Any]):
 
     async def aclose(self) -> None:
         """Read no more, and wait until the caller's generator was closed."""
-        await self.items.over()
+        await _steps.awaited(self.items.over())
 
 
 class ArgumentStream:
