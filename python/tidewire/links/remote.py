@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Route
+from tidewire._steps import Procedure
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
@@ -141,26 +142,16 @@ class RemoteItems:
         self._giving.ended()
 
 
-class GivenReply:
+class GivenReply(Procedure[Any]):
     """A call with arguments that were given; see ``Reply``."""
 
     def __init__(self, pending: Pending, giving: ExportScope) -> None:
         self._pending = pending
         self._giving = giving
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def _steps(self) -> Steps[Any]:
         try:
-            return (yield from self._pending.__await__())
-        except BaseException as error:
-            self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
-            raise
-        finally:
-            self._giving.ended()
-
-    def wait(self) -> Any:
-        """Give the result, and block this thread; see ``Reply``."""
-        try:
-            return self._pending.wait()
+            return (yield self._pending)
         except BaseException as error:
             self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
             raise

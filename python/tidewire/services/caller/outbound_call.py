@@ -54,7 +54,7 @@ class OutboundCall:
     def finding(self) -> Generator[Any, Any, Group]:
         """Return the instances that it may go to; where nobody is known, the hub is asked."""
         if self.registry.find(self.service) is None:
-            yield from _steps.awaited(self.registry.find_again(self.service, self.timeout_s)).__await__()
+            yield from _steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def found(self) -> Group:
