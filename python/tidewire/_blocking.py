@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from functools import wraps
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from tidewire import _steps
 from tidewire._current import running_loop
@@ -91,19 +91,19 @@ def blocking(
     """Return the blocking form of a method, for a class of blocking forms. ``by`` names another
     method that does the same in steps, for objects without a loop.
     """
-    name = method.__name__
+    title, name = method.__name__, by or method.__name__
 
     @wraps(method)
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        refuse_loop(name)
-        pending: Any = getattr(self._of, by or name)(*args, **kwargs)
-        if isinstance(pending, CoroutineType):
-            pending = run(self._node, pending)
-        elif isinstance(pending, GeneratorType):
-            pending = _steps.blocking(pending)
+        refuse_loop(title)
+        pending: Any = getattr(self._of, name)(*args, **kwargs)
+        kind = pending.__class__
+        value: _R
+        if kind is CoroutineType:
+            value = run(self._node, pending)
         else:
-            pending = pending.wait()
-        return cast("_R", pending)
+            value = _steps.blocking(pending) if kind is GeneratorType else pending.wait()
+        return value
 
     return call
 

@@ -351,7 +351,7 @@ class BlockingClient(Blocking[Client]):
     """The methods of a client for plain threads, at ``client.sync``."""
 
     def __getattr__(self, name: str) -> Any:
-        method = type(self._of).__getattr__(self._of, name)
+        method = self._of.__dict__.get(name) or type(self._of).__getattr__(self._of, name)
         return BlockingCommand(method, self._node) if isinstance(method, ClientCommand) else method._run
 
     def __dir__(self) -> list[str]:
