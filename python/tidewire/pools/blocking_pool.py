@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from tidewire import _steps
 from tidewire._blocking import refuse_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
@@ -54,7 +55,7 @@ class Sync(Generic[_P, _R_co]):
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them, as ``pool.until`` does."""
         _may_block(self._pool._core, "until")
-        return statistics_wait.wait_blocking(self._pool, condition, timeout)
+        return _steps.blocking(statistics_wait.fits(self._pool, condition, timeout))
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""
