@@ -169,7 +169,7 @@ for command in sys.argv[1].split(","):
 
 
 def test_every_command_has_an_example(tmp_path: Path) -> None:
-    names = ["run", "list", "show", "pause", "resume", "cancel", "errors", "summary", "export", "report"]
+    names = ["run", "continue", "list", "show", "pause", "resume", "cancel", "errors", "summary", "export", "report"]
     commands = [*(f"campaign {name}" for name in names), "worker"]
     command = [sys.executable, "-c", EXAMPLES, ",".join(commands)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50, cwd=tmp_path)

@@ -75,6 +75,20 @@ async def test_schedules_on_nats_are_those_of_a_folder(url: str) -> None:
             await limited.schedule("a", "@daily", "limited.x", 1)
 
 
+async def test_nodes_that_join_a_hub_on_nats_reach_its_streams(url: str) -> None:
+    async with tw.Node(url, name="front") as hub:
+        async with tw.Node(hub.listen("tide://127.0.0.1:0").url) as node:
+            opened = await asyncio.gather(*(node.stream(f"front{n}", subjects=[f"front{n}.>"]) for n in range(10)))
+            await asyncio.gather(*(opened[n % 10].publish(f"front{n % 10}.x", n) for n in range(50)))
+            async with node.lease("front") as lease:
+                assert lease.fence
+                with pytest.raises(tw.LeaseHeld):
+                    async with hub.lease("front", timeout=0):
+                        pass
+        seen = await hub.stream("front7")
+        assert [event.value async for event in seen.read(stop=6)] == [7, 17, 27, 37, 47]
+
+
 async def test_the_event_loop_goes_on_while_a_node_opens_its_streams(url: str) -> None:
     came, leaves = asyncio.Event(), asyncio.Event()
     real = url.removeprefix("nats://").split(":")

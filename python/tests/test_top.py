@@ -16,7 +16,7 @@ import tidewire as tw
 from command_support import run_all
 from rich.console import Console
 from tidewire.top.rates import with_rates
-from tidewire.top.screen import picture, shared
+from tidewire.top.screen import picture
 from top_support import ORDERS, PACKAGE, PATIENCE_S, ask, look, program, top
 
 # Contents of the screen
@@ -162,8 +162,6 @@ def test_a_picture_keeps_to_the_height_of_the_terminal(place: Path) -> None:
         lines = drawn(seen, 80, height).splitlines()
         assert len(lines) <= height
     assert [line for line in lines if "more" in line] == ["and 11 more", "and 11 more"]
-    assert shared([1, 9, 3], 7) == [1, 3, 3]
-    assert shared([1, 2], 99) == [1, 2]
 
 
 def drawn(seen: dict[str, Any], width: int, height: int | None) -> str:

@@ -11,12 +11,16 @@ _END_TIMEOUT_S = 1.0
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for nodes that are used without asyncio."""
+    """An event loop in a thread of its own, for nodes that are used without asyncio.
+
+    Attributes:
+        loop: The loop.
+    """
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name=f"{name}-asyncio", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def call(self, function: Callable[[], None]) -> None:
@@ -25,25 +29,25 @@ class LoopThread:
         async def run() -> None:
             function()
 
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result()
 
     def end(self) -> None:
         """End the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._leave)
+        self.loop.call_soon_threadsafe(self._leave)
         if threading.current_thread() is not self._thread:
             self._thread.join(_END_TIMEOUT_S)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        asyncio.set_event_loop(self.loop)
         try:
             while not self._ended:
                 # sys.exit() in a task ends a program whose main thread runs the loop. This thread
                 # is none of the user's.
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                    self._loop.run_forever()
+                    self.loop.run_forever()
         finally:
-            self._loop.close()
+            self.loop.close()
 
     def _leave(self) -> None:
         self._ended = True
-        self._loop.stop()
+        self.loop.stop()

@@ -37,6 +37,7 @@ __all__ = [
     "Engine",
     "Exports",
     "Gateway",
+    "HomeServer",
     "Hub",
     "Imports",
     "InboundCallRun",
@@ -943,6 +944,12 @@ class CommandSlotsCore:
 def agent_subject(id: str) -> str: ...
 def patterns_overlap(left: str, right: str) -> bool: ...
 def release_problem(version: str, metadata: Mapping[str, str]) -> str | None: ...
+
+@final
+class HomeServer:
+    def __init__(self, link: Link, engine: Engine, node: str, folder: StreamHome | None, url: str) -> None: ...
+    def close(self) -> None: ...
+    def goodbye(self) -> None: ...
 
 @final
 class StreamHome:

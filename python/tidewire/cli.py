@@ -397,9 +397,10 @@ def top(
     """Watch agents, pools and queues of a running node: one with tw.Node(inspect=True), or
     TIDEWIRE_INSPECT=1.
     """
-    from tidewire.top.command import endpoint, top
+    from tidewire.commands.talk import Hub
+    from tidewire.top.command import top
 
-    raise typer.Exit(top(endpoint(url, token, (ca, cert, key)), node, interval, once, json))
+    raise typer.Exit(top(Hub(url or "", token, False, files=(ca, cert, key)), node, interval, once, json))
 
 
 @bench.command(

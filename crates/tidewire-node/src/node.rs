@@ -34,7 +34,7 @@ use crate::services::current_service::refuse_own;
 use crate::services::serve::{Served, serve};
 use crate::services::service::Service;
 use crate::services::single_active::{SingleActive, serve_single};
-use crate::streams::{self, LeaseOptions};
+use crate::streams::{self, HomeSlot, LeaseOptions};
 use crate::subjects::local_subscriptions::LocalSubscriptions;
 use crate::subjects::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
@@ -161,7 +161,8 @@ impl Node {
             let node = Self::new(options, runtime, link, Some(hub), home)?;
             if let Some(home) = &node.core.home {
                 // Nodes find the service as soon as they join.
-                node.serve(streams::service(Arc::clone(home), &node.core.leaving)).wait()?;
+                let slot = Arc::new(HomeSlot::of(Arc::clone(home)));
+                node.serve(streams::service(slot, &node.core.leaving)).wait()?;
             }
             if let Some(hub) = &node.core.hub {
                 let listening = hub.listen(&address)?;

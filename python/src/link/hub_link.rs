@@ -104,6 +104,12 @@ impl Link {
         error(py, class, &failure.to_string(), &[])
     }
 
+    /// The link, for others that use it.
+    pub fn inner(&self, py: Python<'_>) -> PyResult<tidewire_link::Link> {
+        self.inner.born.check(py)?;
+        Ok(tidewire_link::Link::clone(&self.inner))
+    }
+
     /// Calls a subject with a value in which there is nothing to be given.
     pub fn ask<'py>(
         &self,

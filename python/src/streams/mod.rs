@@ -4,6 +4,7 @@
 mod arguments;
 pub mod command;
 pub mod durable_subscription;
+pub mod home_server;
 pub mod inboxes;
 pub mod lease_tenure;
 mod results;

@@ -26,13 +26,14 @@ from tidewire._campaigns.arguments import (
     written_seed,
 )
 from tidewire._campaigns.group import Options
+from tidewire._campaigns.owner import condition_of, this_process
 from tidewire._campaigns.precision import Precision
 from tidewire._campaigns.progress import progress_of
 from tidewire._campaigns.report import Batch, Event, FailedRun, Report, Status, status_fields, time_of
 from tidewire._campaigns.rows import Row, rows_of
 from tidewire._campaigns.store import Connection, shown, url_of
 from tidewire._campaigns.supervisor import Supervisor, checked_workers, stopped_by
-from tidewire.errors import CampaignError, NameTaken, NoSuchCampaign
+from tidewire.errors import CampaignError, NameTaken, NoSuchCampaign, StoreUnavailable, TidewireError
 
 if TYPE_CHECKING:
     from tidewire._campaigns.summary import Summary
@@ -266,10 +267,21 @@ class Campaign:
     def _run(self, supervision: _Supervision) -> Report:
         # A connection of its own: this may be another thread.
         store = Connection(self.store)()
-        if self.status().state in ("draft", "paused"):
-            store.transition(self.id, "running", "run")
+        owner = this_process()
+        state = self.status().state
+        if state in ("draft", "paused"):
+            store.transition(self.id, "running", owner.note("run"))
+        elif state == "running":
+            # The supervisor waits for a store that is away.
+            with contextlib.suppress(StoreUnavailable):
+                store.note(self.id, owner.note("run"))
         if not self.status().ended:
-            supervision.run(store, self.id)
+            try:
+                supervision.run(store, self.id)
+            finally:
+                with contextlib.suppress(TidewireError):
+                    if not self.status().ended:
+                        store.note(self.id, owner.note("left"))
         return self.report()
 
     def start(self, reason: str = "") -> None:
@@ -321,15 +333,20 @@ class Campaign:
         """Return counters, workers and pace, at a cost that does not depend on the number of
         runs.
         """
-        return Status(**status_fields(self._connection.ask(lambda store: store.status(self.id))))
+        return Status(**self._status_fields())
 
     def report(self) -> Report:
         """Return the report of what is stored now."""
-        status = status_fields(self._connection.ask(lambda store: store.status(self.id)))
+        status = self._status_fields()
         ended = status["done"] + status["failed"] + status["quarantined"]
         if status["seconds"] > 0:
             status["rate"] = ended / status["seconds"]
         return Report(**status, function=self.function, seed=self.seed, created=self.created, campaign=self)
+
+    def _status_fields(self) -> dict[str, Any]:
+        row = self._connection.ask(lambda store: store.status(self.id))
+        events = self._connection.ask(lambda store: store.events(self.id)) if row["state"] == "running" else ()
+        return status_fields(row, condition_of(row, events, self._plan["lease_us"]))
 
     def events(self) -> list[Event]:
         """Return what happened to it as a whole, oldest first: its states with time and reason, and

@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tidewire._binding import CampaignStore
-from tidewire._campaigns.process import WorkerProcess, start_spare
-from tidewire._campaigns.spare_process import SpareProcess
+from tidewire._campaigns.process import WorkerProcess
 from tidewire.errors import StoreUnavailable, TidewireError
 
 _T = TypeVar("_T")
@@ -43,9 +42,6 @@ class WorkerGroup:
         self.workers: list[WorkerProcess] = []
         self.stopping = False
         self._numbers = 0
-        self._spare: SpareProcess | None = None
-        self._mortal: set[int] = set()
-        """Campaigns that have lost a worker."""
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
@@ -66,10 +62,9 @@ class WorkerGroup:
             "store_wait": self.options.store_wait,
             "work_wait": work_wait,
         }
-        worker = WorkerProcess(orders, timeout_us, self._spare_of(campaign))
+        worker = WorkerProcess(orders, timeout_us)
         self.workers.append(worker)
         self._selector.register(worker, selectors.EVENT_READ)
-        self._see_to_spare(orders)
 
     def stop(self) -> None:
         """Wake a thread that sleeps here. May be called from any thread and signal handler."""
@@ -111,7 +106,6 @@ class WorkerGroup:
             StoreUnavailable: if the store is away for too long.
         """
         number, run = worker.board.worker, worker.board.run
-        self._mortal.add(worker.campaign)
         if number:
             at_run = _NO_RUN if run is None else run
             self.patiently(lambda: self.store.worker_lost(worker.campaign, number, at_run, overtime))
@@ -158,27 +152,9 @@ class WorkerGroup:
         for worker in list(self.workers):
             for _ in self._let_go(worker):
                 pass
-        if self._spare is not None:
-            self._spare.close()
         self._selector.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
-
-    def _spare_of(self, campaign: int) -> SpareProcess | None:
-        return self._spare if self._spare is not None and self._spare.campaign == campaign else None
-
-    def _see_to_spare(self, orders: dict[str, Any]) -> None:
-        """Have a spare for a campaign that loses workers: one in all, and workers that another has
-        forked end before it.
-        """
-        spare = self._spare
-        if orders["campaign"] not in self._mortal:
-            return
-        if spare is not None and not spare.gone:
-            if spare.campaign == orders["campaign"] or spare.forked:
-                return
-            spare.close()
-        self._spare = start_spare(orders)
 
     def _let_go(self, worker: WorkerProcess) -> Iterator[WorkerProcess]:
         self.workers.remove(worker)

@@ -109,8 +109,8 @@ def _head(report: Report) -> Iterator[str]:
     yield f"<h1>{escape(report.name)}</h1>"
     yield f'<p class="soft"><code>{escape(report.function)}</code>, seed {escape(str(report.seed))}, created {report.created:%Y-%m-%d %H:%M} UTC</p>'
     reason = f": {escape(report.reason)}" if report.reason else ""
-    tone = "bad" if report.state in ("failed", "cancelled") else "ok"
-    yield f'<p><b class="{tone}">{report.state}</b>{reason}. {escape(report.limiting)}</p>'
+    tone = "bad" if report.condition in ("failed", "cancelled", "interrupted") else "ok"
+    yield f'<p><b class="{tone}">{report.condition}</b>{reason}. {escape(report.limiting)}</p>'
     tiles = [
         (f"{report.done:,}", f"of {report.runs:,} runs stored"),
         (f"{report.rate:,.0f}", "runs a second"),

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import tidewire
-from tidewire._campaigns.spare_process import SpareProcess
 from tidewire._campaigns.status_page import StatusPage
-from tidewire._campaigns.worker import NO_BOARD, OF_GROUP
+from tidewire._campaigns.worker import OF_GROUP
 
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
 _READ_BYTES = 65_536
@@ -26,8 +25,8 @@ _SAID_BYTES_MAX = 1 << 20
 class WorkerProcess:
     """One worker process of one campaign."""
 
-    def __init__(self, orders: dict[str, Any], timeout_us: int | None, spare: SpareProcess | None = None) -> None:
-        """Start one: a worker that the spare gives, or a new process."""
+    def __init__(self, orders: dict[str, Any], timeout_us: int | None) -> None:
+        """Start one."""
         self.campaign: int = orders["campaign"]
         self.timeout_us = timeout_us
         self.started = time.monotonic()
@@ -37,8 +36,7 @@ class WorkerProcess:
         self._socket, theirs = socket.socketpair()
         orders = {**orders, "started": self.started}
         try:
-            given = None if spare is None else spare.worker(orders, (theirs.fileno(), self.board.fd))
-            self._process = given or _spawn(theirs.fileno(), self.board.fd)
+            self._process = _spawn(theirs.fileno(), self.board.fd)
         except BaseException:
             self._socket.close()
             self.board.close()
@@ -47,9 +45,8 @@ class WorkerProcess:
             theirs.close()
         self._socket.setblocking(False)
         self._pidfd = _pidfd(self._process.pid)
-        if given is None:
-            with contextlib.suppress(OSError):
-                self._socket.sendall(json.dumps(orders).encode() + b"\n")
+        with contextlib.suppress(OSError):
+            self._socket.sendall(json.dumps(orders).encode() + b"\n")
 
     @property
     def pid(self) -> int:
@@ -148,15 +145,6 @@ class WorkerProcess:
             self._process.send_signal(number)
 
 
-def start_spare(orders: dict[str, Any]) -> SpareProcess | None:
-    """Start a spare for the workers of a campaign; None where the system has no handles of
-    processes.
-    """
-    if not hasattr(os, "pidfd_open") or not hasattr(signal, "pidfd_send_signal"):
-        return None
-    return SpareProcess(orders, lambda channel_fd: _spawn(channel_fd, NO_BOARD))
-
-
 def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
     start = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire._campaigns.worker import main"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -166,7 +154,7 @@ def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             [sys.executable, *flags, "-c", f"{start}; main({socket_fd}, {board_fd}, {os.getpid()})"],
-            pass_fds=[fd for fd in (socket_fd, board_fd) if fd != NO_BOARD],
+            pass_fds=[socket_fd, board_fd],
             stdin=subprocess.DEVNULL,
         )
     finally:

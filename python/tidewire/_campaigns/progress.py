@@ -134,9 +134,9 @@ def line(status: Status) -> str:
     if status.ended:
         parts.append(f"{status.state} in {_seconds(status.seconds)}")
     else:
-        parts.append(status.state if status.state != "running" else f"{status.rate:,.0f} runs/s")
+        parts.append(status.condition if status.condition != "running" else f"{status.rate:,.0f} runs/s")
     left = status.seconds_left
-    if left is not None and status.state == "running":
+    if left is not None:
         parts.append(f"{_seconds(left)} left")
     if status.failed or status.quarantined:
         parts.append(f"{status.failed:,} failed, {status.quarantined:,} quarantined")

@@ -132,6 +132,10 @@ class Status:
     name: str
     state: str
     """``draft``, ``running``, ``paused``, ``cancelled``, ``failed`` or ``done``."""
+    condition: str
+    """The state; of one that is running, ``interrupted`` if the programs that ran it are gone, and
+    ``waiting for workers`` if it has none for another reason.
+    """
     reason: str
     """Why it is in this state."""
     runs: int
@@ -168,8 +172,8 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None if that is not known."""
-        return self.left / self.rate if self.rate > 0 and not self.ended else None
+        """How long the rest takes at this rate; None if that is not known, or nobody works."""
+        return self.left / self.rate if self.rate > 0 and self.condition == "running" else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -215,7 +219,7 @@ class Report(Status):
         bad = f", {self.failed:,} failed" if self.failed else ""
         bad += f", {self.quarantined:,} quarantined" if self.quarantined else ""
         lines = [
-            f"campaign {self.name!r} is {self.state}: {self.done:,} of {self.runs:,} runs{bad}",
+            f"campaign {self.name!r} is {self.condition}: {self.done:,} of {self.runs:,} runs{bad}",
             f"  {self.rate:,.0f} runs/s over {self.seconds:,.2f} s with {len(self.workers)} workers, digest {self.digest}",
             f"  {self.limiting}",
         ]
@@ -252,9 +256,10 @@ def limiting(report: Report) -> str:
     return f"The limiting stage is {_NAMES[name]}, with {shares[name]:.0%} of the workers' time: {_ADVICE[name]}."
 
 
-def status_fields(row: dict[str, Any]) -> dict[str, Any]:
+def status_fields(row: dict[str, Any], condition: str) -> dict[str, Any]:
     """Return the fields of a ``Status`` from the report of the compiled part."""
     return {
+        "condition": condition,
         **{name: row[name] for name in ("id", "name", "state", "reason", "runs", "done", "failed", "quarantined")},
         **{name: row[name] for name in ("leased", "rows", "digest", "rate", "run_us", "losses")},
         "seconds": row["active_us"] / 1e6,

@@ -30,9 +30,18 @@ def url_of(store: str | None) -> str:
 
 def shown(url: str) -> str:
     """Return a URL as people may see it: without its password."""
+    return without_password(url).partition("?")[0]
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its password, and without options if one may be among them."""
+    if url.startswith("sqlite:"):
+        return url
     scheme, slashes, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    return f"{scheme}{slashes}{user.partition(':')[0]}{at}{place.partition('?')[0]}"
+    place, mark, options = rest.partition("?")
+    user, at, place = place.rpartition("@")
+    place += mark + options if "password" not in options else ""
+    return f"{scheme}{slashes}{user.partition(':')[0]}{at}{place}"
 
 
 def _whole(url: str) -> str:

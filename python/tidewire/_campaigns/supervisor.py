@@ -15,6 +15,7 @@ from typing import Any
 from tidewire import errors
 from tidewire._binding import CampaignStore
 from tidewire._campaigns.group import Options, WorkerGroup
+from tidewire._campaigns.owner import condition_of
 from tidewire._campaigns.process import WorkerProcess
 from tidewire._campaigns.progress import Progress
 from tidewire._campaigns.report import Status, status_fields
@@ -127,7 +128,11 @@ class Supervisor:
     # The store
 
     def _status(self) -> Status:
-        return Status(**status_fields(self._group.store.status(self._campaign)))
+        row = self._group.store.status(self._campaign)
+        condition = condition_of(row, (), 0)
+        if self._group.stopping and condition == "waiting for workers":
+            condition = "interrupted"
+        return Status(**status_fields(row, condition))
 
     def _look(self, now: float) -> None:
         """Read the status. A store that is away is waited for."""

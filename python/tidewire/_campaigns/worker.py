@@ -1,9 +1,8 @@
 """The program of a worker process: finds the function, joins the campaign, runs ranges until it
 ends.
 
-A supervisor starts the worker, or a spare of the supervisor (``spare.py``) forks it; the worker
-never outlives the supervisor. Its final message (a refusal, or the end of the campaign) goes over
-the socket of its orders.
+A supervisor starts the worker, which never outlives the supervisor. Its final message (a refusal,
+or the end of the campaign) goes over the socket of its orders.
 
 Imports cost start time: modules that the first run does not need are imported later, or not at all.
 """
@@ -18,7 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 REFUSED = 3
 """Exit code of a worker that can't work at its campaign, and has said why."""
@@ -29,8 +28,6 @@ _ORDERS_BYTES_MAX = 1 << 20
 
 OF_GROUP = (signal.SIGINT, signal.SIGTERM)
 """Signals that a terminal or a service manager also sends to the supervisor."""
-NO_BOARD = -1
-"""Of a spare: its workers get their boards with their orders."""
 
 
 def main(connection: int, board_fd: int, parent: int) -> None:
@@ -43,22 +40,12 @@ def main(connection: int, board_fd: int, parent: int) -> None:
     if not end_with_parent(parent):
         return
     for fd in (connection, board_fd):
-        if fd != NO_BOARD:
-            os.set_inheritable(fd, False)
+        os.set_inheritable(fd, False)
     orders = json.loads(_line(connection))
     if not sys.platform.startswith("linux"):
         _thread.start_new_thread(_end_with_supervisor, (connection,))
     try:
-        if board_fd == NO_BOARD:
-            from tidewire._campaigns.spare import open_files, replace_workers
-
-            before = open_files()
-            loaded = _load(orders)
-            _flush_prints()
-            orders, connection, board_fd = replace_workers(connection, before)
-        else:
-            loaded = _load(orders)
-        state = _work(orders, board_fd, loaded)
+        state = _work(orders, board_fd)
     except BaseException as error:  # noqa: BLE001
         _say(connection, _refusal(error))
         _flush_prints()
@@ -90,21 +77,14 @@ def end_without_files(run: int) -> NoReturn:
     os._exit(WITHOUT_FILES)
 
 
-class Loaded(NamedTuple):
-    """Data that all workers of a campaign share."""
-
-    function: Callable[..., Any]
-    identity: str
-    parameters: Callable[[int], Any]
-
-
-def _load(orders: dict[str, Any]) -> Loaded:
-    """Import the function, and see that it is the campaign's. No connection is left open: a fork
-    must not share one.
+def _load(orders: dict[str, Any]) -> tuple[Callable[..., Any], Callable[[int], Any], str]:
+    """Import the function, and see that it is the campaign's. Returns it with its parameters and
+    the identity of its code.
     """
     from tidewire._binding import CampaignStore
     from tidewire._campaigns import code
     from tidewire._campaigns.parameters import SETS_AT_ONCE, Parameters, StoredSets
+    from tidewire._campaigns.store import Connection
 
     sys.path[:] = orders["path"]
     url, campaign = orders["store"], orders["campaign"]
@@ -114,28 +94,25 @@ def _load(orders: dict[str, Any]) -> Loaded:
     differs = code.check_same(plan["code"], identity, orders["accept_code"])
     if differs is not None:
         store.note(campaign, f"a worker with other code was accepted: {differs}")
-    later: list[CampaignStore] = []
-
-    def read(first: int, most: int) -> list[str]:
-        if not later:
-            later.append(CampaignStore(url, create=False))
-        return later[0].parameters(campaign, first, most)
-
-    first = store.parameters(campaign, 0, SETS_AT_ONCE)
-    return Loaded(function, identity, Parameters(function, plan["sets"], StoredSets(read, first)))
+    later = Connection(url)
+    stored = StoredSets(
+        lambda first, most: later().parameters(campaign, first, most), store.parameters(campaign, 0, SETS_AT_ONCE)
+    )
+    return function, Parameters(function, plan["sets"], stored), identity
 
 
-def _work(orders: dict[str, Any], board_fd: int, loaded: Loaded) -> str:
+def _work(orders: dict[str, Any], board_fd: int) -> str:
     from tidewire._binding import CampaignWorker
 
+    function, parameters, identity = _load(orders)
     worker = CampaignWorker(
         orders["store"],
         orders["campaign"],
-        loaded.function,
-        loaded.parameters,
+        function,
+        parameters,
         name=orders["name"],
         host=os.uname().nodename,
-        code=loaded.identity,
+        code=identity,
         board=board_fd,
         store_wait=orders["store_wait"],
         work_wait=orders["work_wait"],

@@ -106,7 +106,7 @@ class Base:
                 return
             from tidewire._loop_thread import LoopThread
 
-            self._loop_thread = LoopThread(self.name)
+            self._loop_thread = LoopThread(f"{self.name}-asyncio")
             self._loop_thread.call(self._bind_running_loop)
 
     def _give_up(self, ref: ActorRef, message: Any, reason: str, error: str | None) -> None:

@@ -13,6 +13,7 @@ from tidewire.link_config import LinkConfig
 from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
+    from tidewire._binding import HomeServer, Link
     from tidewire.links.announcements import NodeInfo
     from tidewire.links.connection import Connection
     from tidewire.links.http import Http
@@ -176,7 +177,10 @@ class Services(Base):
             raise VersionMismatch("nodes: the hub does not know its list of nodes: update it") from None
 
     def _serve_folder(self) -> None:
-        """Serve the data folder, if there is one."""
+        """Open the data folder and serve its commands, if there is one."""
+
+    def _home_server(self, link: Link) -> HomeServer | None:
+        """Offer the storage backend to the nodes that join, if there is one."""
 
     def _link(self) -> Connection:
         if self._connection is None:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from tidewire._log import logger
 from tidewire._node.services import Services
 from tidewire._urls import is_nats
-from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer
+from tidewire.errors import HomeError, InvalidArgument, NotFound, SettingsDiffer, Unauthorized
 
 if TYPE_CHECKING:
     import asyncio
 
-    from tidewire._binding import StreamHome
+    from tidewire._binding import HomeServer, Link, StreamHome
     from tidewire.agents.inbox_store import DeadMessage, DurableInfo, InboxStore, PastMessage
     from tidewire.streams.bucket import Bucket
     from tidewire.streams.command_run import CommandRun
@@ -404,24 +404,32 @@ class Streams(Services):
         self._folder = folder
 
     def _serve_folder(self) -> None:
-        """Serve the data folder to those that join this node, and the commands in it to those that
-        are not of Python.
+        """Open the data folder for those that join this node, and serve the commands in it to those
+        that are not of Python.
         """
         if self._data is None or self._serves_folder:
             return
         from tidewire.streams import command_service
-        from tidewire.streams.home import SERVICE, Service
 
         if not is_nats(self._data):
             # Errors of the folder are raised here, rather than sent to the first caller.
             self._open_folder()
         self._serves_folder = True
-        service = Service(self._home())
-        self._at_goodbye.append(lambda: self._on_loop_soon(service.leave))
-        self.serve(service, name=SERVICE)
         commands = command_service.Service(self._whole)
         self._at_goodbye.append(lambda: self._on_loop_soon(commands.leave))
         self.serve(commands, name=command_service.SERVICE)
+
+    def _home_server(self, link: Link) -> HomeServer | None:
+        """Offer the storage backend to the nodes that join the hub of this link."""
+        from tidewire._binding import HomeServer
+
+        if self._data is None:
+            return None
+        try:
+            return HomeServer(link, self._engine, self.name, self._folder, os.fspath(self._data))
+        except Unauthorized as refused:
+            logger.warning("%s: %s", self.name, refused)
+            return None
 
     def _on_loop_soon(self, call: Callable[[], None]) -> None:
         loop = self._loop

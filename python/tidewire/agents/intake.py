@@ -81,14 +81,7 @@ def _quick(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]
         desk.begin(message, None)
         if desk.takes_context(message):
             return None
-        try:
-            value = _settled(call(message.payload))
-        except BaseException as error:
-            if desk.tries_again(message, error):
-                return None
-            raise
-        desk.done(message)
-        return value
+        return _handled(desk, message, call, message.payload)
 
     return receive
 
@@ -126,16 +119,20 @@ def _thorough(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:
         handler = _handler_of(desk, table, message)
         if handler is None:
             return None
-        try:
-            value = _settled(call_handler(handler, message))
-        except BaseException as error:
-            if desk.tries_again(message, error):
-                return None
-            raise
-        desk.done(message)
-        return value
+        return _handled(desk, message, call_handler, handler, message)
 
     return receive
+
+
+def _handled(desk: AgentState, message: Message, call: Callable[..., Any], *args: Any) -> Any:
+    try:
+        value = _settled(call(*args))
+    except BaseException as error:
+        if desk.tries_again(message, error):
+            return None
+        raise
+    desk.done(message)
+    return value
 
 
 def _thorough_coroutine(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:

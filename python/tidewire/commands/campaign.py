@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import os
+import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import tidewire as tw
-from tidewire._campaigns.store import shown
+from tidewire._campaigns.store import shown, url_of, without_password
 from tidewire.commands.output import as_json, complain
 from tidewire.errors import InvalidArgument
 
@@ -42,12 +44,19 @@ def run(
         # Before the plan is stored.
         checked_workers("--workers", workers, least=0)
         campaign = _planned(function, store, plan, limits)
-        print(f"campaign {campaign.name}, number {campaign.id} of {shown(campaign.store)}", file=sys.stderr, flush=True)
-        report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=limits["accept_code"])
-        if page is not None:
-            report.page(page)
-        _say(_report_data(report), repr(report), json_wanted)
-        return 0 if report.state == "done" else 1
+        return _run(campaign, workers, limits["accept_code"], page, json_wanted)
+
+    return _done(work, json_wanted)
+
+
+def go_on(
+    name: str, store: str | None, workers: int | None, accept_code: bool, page: Path | None, json_wanted: bool
+) -> int:
+    """Run a stored campaign; 1 if it did not get done."""
+
+    def work() -> int:
+        _import_from_here()
+        return _run(tw.open_campaign(store, name), workers, accept_code, page, json_wanted)
 
     return _done(work, json_wanted)
 
@@ -58,7 +67,7 @@ def list_all(store: str | None, json_wanted: bool) -> int:
     def work() -> int:
         found = [(campaign, campaign.status()) for campaign in tw.campaigns(store)]
         if json_wanted:
-            names = ("id", "name", "state", "runs", "done", "failed", "quarantined", "rate")
+            names = ("id", "name", "state", "condition", "runs", "done", "failed", "quarantined", "rate")
             rows = [{name: getattr(status, name) for name in names} for _, status in found]
             _say([{**row, "created": str(one.created)} for row, (one, _) in zip(rows, found, strict=True)], None, True)
             return 0
@@ -72,7 +81,7 @@ def list_all(store: str | None, json_wanted: bool) -> int:
             )
         for one, status in found:
             counts = (f"{status.done:,}", f"{status.runs:,}", f"{status.failed + status.quarantined:,}")
-            table.add_row(str(one.id), one.name, status.state, *counts, f"{one.created:%Y-%m-%d %H:%M}")
+            table.add_row(str(one.id), one.name, status.condition, *counts, f"{one.created:%Y-%m-%d %H:%M}")
         Console(highlight=False).print(table)
         return 0
 
@@ -106,14 +115,15 @@ def show(name: str, store: str | None, verify: bool, json_wanted: bool) -> int:
 
 
 def change(name: str, store: str | None, how: str, reason: str, json_wanted: bool) -> int:
-    """Pause, resume or cancel a campaign."""
+    """Pause, resume or cancel a campaign; 1 if it was resumed and no program is there to run it."""
 
     def work() -> int:
         campaign = tw.open_campaign(store, name)
         getattr(campaign, how)(reason)
-        state = campaign.status().state
-        _say({"id": campaign.id, "name": campaign.name, "state": state}, f"{campaign.name} is {state}", json_wanted)
-        return 0
+        status = campaign.status()
+        data = {name: getattr(status, name) for name in ("id", "name", "state", "condition")}
+        _say(data, "\n".join([f"{campaign.name} is {status.condition}", *_advice(campaign, status)]), json_wanted)
+        return 1 if status.condition == "interrupted" else 0
 
     return _done(work, json_wanted)
 
@@ -214,6 +224,30 @@ def _done(work: Callable[[], int], json_wanted: bool) -> int:
         return 1
 
 
+def _run(campaign: tw.Campaign, workers: int | None, accept_code: bool, page: Path | None, json_wanted: bool) -> int:
+    print(f"campaign {campaign.name}, number {campaign.id} of {shown(campaign.store)}", file=sys.stderr, flush=True)
+    try:
+        report = campaign.run(workers, progress=None if not json_wanted else False, accept_code=accept_code)
+    except KeyboardInterrupt:
+        with contextlib.suppress(tw.TidewireError):
+            report = campaign.report()
+            stored = f"{campaign.name} is {report.condition}: {report.done:,} of {report.runs:,} runs are stored"
+            _say(_report_data(report), "\n".join([stored, *_advice(campaign, report, workers)]), json_wanted)
+        raise
+    if page is not None:
+        report.page(page)
+    _say(_report_data(report), repr(report), json_wanted)
+    return 0 if report.state == "done" else 1
+
+
+def _advice(campaign: tw.Campaign, status: Status, workers: int | None = None) -> Iterator[str]:
+    """Yield the command that runs a campaign on, if nobody works at it."""
+    if status.condition in ("interrupted", "waiting for workers"):
+        count = [] if workers is None else ["--workers", str(workers)]
+        store = [] if campaign.store == url_of(None) else ["--store", without_password(campaign.store)]
+        yield f"continue with: {shlex.join(['tidewire', 'campaign', 'continue', campaign.name, *count, *store])}"
+
+
 def _say(data: Any, text: str | None, json_wanted: bool) -> None:
     print(as_json(data) if json_wanted or text is None else text, flush=True)
 
@@ -302,7 +336,7 @@ def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
     lines = [
         f"{campaign.name}, number {campaign.id} of {shown(campaign.store)}",
         f"  {campaign.function}, seed {campaign.seed}, {campaign.sets:,} parameter sets",
-        f"  {status.state}{f' ({status.reason})' if status.reason else ''}: {status.done:,} of {status.runs:,} runs, {bad}{left}",
+        f"  {status.condition}{f' ({status.reason})' if status.reason else ''}: {status.done:,} of {status.runs:,} runs, {bad}{left}",
         f"  {status.rate:,.0f} runs/s, {len(working)} workers at work, {status.losses} lost",
         f"  table {campaign.table}: {columns or 'its columns are not known yet'}",
         f"  digest {status.digest}",
@@ -313,5 +347,6 @@ def _shown(campaign: tw.Campaign, status: Status, digest: str | None) -> str:
             if digest == status.digest
             else f"  THE STORED ROWS HAVE ANOTHER: {digest}"
         )
+    lines += [f"  {line}" for line in _advice(campaign, status)]
     lines += [f"  {event.at:%Y-%m-%d %H:%M:%S}  {event.after}: {event.reason}" for event in campaign.events()]
     return "\n".join(lines)

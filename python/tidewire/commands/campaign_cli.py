@@ -29,6 +29,14 @@ AcceptCode = Annotated[
     bool, typer.Option("--accept-code", help="Work although the code has changed; the store notes it.")
 ]
 
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", help="Processes; 0 waits for those of 'tidewire worker'.", show_default="one for each processor"
+    ),
+]
+Page = Annotated[Path | None, typer.Option("--page", help="Write the report as a page, too.", show_default=False)]
+
 
 @campaign.command(
     "run",
@@ -60,14 +68,7 @@ def run(
             help="A JSON list; may be given again: every combination is a parameter set.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            help="Processes; 0 waits for those of 'tidewire worker'.",
-            show_default="one for each processor",
-        ),
-    ] = None,
+    workers: Workers = None,
     until: Annotated[
         str | None,
         typer.Option(
@@ -86,20 +87,35 @@ def run(
         typer.Option("--failed-max", help="The campaign fails when more runs have failed.", show_default=False),
     ] = None,
     accept_code: AcceptCode = False,
-    page: Annotated[
-        Path | None, typer.Option("--page", help="Write the report as a page, too.", show_default=False)
-    ] = None,
+    page: Page = None,
     store: Store = None,
     json: Json = False,
 ) -> None:
     """Run a campaign to its end, and print its report. Exit code 1 if it did not get done. Ctrl-C
-    keeps what is stored; the same command goes on with it if it has a --name.
+    keeps what is stored, and prints the command that goes on with it.
     """
     from tidewire.commands import campaign as work
 
     plan = {"runs": runs, "seed": seed, "name": name, "params": param or [], "sweep": sweep or [], "until": until}
     limits = {"attempts": attempts, "timeout": timeout, "failed_max": failed_max, "accept_code": accept_code}
     raise typer.Exit(work.run(function, store, plan, limits, workers, page, json))
+
+
+@campaign.command("continue", epilog="Example: tidewire campaign continue pi --workers 2")
+def continue_(
+    name: Name,
+    workers: Workers = None,
+    accept_code: AcceptCode = False,
+    page: Page = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """Run a stored campaign to its end, and print its report. The store has its function,
+    parameters and limits. Exit code 1 if it did not get done.
+    """
+    from tidewire.commands import campaign as work
+
+    raise typer.Exit(work.go_on(name, store, workers, accept_code, page, json))
 
 
 @campaign.command("list", epilog="Example: tidewire campaign list --store sqlite:///farm.db")
@@ -137,7 +153,9 @@ def pause(name: Name, reason: Reason = "", store: Store = None, json: Json = Fal
 
 @campaign.command(epilog="Example: tidewire campaign resume pi")
 def resume(name: Name, reason: Reason = "", store: Store = None, json: Json = False) -> None:
-    """Let a paused campaign go on: workers that wait for it do."""
+    """Let a paused campaign go on: workers that wait for it do. Exit code 1 if its program is gone,
+    with the command that continues it.
+    """
     from tidewire.commands import campaign as work
 
     raise typer.Exit(work.change(name, store, "resume", reason, json))

@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,15 @@ class Hub:
         """
 
         async def joined() -> int:
-            async with self._node() as node:
+            async with self.joined() as node:
                 return await work(node)
 
+        return self.finish(joined)
+
+    def finish(self, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        """As ``run``, for work that joins by itself."""
         try:
-            return asyncio.run(joined())
+            return asyncio.run(work())
         except tw.TidewireError as error:
             self.complain(error.code, str(error), error.retryable)
             return 2 if isinstance(error, _WRONG_USAGE) else 1
@@ -111,7 +115,8 @@ class Hub:
             ) from None
 
     @asynccontextmanager
-    async def _node(self) -> AsyncIterator[tw.Node]:
+    async def joined(self, **options: Any) -> AsyncIterator[tw.Node]:
+        """Join with a node of its own, which may have further options."""
         if not is_link(self.url) and not is_nats(self.url):
             raise InvalidArgument(
                 f"url: {self.url!r} is not allowed here: give that of a hub, such as tide://127.0.0.1:7420, or of NATS"
@@ -119,9 +124,8 @@ class Hub:
         given, cert, key = self._files
         ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
         tls = tw.Tls(ca, cert, key) if ca or cert or key else None
-        async with tw.Node(
-            self.url, name=f"tidewire-{os.getpid()}-{os.urandom(4).hex()}", token=self.token, tls=tls
-        ) as node:
+        name = f"tidewire-{os.getpid()}-{os.urandom(4).hex()}"
+        async with tw.Node(self.url, name=name, token=self.token, tls=tls, **options) as node:
             yield node
 
 

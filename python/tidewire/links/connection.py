@@ -18,6 +18,7 @@ from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
 from tidewire.links import announcements
 from tidewire.links.addresses import check_open
+from tidewire.links.connection_ends import ConnectionEnds
 from tidewire.links.discovery import CHANGES, Discovery
 from tidewire.links.service_endpoint import ServiceEndpoint
 from tidewire.links.subjects import ActorSubscription
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tidewire._binding import (
         ActorRef,
         Bridge,
-        ClusterBridge,
         Engine,
         Gateway,
         InstanceEndpoint,
@@ -265,6 +265,8 @@ class Connection:
         except BaseException:
             place.close()
             raise
+        if self.ends.home is None:
+            self.ends.home = self.node._home_server(self.link)
         place.accept()
 
     def _is_hub(self, hub: Hub, tokens: list[Any], url: str) -> None:
@@ -300,7 +302,7 @@ class Connection:
         self.objects.open()
         statistics = self.node._inspector
         if statistics is not None:
-            self.subscribe(statistics.pattern, "", statistics.says(), statistics.take)
+            self.subscribe(statistics.pattern, "", statistics.says, statistics.take)
         return self.subscribe(CHANGES, "", None, self._discovery.changed)
 
     def follow(self, bridge: Bridge) -> None:
@@ -360,9 +362,9 @@ class Connection:
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
-        for gateway in (*self.ends.gateways, self.ends.bridge):
-            if gateway is not None:
-                gateway.goodbye()
+        for server in (*self.ends.gateways, self.ends.bridge, self.ends.home):
+            if server is not None:
+                server.goodbye()
         if self.hub is not None:
             self.hub.goodbye()
         if self.joined is not None:
@@ -522,38 +524,6 @@ class Connection:
             self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, service_endpoint, service_endpoint.gate),
         ]
         return pendings, service_endpoint
-
-
-class ConnectionEnds:
-    """Open ends of a connection: its link, its hub, and the listeners of the hub.
-
-    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
-    the collector runs.
-    """
-
-    def __init__(self) -> None:
-        self.link: Link | None = None
-        self.hub: Hub | None = None
-        self.bridge: ClusterBridge | None = None
-        # A listener is open for as long as any object holds it, not only the user.
-        self.places: list[Listening] = []
-        self.gateways: list[Gateway] = []
-
-    def close(self) -> None:
-        """Close all of it. Calls and subscriptions of other nodes fail."""
-        for place in self.places:
-            place.close()
-        for gateway in self.gateways:
-            gateway.close()
-        bridge, self.bridge = self.bridge, None
-        if bridge is not None:
-            bridge.close()
-        link, self.link = self.link, None
-        hub, self.hub = self.hub, None
-        if link is not None:
-            link.close()
-        if hub is not None:
-            hub.close()
 
 
 def _receiving(connection: weakref.ref[Connection]) -> Callable[[list[_Came]], None]:

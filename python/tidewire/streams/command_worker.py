@@ -152,9 +152,7 @@ class CommandWorker:
         if self._timer is not None:
             self._timer.cancel()
         if self._crew is not None:
-            self._crew.close()
-            for actor in self._crew.actors:
-                actor.stop(drain=False, timeout=0.0)
+            self._crew.end()
 
     # Its tokens
 

@@ -7,23 +7,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
 from tidewire.errors import (
-    HomeUnavailable,
     InvalidArgument,
-    LeaseHeld,
-    LeaseLost,
-    NotFound,
-    RevisionConflict,
-    SettingsDiffer,
-    StaleDelivery,
-    StreamFull,
     TidewireError,
-    Unsupported,
 )
 
 if TYPE_CHECKING:
@@ -31,49 +22,6 @@ if TYPE_CHECKING:
 
 SERVICE = "tidewire-streams"
 """The name under which a node with a data folder serves it to those that join it."""
-
-_CALLS = frozenset(
-    [
-        "create_stream",
-        "stream_info",
-        "list_streams",
-        "delete_stream",
-        "purge",
-        "publish",
-        "create_schedule",
-        "list_schedules",
-        "cancel_schedule",
-        "read",
-        "create_consumer",
-        "consumer_info",
-        "list_consumers",
-        "delete_consumer",
-        "fetch",
-        "settle",
-        "pause",
-        "resume",
-        "seek",
-        "dead_letters",
-        "requeue",
-        "drop_dead",
-        "create_bucket",
-        "bucket_info",
-        "list_buckets",
-        "delete_bucket",
-        "put",
-        "get",
-        "delete",
-        "keys",
-        "history",
-        "watch",
-        "acquire",
-        "renew",
-        "release",
-        "lease_info",
-        "list_leases",
-        "capabilities",
-    ]
-)
 
 WAIT_US = 4_000_000
 """How long one call waits for something at most; then it is called again. Less than the timeout of
@@ -83,10 +31,6 @@ LONG_WAIT_US = 600_000_000
 """The same where the end of the wait is heard of: in a folder of this process, and at a hub, which
 ends it when its link is lost or it stops. Who only waits does not wake up."""
 _WAITS = frozenset(["fetch", "read", "watch", "acquire"])
-_ENDED = {"fetch": 5, "acquire": 4}
-"""The calls of a hub whose wait can be ended, and how many arguments come before the token that
-says which one.
-"""
 _WAIT_MARGIN_S = 30.0
 _LAST = frozenset(["end_wait", "settle"])
 """The calls that a node makes while it stops: it gives back what it has."""
@@ -230,8 +174,8 @@ class Home:
             fetching.cancel()
 
     def hold(self, name: str, holder: str, ttl_us: int) -> Any:
-        """Have the hub take a lease, and give it back when it sees that this process is gone; see
-        ``Service.hold``.
+        """Have the hub take a lease, and give it back when it sees that this process is gone; as
+        a stream that gives the fence.
         """
         return self.owner.client(SERVICE).hold(name, holder, ttl_us)
 
@@ -240,107 +184,6 @@ class Home:
     ) -> Any:
         self._folder = await connect()
         return await getattr(self._folder, name)(*args)
-
-
-class Service:
-    """Service of a node with a data folder for the nodes that join it."""
-
-    # Errors of the caller: the caller receives them, and the hub does not log them.
-    _answers_ = (
-        HomeUnavailable,
-        LeaseHeld,
-        LeaseLost,
-        NotFound,
-        RevisionConflict,
-        SettingsDiffer,
-        StaleDelivery,
-        StreamFull,
-        Unsupported,
-    )
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._waiting: dict[int, Any] = {}
-        self._leaving = False
-        # The waits that can be ended, by their tokens, and those that were.
-        self._tokens: dict[int, Any] = {}
-        self._ended: set[int] = set()
-
-    def leave(self) -> None:
-        """End what waits, as the node stops. For the event loop that runs the calls."""
-        self._leaving = True
-        for waiting in self._waiting.values():
-            waiting.cancel()
-
-    async def call(self, name: str, args: list[Any]) -> Any:
-        """Do a call of the folder.
-
-        Raises:
-            HomeUnavailable: if it waited when the node stopped.
-        """
-        if name == "end_wait":
-            return self._end_wait(*args)
-        if name not in _CALLS:
-            raise InvalidArgument(
-                f"name: {name!r} is no call of a home: use the same version of Tidewire on both sides"
-            )
-        if name not in _WAITS:
-            return await self._home.call(name, *args)
-        token = args.pop() if len(args) > _ENDED.get(name, len(args)) else 0
-        begun = self._home.call(name, *args)
-        if not hasattr(begun, "cancel"):
-            # The folder is being opened.
-            begun = asyncio.ensure_future(begun)
-        self._waiting[id(begun)] = begun
-        if token:
-            self._tokens[token] = begun
-        if self._leaving:
-            begun.cancel()
-        try:
-            return await begun
-        except asyncio.CancelledError:
-            if token in self._ended:
-                if name == "fetch":
-                    return []
-                raise LeaseHeld("nobody waits for it any more") from None
-            if self._leaving:
-                raise HomeUnavailable("the hub with the streams is stopping: ask again when it is back") from None
-            raise
-        finally:
-            del self._waiting[id(begun)]
-            self._tokens.pop(token, None)
-            self._ended.discard(token)
-
-    def _end_wait(self, token: int) -> bool:
-        """End a waiting call with its present results. True if there is such a call."""
-        begun = self._tokens.get(token)
-        if begun is None:
-            return False
-        self._ended.add(token)
-        begun.cancel()
-        return True
-
-    async def hold(self, name: str, holder: str, ttl_us: int) -> AsyncIterator[int]:
-        """Wait for a lease, give its fence, and give the lease back when nobody reads this stream
-        any more. The end of a link is the end of the process behind it; the hub sees that long
-        before the lease is over.
-
-        A link that is declared dead as nothing was heard over it is none: its process may only be
-        stopped, and still believes in its lease. It has not renewed the lease for a while then, and
-        the lease ends by its time.
-        """
-        home = self._home
-        while True:
-            with contextlib.suppress(LeaseHeld):
-                fence, _ = await home.call("acquire", name, holder, ttl_us, WAIT_US)
-                break
-        try:
-            yield fence
-            await asyncio.Event().wait()
-        finally:
-            held = [lease for lease in await home.call("list_leases") if (lease[0], lease[2]) == (name, fence)]
-            if held and held[0][3] > ttl_us // 2:
-                await home.call("release", name, fence)
 
 
 def refused(item: Any) -> BaseException | None:

@@ -3,6 +3,6 @@ it answered.
 
 In the node: ``service.py`` answers, with what ``answer.py`` makes of the statistics. In the
 command: ``command.py`` looks again and again, ``discovery.py`` finds nodes and calls them,
-``rates.py`` compares two looks, ``tables.py`` and ``screen.py`` draw, ``keys.py`` reads the
-keyboard. Both: ``places.py`` says where sockets lie and who may use them.
+``rates.py`` compares two looks, ``screen.py`` draws. Both: ``sockets.py`` says where sockets lie
+and who may use them.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tidewire.errors import LimitExceeded
@@ -13,90 +13,61 @@ ANSWER_BYTES_MAX = 1_048_576
 OTHERS_MAX = 50
 """Most actors that are no agents in an answer: the busiest."""
 
-# Rows of agents and pools: the first number with which the answer keeps its bound is taken.
-_ROWS = (500, 50, 5)
-_COUNTS = ("depth", "capacity", "high_water", "handled", "failed", "dropped", "restarts")
-_AGENT = ("sent", "retried", "expired", "waiting_again")
-_POOL = (
-    *("name", "function", "kind", "state", "capacity", "workers_wanted", "waiting", "waiting_for_room", "in_workers"),
-    *("oldest_wait_ms", "accepted", "handled", "failed", "timed_out", "dead_lettered", "redelivered", "restarts"),
-)
-_SERVICE = ("service", "instance", "errors", "cancelled", "streams", "in_flight", "waiting", "p50_us", "p99_us")
-_DISPATCHER = ("threads", "threads_max", "asleep", "actors", "depth", "handled", "failed", "dropped")
-_WHOLE = ("timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
+ROWS_MAX = 500
+"""Most rows of another kind. If they are too long, a tenth or a hundredth of them."""
+
+_WHOLE = ("remote", "timers", "ask_timeouts", "subscriptions", "dead_letters", "dead_letters_let_go")
 
 _Row = dict[str, Any]
 
 
 def bounded(statistics: _Row) -> _Row:
     """Return of ``node.statistics()`` what ``tidewire top`` shows, with so many rows that it has at
-    most ``ANSWER_BYTES_MAX`` bytes as JSON.
+    most ``ANSWER_BYTES_MAX`` bytes as JSON: the busiest of each kind, and how many there are.
 
     Raises:
         LimitExceeded: if few rows are too long, too.
     """
-    for rows in _ROWS:
-        answer = condense(statistics, rows)
+    # The agents of other nodes have their counters there.
+    agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
+    registered = {agent["id"] for agent in agents}
+    others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
+    tables: dict[str, tuple[list[_Row], Callable[[_Row], _Row], int]] = {
+        "agents": (agents, lambda row: {**_flat(row), "id": row["agent"], "actor": row["id"]}, ROWS_MAX),
+        "pools": (statistics["pools"], lambda row: {**_flat(row), **_workers(row.get("workers", []))}, ROWS_MAX),
+        "services": (statistics["services"], lambda row: {**row, "handled": row["calls"] - row["in_flight"]}, ROWS_MAX),
+        "actors": (others, _flat, OTHERS_MAX),
+    }
+    dispatchers = statistics["dispatchers"].items()
+    whole = {
+        **{f"{kind}_count": len(rows) for kind, (rows, *_) in tables.items()},
+        "dispatchers": [{"name": name, "starved": bool(row["held_by"]), **_flat(row)} for name, row in dispatchers],
+        **{key: statistics[key] for key in _WHOLE},
+    }
+    for share in (1, 10, 100):
+        answer = dict(whole)
+        for kind, (rows, shape, most) in tables.items():
+            answer[kind] = [shape(row) for row in heapq.nlargest(min(most, ROWS_MAX // share), rows, key=_load)]
         if len(json.dumps(answer, separators=(",", ":"))) <= ANSWER_BYTES_MAX:
             return answer
     raise LimitExceeded(f"names and capabilities are too long for an answer of {ANSWER_BYTES_MAX:,} bytes")
 
 
-def condense(statistics: _Row, rows: int) -> _Row:
-    """Return of ``node.statistics()`` what ``tidewire top`` shows: the busiest of each kind, and
-    how many there are.
-    """
-    # Those of other nodes have their counters there.
-    agents = [agent for agent in statistics["agents"] if agent["status"] != "remote"]
-    pools = statistics["pools"]
-    registered = {agent["id"] for agent in agents}
-    others = [actor for actor in statistics["actors"] if actor["id"] not in registered]
-    return {
-        "agents": [_agent(row) for row in _busiest(agents, rows)],
-        "agents_count": len(agents),
-        "pools": [_pool(row) for row in heapq.nlargest(rows, pools, key=lambda row: row["waiting"])],
-        "pools_count": len(pools),
-        "services": [
-            _service(row) for row in heapq.nlargest(rows, statistics["services"], key=lambda row: row["waiting"])
-        ],
-        "services_count": len(statistics["services"]),
-        "remote": statistics["remote"],
-        "actors": [_actor(row) for row in _busiest(others, min(rows, OTHERS_MAX))],
-        "actors_count": len(others),
-        "dispatchers": [
-            {"name": name, **_pick(row, _DISPATCHER), "starved": bool(row["held_by"]), **_times(row)}
-            for name, row in statistics["dispatchers"].items()
-        ],
-        **_pick(statistics, _WHOLE),
-    }
+def _flat(row: _Row) -> _Row:
+    """Return the plain values of a row, and of its times the median and the 99th percentile."""
+    flat = {key: value for key, value in row.items() if key == "capabilities" or not isinstance(value, dict | list)}
+    return flat | {f"{kind}_{p}_us": row[kind][f"{p}_us"] for kind in ("queueing", "handling") for p in ("p50", "p99")}
 
 
-def _agent(row: _Row) -> _Row:
-    known = {"id": row["agent"], "actor": row["id"], **_pick(row, ("type", "capabilities", "status"))}
-    return {**known, **_pick(row, _COUNTS), **_pick(row, _AGENT), **_times(row)}
+def _workers(workers: list[_Row]) -> _Row:
+    return {"workers": len(workers), "workers_busy": sum(one.get("task") is not None for one in workers)}
 
 
-def _actor(row: _Row) -> _Row:
-    return {**_pick(row, ("id", "name", "dispatcher")), **_pick(row, _COUNTS), **_times(row)}
+def depth(row: _Row) -> int:
+    """Return how much waits in a row of any kind."""
+    waiting: int = row["depth"] if "depth" in row else row["waiting"]
+    return waiting
 
 
-def _pool(row: _Row) -> _Row:
-    workers = row.get("workers", [])
-    busy = sum(worker.get("task") is not None for worker in workers)
-    return {**_pick(row, _POOL), "workers": len(workers), "workers_busy": busy, **_times(row)}
-
-
-def _service(row: _Row) -> _Row:
-    return {**_pick(row, _SERVICE), "handled": row["calls"] - row["in_flight"]}
-
-
-def _busiest(rows: Iterable[_Row], count: int) -> list[_Row]:
-    return heapq.nlargest(count, rows, key=lambda row: (row["depth"], row["handled"]))
-
-
-def _pick(row: _Row, keys: Iterable[str]) -> _Row:
-    return {key: row[key] for key in keys if key in row}
-
-
-def _times(row: _Row) -> _Row:
-    return {f"{kind}_{p}_us": row[kind][f"{p}_us"] for kind in ("queueing", "handling") for p in ("p50", "p99")}
+def _load(row: _Row) -> tuple[int, int]:
+    return depth(row), row["handled"] if "handled" in row else row["calls"]

@@ -1,245 +1,127 @@
-"""Nodes that `tidewire top` can look at: those of this user on this machine, or those of a hub, and
-calls to their service ``$sys``.
-"""
+"""Nodes that `tidewire top` can look at: those of a hub, or those of this user on this machine."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import tidewire as tw
 from tidewire._inspect import VARIABLE
-from tidewire.errors import (
-    AskTimeout,
-    ConfigError,
-    LinkLost,
-    NodeStopped,
-    NoResponders,
-    NoSuchTarget,
-    TidewireError,
-    Unauthorized,
-)
-from tidewire.services.instances.serve import known
-from tidewire.top.places import check, directories, is_stale
-from tidewire.top.service import ABOUT, SERVICE, STATISTICS
-
-if TYPE_CHECKING:
-    from tidewire.links.tls import Tls
+from tidewire.commands.talk import Hub
+from tidewire.top.service import SERVICE
+from tidewire.top.sockets import is_stale, live_sockets
 
 ABOUT_TIMEOUT_S = 2.0
 LOOK_TIMEOUT_S = 5.0
+# A node that ends at once, whatever becomes of the hub.
+_OPTIONS: dict[str, Any] = {
+    "config": {"links": {"link_greeting_ms": int(ABOUT_TIMEOUT_S * 1_000)}, "stop_timeout_ms": 200},
+    "inspect": False,
+}
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """A hub where nodes can be looked at: that of a cluster, or the socket of one node.
-
-    Attributes:
-        url: Its URL.
-        token: For hubs that ask for one.
-        tls: Certificates, for hubs with TLS.
-        path: The socket, of a node of this machine.
+class FoundNode(NamedTuple):
+    """A node that can be looked at: the hub where it serves ``$sys``, and the id of its instance
+    there. One that is stopped or very busy has no name and process.
     """
 
-    url: str
-    token: str | None = None
-    tls: Tls | None = None
-    path: Path | None = None
-
-    @contextmanager
-    def joined(self) -> Iterator[tw.Node]:
-        """Join it with a node that ends at once, whatever becomes of the hub.
-
-        Raises:
-            LinkLost: if nobody listens there, or it does not answer.
-            TidewireError: if it does not take this node in.
-        """
-        config: dict[str, Any] = {"links": {"link_greeting_ms": int(ABOUT_TIMEOUT_S * 1_000)}, "stop_timeout_ms": 200}
-        name = f"top-{os.getpid()}-{os.urandom(4).hex()}"
-        with tw.Node(self.url, name=name, config=config, inspect=False, token=self.token, tls=self.tls) as node:
-            yield node
-
-
-@dataclass(frozen=True)
-class FoundNode:
-    """A node that can be looked at. One that is stopped or very busy has no name, only its key.
-
-    Attributes:
-        endpoint: Where.
-        key: Unique key of the node at the endpoint: the id of its instance of ``$sys``.
-        name: Its name.
-        pid: Its process.
-    """
-
-    endpoint: Endpoint
+    hub: Hub
     key: str
     name: str | None = None
     pid: int | None = None
 
-    @contextmanager
-    def watched(self) -> Iterator[WatchedNode]:
-        """Join where it can be looked at, for several looks. For the errors see
-        ``WatchedNode.look``.
-        """
-        with ExitStack() as opened:
-            try:
-                node = opened.enter_context(self.endpoint.joined())
-            except LinkLost as error:
-                raise _silent(self.key) if _is_there(self.endpoint) else _gone(self.key) from error
-            yield WatchedNode(node, self.key)
-
-
-class WatchedNode:
-    """A node that is looked at."""
-
-    def __init__(self, node: tw.Node, key: str) -> None:
-        self._node, self._key = node, key
-
-    def look(self) -> dict[str, Any]:
-        """Look at the node.
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
+        """Join its hub, and yield a function that returns its statistics.
 
         Raises:
             NodeStopped: if it is gone.
             AskTimeout: if it does not answer in time.
-            Unauthorized: if this user may not call it.
-            TidewireError: if it could not look at itself.
+            TidewireError: if this user may not call it, or it could not look at itself.
         """
+
+        async def look() -> dict[str, Any]:
+            try:
+                seen: dict[str, Any] = await _calls(node, self.key, LOOK_TIMEOUT_S).statistics()
+                return seen
+            except tw.AskTimeout as error:
+                raise _silent(self.key, LOOK_TIMEOUT_S) from error
+
         try:
-            return self._ask(STATISTICS, LOOK_TIMEOUT_S)
-        except (LinkLost, NoResponders) as error:
-            raise _gone(self._key) from error
-        except AskTimeout as error:
-            raise _silent(self._key, LOOK_TIMEOUT_S) from error
-
-    def about(self) -> dict[str, Any]:
-        """Return what tells the node from others. The errors are those of the link."""
-        return self._ask(ABOUT, ABOUT_TIMEOUT_S)
-
-    def _ask(self, method: str, timeout_s: float) -> dict[str, Any]:
-        answer = self._node.request(f"svc.{SERVICE}.{self._key}.{method}", (), timeout_s).wait()
-        if not isinstance(answer, dict):
-            raise TidewireError(f"{self._key}: the answer is no object: this is no node")
-        return answer
+            async with self.hub.joined(**_OPTIONS) as node:
+                yield look
+        except (tw.LinkLost, tw.NoResponders) as error:
+            if _is_silent(self.hub, self.key):
+                raise _silent(self.key, ABOUT_TIMEOUT_S) from error
+            raise tw.NodeStopped(f"{self.key} is gone: the node has stopped, or its process has ended") from error
 
 
-def choose(endpoint: Endpoint | None, wanted: str | None) -> FoundNode:
-    """Return the node with a name, process id or key, of a hub or of this user; without one, the
-    only node there is.
+async def choose(hub: Hub, wanted: str | None) -> FoundNode:
+    """Return the node with the wanted name, process id or key; without one, the only node there is.
+    A hub without a URL stands for the sockets of this user.
 
     Raises:
         NoSuchTarget: if there is none, or more than one; the text lists those there are.
-        Unauthorized: if the sockets can't be opened by this user.
-        TidewireError: if the hub can't be joined.
+        TidewireError: if the hub can't be joined, or others can open the sockets of this user.
     """
-    found = list(find() if endpoint is None else find_at(endpoint))
+    found = await (_find_at(hub) if hub.url else _find_own())
     fits = [one for one in found if wanted is None or wanted in (one.name, str(one.pid), one.key)]
     fits = [one for one in fits if one.key == wanted] or fits
     if len(fits) == 1:
         return fits[0]
-    raise NoSuchTarget(_none(wanted, found) if not fits else _several(wanted, fits))
+    named = "" if wanted is None else f"node: {wanted!r}"
+    if fits:
+        several = f"node: {len(fits)} nodes are called {wanted!r}" if named else f"{len(fits)} nodes run"
+        text = f"{several}: choose one with --node and the text in front:"
+    elif found and named:
+        fits, text = found, f"{named} is not among the nodes that can be looked at:"
+    else:
+        none = f"{named} can't be looked at" if named else "no node can be looked at"
+        text = f"{none}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
+    abouts = ("does not answer" if name is None else f"{name!r}, process {pid}" for _, _, name, pid in fits)
+    raise tw.NoSuchTarget("\n".join([text, *map("  {0.key}   {1}".format, fits, abouts)]))
 
 
-def find() -> Iterator[FoundNode]:
-    """Find the nodes of this user, and remove the sockets of processes that have died.
-
-    Raises:
-        Unauthorized: if a directory of this user's sockets can be opened by others.
-    """
-    for path in _sockets():
-        endpoint = Endpoint(f"tide+unix://{path}", path=path)
+async def _find_own() -> list[FoundNode]:
+    found: list[FoundNode] = []
+    for path in live_sockets():
+        hub = Hub(f"tide+unix://{path}", None, False)
         try:
-            if is_stale(path):
-                path.unlink(missing_ok=True)
-            else:
-                yield from find_at(endpoint)
-        except FileNotFoundError:
-            continue
-        except Unauthorized:
+            found += await _find_at(hub)
+        except tw.Unauthorized:
             raise
-        except TidewireError:
-            if _is_there(endpoint):
-                yield FoundNode(endpoint, path.stem)
+        except tw.TidewireError:
+            if _is_silent(hub, path.stem):
+                found.append(FoundNode(hub, path.stem))
+    return found
 
 
-def find_at(endpoint: Endpoint) -> Iterator[FoundNode]:
-    """Find the nodes of a hub.
-
-    Raises:
-        TidewireError: if it can't be joined.
-    """
-    with endpoint.joined() as node:
-        keys = [key for info in known(node) if info.name == SERVICE for key in info.instances]
+async def _find_at(hub: Hub) -> list[FoundNode]:
+    found: list[FoundNode] = []
+    async with hub.joined(**_OPTIONS) as node:
+        keys = [key for info in await node.services() if info.name == SERVICE for key in info.instances]
         for key in keys:
-            one = FoundNode(endpoint, key)
             try:
-                about = WatchedNode(node, key).about()
-                yield replace(one, name=str(about.get("node")), pid=_whole(about.get("pid")))
-            except AskTimeout:
-                yield one
-            except (NoResponders, LinkLost):
-                # The node has gone meanwhile.
-                continue
+                about = await _calls(node, key, ABOUT_TIMEOUT_S).about()
+                found.append(FoundNode(hub, key, about["node"], about["pid"]))
+            except tw.AskTimeout:
+                found.append(FoundNode(hub, key))
+            except (tw.NoResponders, tw.LinkLost):
+                continue  # The node has gone meanwhile.
+    return found
 
 
-def _sockets() -> list[Path]:
-    """The sockets in the present directories. A refused directory is an error if the others have no
-    socket.
-    """
-    paths: list[Path] = []
-    refused: list[str] = []
-    for directory in directories():
-        try:
-            check(directory)
-            paths += sorted(path for path in directory.iterdir() if path.suffix == ".sock")
-        except FileNotFoundError:
-            continue
-        except PermissionError:
-            refused.append(f"{directory}: permission denied: chmod 700 it, or run tidewire top as the user who owns it")
-        except ConfigError as error:
-            refused.append(str(error))
-    if refused and not paths:
-        raise Unauthorized(refused[0])
-    return paths
+def _calls(node: tw.Node, key: str, timeout_s: float) -> Any:
+    return node.client(SERVICE).with_(instance=key, timeout=timeout_s)
 
 
-def _is_there(endpoint: Endpoint) -> bool:
-    """Return whether somebody listens at a socket, though nobody may answer."""
-    try:
-        return endpoint.path is not None and not is_stale(endpoint.path)
-    except FileNotFoundError:
-        return False
+def _is_silent(hub: Hub, key: str) -> bool:
+    """Return whether a process listens at the socket of a node, though it may not answer."""
+    path = Path(hub.url.removeprefix("tide+unix://"))
+    return path.name == f"{key}.sock" and not is_stale(path)
 
 
-def _silent(key: str, timeout_s: float = ABOUT_TIMEOUT_S) -> AskTimeout:
-    return AskTimeout(f"{key} did not answer within {timeout_s:g} s: it is stopped or very busy")
-
-
-def _gone(key: str) -> NodeStopped:
-    return NodeStopped(f"{key} is gone: the node has stopped, or its process has ended")
-
-
-def _none(wanted: str | None, found: list[FoundNode]) -> str:
-    if wanted is not None and found:
-        return f"node: {wanted!r} is not among the nodes that can be looked at:\n{_listed(found)}"
-    which = f"node: {wanted!r} can't be looked at" if wanted is not None else "no node can be looked at"
-    return f"{which}: enable it with tw.Node(inspect=True), or start the program with {VARIABLE}=1"
-
-
-def _several(wanted: str | None, fits: list[FoundNode]) -> str:
-    which = f"node: {len(fits)} nodes are called {wanted!r}" if wanted is not None else f"{len(fits)} nodes run"
-    return f"{which}: choose one with --node and the text in front:\n{_listed(fits)}"
-
-
-def _listed(found: list[FoundNode]) -> str:
-    return "\n".join(
-        f"  {one.key}   {f'{one.name!r}, process {one.pid}' if one.name is not None else 'does not answer'}"
-        for one in found
-    )
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
+def _silent(key: str, timeout_s: float) -> tw.AskTimeout:
+    return tw.AskTimeout(f"{key} did not answer within {timeout_s:g} s: it is stopped or very busy")

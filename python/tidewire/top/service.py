@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import select
-import socket
-import threading
 import time
 import weakref
 from collections import deque
@@ -15,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Bridge, Hub, RemoteCall, __version__
 from tidewire._log import logger
+from tidewire._loop_thread import LoopThread
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
 from tidewire.links.announcements import described
 from tidewire.services.contract.info import MethodInfo, ServiceInfo
 from tidewire.services.contract.names import short
 from tidewire.top import answer
-from tidewire.top.places import place_for
+from tidewire.top.sockets import new_path
 
 if TYPE_CHECKING:
     from tidewire.node import Node
 
 SERVICE = "$sys"
-ABOUT, STATISTICS = "about", "statistics"
 
 WATCHERS_MAX = 16
 """Programs that are joined to the socket of a node at once."""
@@ -39,17 +36,12 @@ LOOK_SHARE = 0.1
 """Most of the time that answers take. In between the last one is given again."""
 
 _NO_RESPONDERS, _INVALID_ARGUMENT, _LIMIT_EXCEEDED = 17, 9, 14
-_JOIN_S = 1.0
-_OBJECT = {"type": "object"}
-_METHODS = (
-    MethodInfo(ABOUT, "Which node it is: its name, process, URL, versions and age.", result=_OBJECT, idempotent=True),
-    MethodInfo(
-        STATISTICS,
-        "Agents, pools, services, actors and dispatchers: the busiest of each, and how many there are.",
-        result=_OBJECT,
-        idempotent=True,
-    ),
-)
+_DESCRIPTION = "Statistics of a node that may be looked at (inspect=True)."
+_TEXTS = {
+    "about": "Which node it is: its name, process, URL, versions and age.",
+    "statistics": "Agents, pools, services, actors and dispatchers: the busiest of each, and how many there are.",
+}
+_METHODS = tuple(MethodInfo(*each, result={"type": "object"}, idempotent=True) for each in _TEXTS.items())
 
 
 class StatisticsService:
@@ -61,9 +53,7 @@ class StatisticsService:
     thread sleeps until somebody calls. It holds the node only while it looks at it, and ends with
     it.
 
-    Attributes:
-        instance: The id of its instance, which is the key of the node for ``tidewire top``.
-        path: The socket.
+    Its subscription has a ``pattern``, and ``says`` how it is described to others.
 
     Raises:
         ConfigError: if there is no place for the socket that only this user can open.
@@ -76,33 +66,22 @@ class StatisticsService:
         self._fresh_until_s = 0.0
         self._calls: deque[RemoteCall] = deque()
         self._pid, self._ended = os.getpid(), False
-        self.path = place_for(node.name)
-        self.instance = self.path.stem
+        path = new_path(node.name)
+        self.pattern = f"svc.{SERVICE}.{path.stem}.*"
+        self.says = described(ServiceInfo(SERVICE, _DESCRIPTION, methods=_METHODS, instances=(path.stem,)))
         self._bridge = Bridge()
-        self._woken, self._waker = socket.socketpair()
-        self._waker.setblocking(False)
         settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}
-        self._hub = Hub(node.name, [], settings, _log)
+        self._hub = Hub(node.name, [], settings, lambda line, _: logger.debug("%s: %s", SERVICE, line))
         self._link = self._hub.join(node.name, None, settings)
-        self._link.deliver_to(self._bridge, lambda came: self._receive(came))
-        self._subscription, _ = self._link.subscribe(self.pattern, "", self.says(), 1)
+        self._link.deliver_to(self._bridge, self._receive)
+        self._subscription, _ = self._link.subscribe(self.pattern, "", self.says, 1)
         try:
-            self._listening = self._hub.listen_to_own_user(str(self.path))
+            self._listening = self._hub.listen_to_own_user(str(path))
         except BaseException:
             self._close()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"{node.name}-inspect", daemon=True)
-        self._thread.start()
-
-    @property
-    def pattern(self) -> str:
-        """Pattern of its subscription."""
-        return f"svc.{SERVICE}.{self.instance}.*"
-
-    def says(self) -> dict[str, str]:
-        """Return what it says of itself."""
-        text = "Statistics of a node that may be looked at (inspect=True)."
-        return described(ServiceInfo(SERVICE, text, methods=_METHODS, instances=(self.instance,)))
+        self._thread = LoopThread(f"{node.name}-inspect")
+        self._thread.call(lambda: self._thread.loop.add_reader(self._bridge.fileno(), self._bridge.drain))
 
     def take(self, call: Any) -> None:
         """Take a call that came over the hub of the node, on its loop."""
@@ -110,11 +89,11 @@ class StatisticsService:
             return
         if len(self._calls) >= CALLS_MAX:
             call.refuse(_LIMIT_EXCEEDED, f"{SERVICE}: {CALLS_MAX} calls wait for their answer: call again later")
-            return
-        self._calls.append(call)
-        with contextlib.suppress(OSError):
-            # A full one wakes the thread as well, and one that is closed has nobody to wake.
-            self._waker.send(b"\0")
+        else:
+            self._calls.append(call)
+            # The loop is closed if the node has just stopped.
+            with contextlib.suppress(RuntimeError):
+                self._thread.loop.call_soon_threadsafe(self._answer_next)
 
     def end(self) -> None:
         """Remove the socket, and end the thread. A second call does nothing, and neither does one
@@ -124,38 +103,24 @@ class StatisticsService:
             return
         self._ended = True
         self._listening.close()
-        self._waker.close()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_JOIN_S)
+        self._thread.loop.call_soon_threadsafe(self._close)
+        self._thread.end()
 
     # The thread
-
-    def _run(self) -> None:
-        # poll, and not epoll: its set would be shared with the child of a fork.
-        poll = select.poll()
-        poll.register(self._bridge.fileno(), select.POLLIN)
-        poll.register(self._woken, select.POLLIN)
-        try:
-            while True:
-                ready = [descriptor for descriptor, _ in poll.poll()]
-                if self._woken.fileno() in ready and not self._woken.recv(CALLS_MAX):
-                    return
-                self._bridge.drain()
-                while self._calls:
-                    self._answer(self._calls.popleft())
-        finally:
-            self._close()
 
     def _receive(self, came: list[Any]) -> None:
         for _, what in came:
             if isinstance(what, RemoteCall):
                 self._answer(what)
 
+    def _answer_next(self) -> None:
+        if self._calls:
+            self._answer(self._calls.popleft())
+
     def _close(self) -> None:
         self._subscription.close()
         self._link.close()
         self._hub.close()
-        self._woken.close()
         while self._calls:
             self._calls.popleft().refuse(_NO_RESPONDERS, f"{SERVICE}: the node has stopped")
 
@@ -166,17 +131,17 @@ class StatisticsService:
         try:
             subject, value, *_, origin = call.opened()
             method, node = subject.rpartition(".")[2], self._node()
-            if node is None or origin == "public" or method not in (ABOUT, STATISTICS):
+            if node is None or origin == "public" or method not in _TEXTS:
                 call.refuse(_NO_RESPONDERS, f"{SERVICE}: nobody answers {short(method)} here")
             elif call.reads_items or (value and any(value)):
                 call.refuse(_INVALID_ARGUMENT, f"{SERVICE}.{method}: it takes no arguments, and gives one value")
             else:
-                call.reply(self._about(node) if method == ABOUT else self._statistics(node))
-        except TidewireError as error:
-            _fail(call, error)
+                call.reply(self._about(node) if method == "about" else self._statistics(node))
         except Exception as error:  # noqa: BLE001
-            logger.warning("%s: the statistics could not be told: %s", SERVICE, error, exc_info=error)
-            _fail(call, error)
+            if not isinstance(error, TidewireError):
+                logger.warning("%s: the statistics could not be told: %s", SERVICE, error, exc_info=error)
+            with contextlib.suppress(TidewireError):
+                call.fail(error)
 
     def _about(self, node: Node) -> dict[str, Any]:
         return {
@@ -194,12 +159,3 @@ class StatisticsService:
             ended_s = time.monotonic()
             self._fresh_until_s = ended_s + (ended_s - began_s) * (1 / LOOK_SHARE - 1)
         return self._last
-
-
-def _fail(call: RemoteCall, error: Exception) -> None:
-    with contextlib.suppress(TidewireError):
-        call.fail(error)
-
-
-def _log(line: str, is_wrong: bool) -> None:
-    logger.debug("%s: %s", SERVICE, line)

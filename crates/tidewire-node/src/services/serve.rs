@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tidewire_link::{Handler, ReplyWaiter, Subscription};
+use tidewire_link::{Handler, Link, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::reply_slot::ReplySlot;
@@ -14,7 +14,7 @@ use crate::delay::until;
 use crate::discovery::InstanceInfo;
 use crate::error::Error;
 use crate::names;
-use crate::node::core::{Core, in_force};
+use crate::node::core::{Core, Runner, in_force};
 use crate::pending::Pending;
 use crate::services::current_service::refuse_own;
 use crate::services::events::{Event, Listener};
@@ -90,34 +90,56 @@ async fn began(host: &ServiceInstance, places: Vec<Arc<ReplySlot>>) -> Result<()
     Ok(())
 }
 
-fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<ReplySlot>>), Error> {
-    core.check()?;
-    service.check()?;
+/// An instance that is registered at a hub, and the slots of the hub's answers.
+pub(crate) struct Registration {
+    pub instance: Arc<ServiceInstance>,
+    pub subscriptions: [Subscription; 2],
+    pub answers: Vec<Arc<ReplySlot>>,
+}
+
+/// Registers an instance of a service with its calls, and without its events.
+pub(crate) fn register(
+    link: &Link,
+    node: &str,
+    runner: Arc<Runner>,
+    mut service: Service,
+) -> Result<Registration, Error> {
     let name = service.info.name.clone();
-    let instance = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
-    if core.hosts().iter().any(|host| *host.service == *name && host.instance == instance) {
-        let text = format!("instance: {instance:?} serves {name:?} already: give another id, or none");
-        return Err(Error::new(ErrorCode::NameTaken, text));
-    }
+    let id = service.instance.take().unwrap_or_else(|| format!("{name}-{}", names::random_hex(4)));
     for (method, _) in &mut service.methods {
         method.visibility = method.visibility.min(service.info.visibility);
     }
     service.info.methods = service.methods.iter().map(|(method, _)| method.clone()).collect();
-    service.info.instances = vec![instance.clone()];
-    service.info.details = vec![InstanceInfo { id: instance.clone(), ..std::mem::take(&mut service.release) }];
+    service.info.instances = vec![id.clone()];
+    service.info.details = vec![InstanceInfo { id: id.clone(), ..std::mem::take(&mut service.release) }];
+    let says = service.info.said()?;
+    let instance = Arc::new(ServiceInstance::new(service, id, node, runner));
+    let mut places: [Arc<ReplySlot>; 2] = Default::default();
+    let of_instance = format!("svc.{name}.{}.*", instance.instance);
+    let first = subscribe(link, &of_instance, "", &says, &instance, &mut places[0])?;
+    let second = subscribe(link, &format!("svc.{name}.*"), &name, &[], &instance, &mut places[1])?;
+    Ok(Registration { instance, subscriptions: [first, second], answers: Vec::from(places) })
+}
+
+fn begin(core: &Arc<Core>, mut service: Service) -> Result<(Served, Vec<Arc<ReplySlot>>), Error> {
+    core.check()?;
+    service.check()?;
+    let name = service.info.name.clone();
+    if let Some(id) = &service.instance
+        && core.hosts().iter().any(|host| *host.service == *name && host.instance == *id)
+    {
+        let text = format!("instance: {id:?} serves {name:?} already: give another id, or none");
+        return Err(Error::new(ErrorCode::NameTaken, text));
+    }
     let events = std::mem::take(&mut service.events);
     let durables = std::mem::take(&mut service.durables);
-    let says = service.info.said()?;
-    let host = Arc::new(ServiceInstance::new(service, instance, &core.name, Arc::clone(&core.runner)));
-    let mut places: [Arc<ReplySlot>; 2] = Default::default();
-    let of_instance = format!("svc.{name}.{}.*", host.instance);
-    let first = subscribe(core, &of_instance, "", &says, &host, &mut places[0])?;
-    let second = subscribe(core, &format!("svc.{name}.*"), &name, &[], &host, &mut places[1])?;
-    let mut places = Vec::from(places);
+    let registration = register(&core.link, &core.name, Arc::clone(&core.runner), service)?;
+    let Registration { instance: host, subscriptions, answers: mut places } = registration;
     let events = listen(core, &host, &events, &mut places)?;
     let durables = durables.into_iter().map(|one| DurableSubscription::new(core, own_or_hub(core), &name, one));
     host.subscribe(core, durables.collect::<Result<_, _>>()?);
-    let number = keep(core, ServedRecord { host: Arc::clone(&host), _subscriptions: [first, second], _events: events });
+    let record = ServedRecord { host: Arc::clone(&host), _subscriptions: subscriptions, _events: events };
+    let number = keep(core, record);
     (core.changes)(&format!("serves {:?}, instance {:?}", host.service, host.instance));
     Ok((Served { core: Arc::downgrade(core), number, host }, places))
 }
@@ -141,7 +163,7 @@ fn listen(
 }
 
 fn subscribe(
-    core: &Core,
+    link: &Link,
     pattern: &str,
     queue: &str,
     says: &[u8],
@@ -150,7 +172,7 @@ fn subscribe(
 ) -> Result<Subscription, Error> {
     let door: Arc<dyn Handler> = Arc::new(InstanceSubscription(Arc::clone(host)));
     let waiting = Arc::clone(place) as Arc<dyn ReplyWaiter>;
-    let subscribed = core.link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
+    let subscribed = link.subscribe(&names::pattern(pattern)?, queue, says, door, waiting);
     subscribed.map_err(|refused| Error::refused(pattern, &refused))
 }
 

@@ -49,6 +49,8 @@ mod durable;
 mod errors;
 mod event;
 mod home_request;
+mod home_server;
+mod home_slot;
 mod lease;
 mod message;
 mod publisher;
@@ -70,6 +72,8 @@ pub use commands::{CommandInfo, CommandProgress, CommandReports, CommandRun, Com
 pub use consumer::{Consumer, ConsumerOptions};
 pub use durable::DurableHandler;
 pub use event::{DeadEvent, Delivery, Event};
+pub use home_server::HomeServer;
+pub use home_slot::HomeSlot;
 pub(crate) use lease::acquire;
 pub use lease::{Lease, LeaseOptions};
 pub use message::Message;

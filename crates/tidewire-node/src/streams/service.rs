@@ -13,6 +13,7 @@ use tidewire_backend::home::{Grant, Home, HomeError, HomeErrorKind};
 use tidewire_engine::raw::Mutex;
 
 use super::home_request::{Request, refused};
+use super::home_slot::{HomeSlot, Opened};
 use super::{ACQUIRE_WAIT_US, CALL, HOLD, SERVICE};
 use crate::pending::Wakers;
 use crate::services::failure::Failure;
@@ -91,12 +92,19 @@ impl StopSignal {
 }
 
 /// The service of a storage backend.
-pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service {
+pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service {
     let (held, calls, ends) = (Arc::clone(&home), home, Arc::clone(leaving));
-    let call = Method::answering(CALL, &["name", "args"], move |call: Request| (call.0)(&calls, &ends));
+    let call = Method::answering(CALL, &["name", "args"], move |call: Request| match calls.now() {
+        Some(home) => (call.0)(&home, &ends),
+        None => {
+            let (opened, ends) = (calls.opened(), Arc::clone(&ends));
+            Ok(Box::pin(async move { (call.0)(&opened.await.map_err(refused)?, &ends)?.await }))
+        }
+    });
     let leaving = Arc::clone(leaving);
     let hold = Method::stream(HOLD, &["name", "holder", "ttl_us"], move |_, (name, holder, ttl_us)| HeldLease {
-        home: Arc::clone(&held),
+        opened: held.opened(),
+        home: None,
         leaving: Arc::clone(&leaving),
         name,
         holder,
@@ -118,7 +126,8 @@ pub(crate) fn service(home: Arc<dyn Home>, leaving: &Arc<StopSignal>) -> Service
 /// and still believe in its lease. Such a process has not renewed the lease for a while, and the
 /// TTL ends it.
 struct HeldLease {
-    home: Arc<dyn Home>,
+    opened: Opened,
+    home: Option<Arc<dyn Home>>,
     leaving: Arc<StopSignal>,
     name: String,
     holder: String,
@@ -139,8 +148,15 @@ impl Stream for HeldLease {
             if let Poll::Ready(error) = this.leaving.poll(context) {
                 return Poll::Ready(Some(Err(refused(error))));
             }
+            let home = match &this.home {
+                Some(home) => home,
+                None => match std::task::ready!(this.opened.as_mut().poll(context)) {
+                    Ok(home) => this.home.insert(home),
+                    Err(error) => return Poll::Ready(Some(Err(refused(error)))),
+                },
+            };
             let asked = this.asked.get_or_insert_with(|| {
-                pending_answer::acquire(&this.home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
+                pending_answer::acquire(home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
             });
             let answered = std::task::ready!(Pin::new(asked).poll(context));
             this.asked = None;
@@ -158,9 +174,9 @@ impl Stream for HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        let Some(fence) = self.fence else { return };
-        let (home, name, ttl_us) = (Arc::clone(&self.home), self.name.clone(), self.ttl_us);
-        self.home.lease_info(&self.name).then(move |info| {
+        let (Some(fence), Some(home)) = (self.fence, self.home.take()) else { return };
+        let (name, ttl_us) = (self.name.clone(), self.ttl_us);
+        home.lease_info(&self.name).then(move |info| {
             let renewed = info.ok().flatten().filter(|info| info.fence == fence && info.remaining_us > ttl_us / 2);
             if renewed.is_some() {
                 home.release(&name, fence).then(drop);

@@ -142,6 +142,12 @@ class ThreadWorkers:
             self._closed = True
             self._free.clear()
 
+    def end(self) -> None:
+        """Close, and stop all actors at once."""
+        self.close()
+        for actor in self.actors:
+            actor.stop(drain=False, timeout=0.0)
+
     def give_back(self, job: WorkerCall) -> None:
         """Let the actor of a job take another one. A second time does nothing."""
         with self._lock:

@@ -1,0 +1,101 @@
+"""The programs that run a campaign, as its events tell: which are there, and which are gone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_NOTE = re.compile(r"(run|left) by process (\d+) on (.*) \[(\d+)-(\d+)\]")
+_ENDS = ("done", "failed", "cancelled")
+
+
+class OwnerProcess(NamedTuple):
+    """A process in ``Campaign.run``."""
+
+    process: int
+    host: str
+    start: int
+    """The start time of the process, in ticks since the machine was started."""
+    namespace: int
+    """The namespace of its process number: containers may share the name of a machine."""
+
+    def note(self, verb: str) -> str:
+        """Return the reason of an event, with ``run`` or ``left`` as its verb."""
+        return f"{verb} by process {self.process} on {self.host} [{self.start}-{self.namespace}]"
+
+    def has(self, worker: dict[str, Any]) -> bool:
+        """Tell whether it started a worker."""
+        return bool(worker["host"] == self.host and worker["name"].startswith(f"{self.process}-"))
+
+    def is_gone(self, row: dict[str, Any], lease_us: int) -> bool:
+        """Tell whether it has ended. The process of another machine has if all its workers are lost
+        for two leases.
+        """
+        if (self.host, self.namespace) != (os.uname().nodename, _namespace()):
+            seen = [worker["seen_us"] for worker in row["workers"] if self.has(worker)]
+            return bool(seen) and row["now_us"] - max(seen) > 2 * lease_us
+        try:
+            os.kill(self.process, 0)
+            return self.start != _start(self.process)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            # The process of another user, or a system without /proc.
+            return False
+
+
+def this_process() -> OwnerProcess:
+    """Return this process as an owner."""
+    process = os.getpid()
+    try:
+        return OwnerProcess(process, os.uname().nodename, _start(process), _namespace())
+    except OSError:
+        return OwnerProcess(process, os.uname().nodename, 0, 0)
+
+
+def condition_of(row: dict[str, Any], events: Iterable[tuple[int, str, str, str]], lease_us: int) -> str:
+    """Return the state of a campaign for people, from its status and its events. Workers of an
+    owner that is gone become ``lost`` in the status.
+    """
+    state: str = row["state"]
+    if state != "running":
+        return state
+    owners: set[OwnerProcess] = set()
+    was_run = False
+    for _, _, after, reason in events:
+        if after in _ENDS:
+            owners.clear()
+            was_run = False
+        elif (found := _NOTE.fullmatch(reason)) is not None:
+            verb, process, host, start, namespace = found.groups()
+            owner = OwnerProcess(int(process), host, int(start), int(namespace))
+            (owners.add if verb == "run" else owners.discard)(owner)
+            was_run = True
+    gone = {owner for owner in owners if owner.is_gone(row, lease_us)}
+    working = False
+    for worker in row["workers"]:
+        if worker["state"] == "working":
+            # A process that has ended may have passed its number on to a later one.
+            if any(owner.has(worker) for owner in gone) and not any(owner.has(worker) for owner in owners - gone):
+                worker["state"] = "lost"
+            else:
+                working = True
+    if working:
+        return state
+    return "interrupted" if was_run and gone == owners else "waiting for workers"
+
+
+def _start(process: int) -> int:
+    """Return the start time of a process; -1 for one that has ended and was not reaped."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return -1 if fields[0] in "ZX" else int(fields[19])
+
+
+def _namespace() -> int:
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0

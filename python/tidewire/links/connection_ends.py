@@ -1,0 +1,44 @@
+"""Open ends of a connection, which close without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewire._binding import ClusterBridge, Gateway, HomeServer, Hub, Link, Listening
+
+
+class ConnectionEnds:
+    """Open ends of a connection: its link, its hub, and the listeners of the hub.
+
+    It refers to nothing else, so that it can be closed once its node is gone, on whichever thread
+    the collector runs.
+    """
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.hub: Hub | None = None
+        self.bridge: ClusterBridge | None = None
+        # A listener is open for as long as any object holds it, not only the user.
+        self.places: list[Listening] = []
+        self.gateways: list[Gateway] = []
+        self.home: HomeServer | None = None
+
+    def close(self) -> None:
+        """Close all of it. Calls and subscriptions of other nodes fail."""
+        for place in self.places:
+            place.close()
+        for gateway in self.gateways:
+            gateway.close()
+        home, self.home = self.home, None
+        if home is not None:
+            home.close()
+        bridge, self.bridge = self.bridge, None
+        if bridge is not None:
+            bridge.close()
+        link, self.link = self.link, None
+        hub, self.hub = self.hub, None
+        if link is not None:
+            link.close()
+        if hub is not None:
+            hub.close()
