@@ -95,7 +95,7 @@ lint: .make/dev .make/extension .make/js ## Check format, lints, types, generate
 	@RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --features tidewire-engine/tokio,tidewire-node/embedded,tidewire-node/schemars,tidewire-node/tracing
 	$(call say,mypy and stubtest)
 	@cd python && ../$(BIN)/mypy
-	@$(BIN)/mypy --strict --python-version 3.10 examples/typed
+	@$(BIN)/mypy --strict --python-version 3.11 examples/typed
 	@if compgen -G 'python/tidewire/*.pyi' >/dev/null; then cd python && ../$(BIN)/stubtest tidewire._tidewire --allowlist ../tools/stubtest-allowed.txt; fi
 	$(call say,pyright)
 	@command -v node >/dev/null || { echo "pyright needs Node.js, and there is no node: apt-get install nodejs"; exit 1; }
@@ -239,7 +239,7 @@ test-wheel: .make/dev .make/extension ## Build a wheel of this interpreter from 
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tools/wheel_check.py --short
 
 .PHONY: wheel-check
-wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.10 to 3.13 (a quarter of an hour)
+wheel-check: .make/wheel ## Build wheel and sdist, and try them with each CPython from 3.11 to 3.13 (a quarter of an hour)
 	$(call say,wheel and source distribution)
 	@PATH="$(abspath .make/wheel/bin):$$PATH" $(PYTHON) tools/wheel_check.py
 
@@ -266,7 +266,7 @@ histories: .make/dev .make/extension ## Random histories over links for RANDOM_S
 	@cd python && RANDOM_SECONDS=$(RANDOM_SECONDS) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q -s tests/test_link_histories.py
 
 .PHONY: random-suites
-random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.10 to 3.13, or SUITES_PYTHON alone (RANDOM_SECONDS)
+random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.11 to 3.13, or SUITES_PYTHON alone (RANDOM_SECONDS)
 	$(call say,random programs and histories with each interpreter)
 	@$(BIN)/python tools/random_suites.py --seconds $(RANDOM_SECONDS) $(if $(SUITES_PYTHON),--python $(SUITES_PYTHON))
 
@@ -290,8 +290,8 @@ clean: ## Remove what was built
 
 .make/venv: tools/requirements-build.txt | .make
 	$(call say,virtual environment in $(VENV))
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-		|| { echo "$(PYTHON) is older than 3.10: call make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than 3.11: call make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "$(PYTHON) can't make a virtual environment: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements-build.txt
@@ -320,7 +320,7 @@ clean: ## Remove what was built
 	@cd python && PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) ../$(BIN)/maturin develop --release --quiet
 	@rm -f .make/extension && touch $@
 
-# One wheel serves each CPython from 3.10 on. Unlike the wheels of tools/wheel_check.py, it is for machines like this one.
+# One wheel serves each CPython from 3.11 on. Unlike the wheels of tools/wheel_check.py, it is for machines like this one.
 .make/local-wheel: .make/venv $(RUST_SOURCES) $(PYTHON_SOURCES) python/pyproject.toml
 	$(call say,building a wheel with maturin)
 	@rm -rf dist/local

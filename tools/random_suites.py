@@ -2,7 +2,7 @@
 """Plays random programs and random histories over links with other interpreters than the one that
 everything else is tested with.
 
-python tools/random_suites.py                      CPython 3.10 to 3.13, as far as they are on this
+python tools/random_suites.py                      CPython 3.11 to 3.13, as far as they are on this
 machine python tools/random_suites.py --python python3.12  this one alone
 
 The extension is built once, for all of them (``make .make/extension``). Each interpreter gets an

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds the wheel and the source distribution, looks into them, and tries both in clean
-environments of CPython 3.10 to 3.13.
+environments of CPython 3.11 to 3.13.
 
 python tools/wheel_check.py            builds into dist/, checks, and tries with each Python of this
-machine python tools/wheel_check.py 3.10 3.13  tries with these alone python tools/wheel_check.py
+machine python tools/wheel_check.py 3.11 3.13  tries with these alone python tools/wheel_check.py
 --short    builds the wheel from the artifacts of the tests, and tries it with this interpreter
 alone
 
@@ -32,7 +32,7 @@ DIST = ROOT / "dist"
 BYTES_MAX = 8_500_000
 GLIBC_MAX = (2, 17)
 PLATFORM = "manylinux_2_17"
-VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13")
 QUICK = {
     "CARGO_PROFILE_WHEEL_LTO": "off",
     "CARGO_PROFILE_WHEEL_OPT_LEVEL": "0",

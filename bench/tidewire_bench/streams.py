@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report = {
         "machine": {**before, "load_after": round(os.getloadavg()[0], 2)},
         "versions": {**versions(None), "commit": commit(bench), **programs.versions()},
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "scale": "short" if options.short else "whole",
         "cases": cases,
         "not_run": not_run,

@@ -69,7 +69,7 @@ class Child:
         """
         try:
             said, _ = await asyncio.wait_for(self.process.communicate(b""), END_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise ChildLost(
                 f"the process of the {self.title} ({self.process.pid}) did not end within {END_S:g} s"
             ) from None

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import assert_type
 
 import tidewire as tw
-from typing_extensions import assert_type
 
 
 @dataclass

@@ -7,10 +7,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_type
 
 import tidewire as tw
-from typing_extensions import assert_type
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Shop(tw.Service):
         return {
             "bytes": b"\x00\xff",
             "date": datetime.date(2026, 11, 22),
-            "datetime": datetime.datetime(2026, 11, 22, 8, 30, tzinfo=datetime.timezone.utc),
+            "datetime": datetime.datetime(2026, 11, 22, 8, 30, tzinfo=datetime.UTC),
             "decimal": decimal.Decimal("1.10"),
             "uuid": uuid.UUID(int=5),
             "set": {3},

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -42,7 +42,7 @@ fields = st.fixed_dictionaries(
         "correlation_id": st.none() | st.text(max_size=20),
         "reply_to": st.none() | st.text(max_size=20),
         "created": st.datetimes(datetime(1971, 1, 1), datetime(9000, 1, 1)).map(
-            lambda at: at.replace(tzinfo=timezone.utc).timestamp()
+            lambda at: at.replace(tzinfo=UTC).timestamp()
         ),
     },
 )
@@ -139,7 +139,7 @@ def test_a_nested_typed_payload_comes_back_equal_in_both_forms(tree: Tree) -> No
 @pytest.mark.parametrize(
     "payload",
     [
-        Order([Line("a", 1, b"\0\xff"), Line("b", 2)], datetime(2026, 11, 21, 8, tzinfo=timezone.utc)),
+        Order([Line("a", 1, b"\0\xff"), Line("b", 2)], datetime(2026, 11, 21, 8, tzinfo=UTC)),
         Quote("X", (1.5, 2.0)),
         Person(name="Ada", age=36),
     ],
@@ -200,7 +200,7 @@ def test_numbers_that_json_has_no_words_for_travel_in_messagepack() -> None:
 
 
 def test_a_time_is_refused_where_it_would_come_back_as_text() -> None:
-    zoned, naive = datetime(2026, 11, 21, tzinfo=timezone.utc), datetime(2026, 11, 21)
+    zoned, naive = datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 21)
     for at in (zoned, naive):
         with pytest.raises(tw.InvalidArgument, match=r"payload\['at'\]: JSON has no times: use MessagePack"):
             tw.Message({"at": at}).to_json()
@@ -260,7 +260,7 @@ def test_readers_take_exactly_the_depth_that_writers_write(levels: int, lists: b
     written = (lambda: tw.Message(payload).to_json(), lambda: tw.Message(payload).to_msgpack())
     read = (
         lambda: tw.Message.from_json(json.dumps(form)),
-        lambda: tw.Message.from_msgpack(msgspec.msgpack.encode({**form, "created_at": datetime.now(timezone.utc)})),
+        lambda: tw.Message.from_msgpack(msgspec.msgpack.encode({**form, "created_at": datetime.now(UTC)})),
     )
     for call in (*written, *read):
         if levels == 65:

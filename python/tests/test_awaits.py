@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
@@ -42,7 +41,7 @@ MAKERS = [
     "node.stop",
 ]
 NOT_BEGUN = {"agent with retries", "until", "node.stop"}
-"""These are coroutines and nothing else: ``asyncio.wait`` refuses them from Python 3.11 on."""
+"""These are coroutines and nothing else: ``asyncio.wait`` refuses them."""
 
 
 def with_maker(what: str, story: Callable[[Make], Coroutine[Any, Any, None]]) -> None:
@@ -87,10 +86,9 @@ def test_asyncio_takes_it_in_every_way(what: str) -> None:
         assert "mine" in repr(task)
         assert type(await task) is type(direct)
         assert "mine" in repr(task)
-        if sys.version_info >= (3, 11):
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(make()) for _ in range(3)]
-            assert all(task.done() for task in tasks)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(make()) for _ in range(3)]
+        assert all(task.done() for task in tasks)
         await asyncio.gather(make(), make())
         await asyncio.wait_for(make(), 5)
         await asyncio.shield(make())

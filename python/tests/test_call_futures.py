@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -79,7 +78,6 @@ def test_wait_takes_the_tasks_of_calls(place: str) -> None:
 
 
 @PLACES
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.wait takes coroutines, and there are no groups")
 def test_groups_take_calls_and_wait_refuses_them_as_it_does_any_coroutine(place: str) -> None:
     async def story(desk: Any) -> None:
         async with asyncio.TaskGroup() as group:

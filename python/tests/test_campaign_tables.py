@@ -165,7 +165,7 @@ def test_parquet_has_types(packed: tw.Campaign, swept: tw.Campaign, tmp_path: Pa
     assert packed.to_parquet(tmp_path / "out.parquet") == 30
     table = parquet.read_table(tmp_path / "out.parquet")
     assert table.schema.field("at").type == pyarrow.timestamp("us", tz="UTC")
-    assert table.column("at")[1].as_py() == datetime.datetime(2025, 12, 31, 22, 0, 1, tzinfo=datetime.timezone.utc)
+    assert table.column("at")[1].as_py() == datetime.datetime(2025, 12, 31, 22, 0, 1, tzinfo=datetime.UTC)
     swept.to_parquet(tmp_path / "swept.parquet")
     found = parquet.read_table(tmp_path / "swept.parquet").to_pydict()
     assert found["value"] == [row.value for row in swept.results()]

@@ -40,7 +40,7 @@ def test_results_of_every_form(store: str) -> None:
         return [row.asdict() for row in campaign.results()]
 
     assert rows(functions.typed)[2:] == [{"run": 2, "hits": 2, "name": "run 2"}, {"run": 3, "hits": 3, "name": None}]
-    utc = datetime.timezone.utc
+    utc = datetime.UTC
     at = datetime.datetime(2025, 12, 31, 22, 0, 1, tzinfo=utc)
     assert rows(functions.packed, 2)[1] == {"run": 1, "hits": 1, "at": at, "path": [1, 7]}
     assert [set(row) for row in rows(functions.number, 2)] == [{"run", "value"}] * 2

@@ -5,6 +5,7 @@ the generated files are those of the tables.
 from __future__ import annotations
 
 import pickle
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,5 @@ def test_only_passing_troubles_are_retryable() -> None:
 
 
 def test_limits_hold_their_defaults() -> None:
-    tomllib = pytest.importorskip("tomllib", reason="tables are TOML, which Python 3.11 or later reads")
     rows = tomllib.loads((SPEC / "limits.toml").read_text(encoding="utf-8"))["limit"]
     assert [row["name"] for row in rows if not row["min"] <= row["default"] <= row["max"]] == []

@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="the checker reads TOML with the standard library of 3.11")
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="the checker asks cargo for the crates' dependencies")
 def test_nobody_imports_what_the_table_forbids() -> None:
     checked = subprocess.run(

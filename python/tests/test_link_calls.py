@@ -9,7 +9,7 @@ import functools
 import gc
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -69,7 +69,7 @@ class Workshop(tw.Service):
     @tw.method
     async def hurry(self) -> str:
         """Look at the task, and at the call."""
-        async with asyncio.timeout(TIMEOUT_S) if hasattr(asyncio, "timeout") else nullcontext():
+        async with asyncio.timeout(TIMEOUT_S):  # noqa: ASYNC100
             return f"{asyncio.current_task() is not None} {tw.context().node} {tw.context().method}"
 
     @tw.method

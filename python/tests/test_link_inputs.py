@@ -167,7 +167,7 @@ def test_a_slow_reader_stops_the_generator() -> None:
     async def story(world: World) -> None:
         source = Source()
         desk = world.caller.client("desk")
-        async with asyncio.timeout(30) if hasattr(asyncio, "timeout") else world.node("unused"):
+        async with asyncio.timeout(30):
             call = asyncio.ensure_future(desk.one_and_wait(source.count(ENDLESS)))
             await service.reading.wait()
             # The generator stops by itself: other calls go back and forth on the link meanwhile.

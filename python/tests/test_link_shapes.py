@@ -113,7 +113,6 @@ SHAPES: dict[str, tuple[Callable[[Any], Awaitable[Any]], Any, int]] = {
 }
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has its qualified name from Python 3.11 on")
 @pytest.mark.parametrize("instances", [1, 3])
 @pytest.mark.parametrize("service", ["desk", Desk])
 def test_a_call_of_any_shape_takes_the_short_road(service: Any, instances: int) -> None:

@@ -48,7 +48,7 @@ PLAIN = [
     (1, (2,)),
     {1: "a", (2, 3): "b", None: 0, "c": {}},
     {1, "a"},
-    dt.datetime(2026, 11, 21, 12, 30, 1, 5, tzinfo=dt.timezone.utc),
+    dt.datetime(2026, 11, 21, 12, 30, 1, 5, tzinfo=dt.UTC),
     decimal.Decimal("1.10"),
     uuid.UUID(int=7),
 ]

@@ -248,8 +248,7 @@ async def test_services_answer_as_the_micro_protocol_has_it() -> None:
             for one in stats:
                 assert one["type"] == "io.nats.micro.v1.stats_response"
                 assert (
-                    one["started"].endswith("Z")
-                    and one["started"] <= datetime.datetime.now(datetime.timezone.utc).isoformat()
+                    one["started"].endswith("Z") and one["started"] <= datetime.datetime.now(datetime.UTC).isoformat()
                 )
 
 

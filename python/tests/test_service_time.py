@@ -156,7 +156,6 @@ def test_a_method_may_say_how_long_it_takes(run: Run) -> None:
     run(story)
 
 
-@pytest.mark.skipif(not hasattr(asyncio.Task, "uncancel"), reason="tasks count their cancellations from Python 3.11 on")
 def test_a_call_does_not_see_that_the_one_before_it_was_cancelled(run: Run) -> None:
     class Counting(Hanging):
         @tw.method

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -114,7 +113,6 @@ def test_errors_of_a_handler_reach_the_caller_and_nobody_else(run: Run) -> None:
     run(story)
 
 
-@pytest.mark.skipif(not hasattr(asyncio.Task, "cancelling"), reason="before Python 3.11 nobody can tell them apart")
 def test_a_handler_whose_own_task_was_cancelled_does_not_cancel_its_caller(run: Run) -> None:
     async def story(node: tw.Node) -> None:
         node.serve(Pricing())

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-if sys.version_info < (3, 11):
-    pytest.skip("the check reads TOML with the standard library of 3.11", allow_module_level=True)
-
-import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tools"))

@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def test_a_consumer_is_paused_resumed_moved_and_deleted(kind: str, tmp_path: Pat
         assert asyncio.run(take(at, 3)) == [1, 2, 3]
         assert run(at, ("seek", *OF_BILLING, "2")) == [(0, {"start": 2})]
         assert asyncio.run(take(at, 2)) == [2, 3]
-        before = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat(timespec="seconds")
+        before = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="seconds")
         assert run(at, ("seek", *OF_BILLING, before.replace("+00:00", "Z"))) == [(0, {"start": before})]
         assert asyncio.run(take(at, 1)) == [1]
         deleted, info, *gone = run(

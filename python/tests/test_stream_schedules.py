@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ async def test_a_schedule_beats_while_nobody_publishes_and_is_shown_and_cancelle
         assert (pulse.change, pulse.when, pulse.time_zone, pulse.ttl) == ("made", "@every 1s", "UTC", 90)
         assert (nightly.when, nightly.time_zone) == ("0 22 * * mon-fri", "Europe/Berlin")
         assert nightly.next_time is not None and nightly.next_time.hour in (20, 21) and nightly.next_time.minute == 0
-        assert timedelta(0) < nightly.next_time - datetime.now(timezone.utc) <= timedelta(days=3, hours=1)
+        assert timedelta(0) < nightly.next_time - datetime.now(UTC) <= timedelta(days=3, hours=1)
         first, second = await beats(orders, 2)
         assert (first.value, first.key, first.id, first.subject) == ({"n": 1}, "k", None, "orders.pulse")
         assert (first.headers[HEADER], first.headers["a"]) == ("pulse", "b")

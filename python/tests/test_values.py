@@ -7,7 +7,7 @@ import math
 import threading
 import tracemalloc
 from collections import Counter, deque
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tidewire.values import decode, encode
 VECTORS = json.loads((Path(__file__).parents[2] / "spec/vectors/values.json").read_text(encoding="utf-8"))
 
 offsets = st.timedeltas(timedelta(days=-1, microseconds=1), timedelta(days=1, microseconds=-1)).map(timezone)
-zones = st.none() | st.just(timezone.utc) | offsets
+zones = st.none() | st.just(UTC) | offsets
 single = (
     st.none()
     | st.booleans()
@@ -89,7 +89,7 @@ shared = st.recursive(
     | st.floats(allow_nan=False)
     | st.text()
     | st.binary()
-    | st.datetimes(timezones=st.just(timezone.utc)),
+    | st.datetimes(timezones=st.just(UTC)),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
@@ -119,9 +119,9 @@ GOLDEN = {
     "empty tuple": (),
     "set": {7},
     "frozenset": frozenset({"x"}),
-    "UTC, whole seconds": datetime(2026, 11, 21, 8, 0, tzinfo=timezone.utc),
-    "UTC, microseconds": datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=timezone.utc),
-    "UTC before 1970": datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=timezone.utc),
+    "UTC, whole seconds": datetime(2026, 11, 21, 8, 0, tzinfo=UTC),
+    "UTC, microseconds": datetime(2026, 11, 21, 8, 0, 0, 123456, tzinfo=UTC),
+    "UTC before 1970": datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=UTC),
     "moment": datetime(2026, 11, 21, 8, 0, tzinfo=timezone(timedelta(hours=-5))),
     "local time": datetime(2026, 11, 21, 8, 0),
     "date": date(2026, 11, 21),

@@ -4,7 +4,6 @@ as data.
 
 from __future__ import annotations
 
-import builtins
 import json
 import sys
 from collections.abc import Iterator
@@ -84,7 +83,7 @@ def test_an_error_comes_back_as_its_type_with_the_traceback_of_the_other_side(ma
 
 def test_attributes_and_notes_of_an_error_travel() -> None:
     error = OutOfStock("nails", 3)
-    error.__notes__ = ["look in the cellar"]  # type: ignore[attr-defined]
+    error.__notes__ = ["look in the cellar"]
     back = decode(encode([error]))[0]
     assert (back.item, back.left, back.__notes__) == ("nails", 3, ["look in the cellar"])
     assert decode(encode(tw.AskCycle("ring", path=["a"]))).path == ["a"]
@@ -125,9 +124,6 @@ def test_arguments_that_cannot_be_sent_leave_a_remote_error() -> None:
 
 
 def test_groups_of_errors_travel() -> None:
-    group = getattr(builtins, "ExceptionGroup", None)
-    if group is None:
-        pytest.skip("groups came with Python 3.11")
-    back = decode(encode(group("two", [KeyError("a"), ValueError("b")])))
-    assert type(back) is group
+    back = decode(encode(ExceptionGroup("two", [KeyError("a"), ValueError("b")])))
+    assert type(back) is ExceptionGroup
     assert [type(inner) for inner in back.exceptions] == [KeyError, ValueError]

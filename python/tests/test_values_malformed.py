@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tracemalloc
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def test_golden_malformed_bytes_are_refused(vector: dict[str, Any]) -> None:
 SAMPLE = {
     "list": [1, -1, 300, 70_000, 2**40, 1.5, None, True],
     "call": (b"x" * 20, {"limit": 10}),
-    "times": [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=timezone.utc), date(2026, 1, 1), time(1), timedelta(1)],
+    "times": [datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1), time(1), timedelta(1)],
     "sets": [{1}, frozenset({(1, 2)})],
     "others": [Decimal("1.5"), UUID(int=1), 2j, bytearray(b"ab"), "é" * 40, {1: {2: {3: []}}}],
     "error": KeyError("missing"),

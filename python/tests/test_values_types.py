@@ -12,7 +12,7 @@ import sys
 import typing
 from collections import namedtuple
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -116,7 +116,7 @@ Pair = namedtuple("Pair", "left right")
 ORDER = Order(
     [Line("a"), Gift("b", 2, Colour.PAIR)],
     3,
-    datetime(2026, 11, 21, tzinfo=timezone.utc),
+    datetime(2026, 11, 21, tzinfo=UTC),
     by_name={"c": Line("c")},
 )
 object.__setattr__(ORDER, "total", 7.5)

@@ -46,8 +46,8 @@ async def finish(work: Coroutine[Any, Any, _T]) -> _T:
 async def ended_within(work: Awaitable[Any], timeout: float | None) -> bool:
     """Wait for the end of work, and return whether it has ended in time; it is cancelled if not.
 
-    A caller that is cancelled as the work ends is cancelled: ``asyncio.wait_for`` of Python 3.10
-    and 3.11 returns the result in its place.
+    A caller that is cancelled as the work ends is cancelled: ``asyncio.wait_for`` of Python 3.11
+    returns the result in its place.
     """
     import asyncio
 

@@ -159,7 +159,7 @@ def run(
     Args:
         main: The program, such as ``main()``.
         debug: True if the loop is in debug mode; None leaves it to the environment.
-        loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``; from Python 3.11 on.
+        loop_factory: Makes the event loop, such as ``uvloop.new_event_loop``.
 
     Returns:
         Result of ``main``.
@@ -175,10 +175,13 @@ def run(
     global _ending
     if not asyncio.iscoroutine(main):
         raise InvalidArgument(f"main: {main!r} is not allowed: call the coroutine function, as in tw.run(main())")
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError("tw.run() cannot be called from a running event loop")
     ending = ShutdownRequest()
     has_ended_stuck()
     try:
-        result = _runner(debug, loop_factory)(_heard(ending, main))
+        with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
+            result = runner.run(_heard(ending, main))
     except (asyncio.CancelledError, KeyboardInterrupt) as error:
         if ending.number is None:
             raise
@@ -198,22 +201,3 @@ async def _heard(ending: ShutdownRequest, main: Coroutine[Any, Any, _T]) -> _T:
     ending._told = task.cancel
     with heard(ending):
         return await main
-
-
-def _runner(
-    debug: bool | None, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None
-) -> Callable[[Coroutine[Any, Any, _T]], _T]:
-    if loop_factory is None:
-        return lambda main: asyncio.run(main, debug=debug)
-    made: Any = getattr(asyncio, "Runner", None)
-    if made is None:
-        raise InvalidArgument(
-            "loop_factory: asyncio takes one from Python 3.11 on: set the policy of event loops instead"
-        )
-
-    def run(main: Coroutine[Any, Any, _T]) -> _T:
-        with made(debug=debug, loop_factory=loop_factory) as runner:
-            result: _T = runner.run(main)
-            return result
-
-    return run

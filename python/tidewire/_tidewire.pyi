@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, S
 from contextvars import Context as Variables
 from random import Random
 from types import EllipsisType, GenericAlias
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, final
+from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, final
 
 from numpy.random import Generator as NumpyGenerator
-from typing_extensions import Buffer, Self, TypeVar, disjoint_base
+from typing_extensions import Buffer, TypeVar, disjoint_base
 
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger

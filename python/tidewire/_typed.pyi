@@ -7,9 +7,9 @@ So both calls have their own result, and share the parameters.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import Any, Concatenate, Generic, Literal, Protocol, TypeAlias, overload
+from typing import Any, Concatenate, Generic, Literal, Protocol, Self, TypeAlias, overload
 
-from typing_extensions import ParamSpec, Self, TypedDict, TypeVar
+from typing_extensions import ParamSpec, TypedDict, TypeVar
 
 from tidewire._binding import Context
 from tidewire.agents.retry import Retry

@@ -189,12 +189,9 @@ impl InboundCallRun {
         drop(gone);
         self.call.get().forget();
         self.gate.get().ended(this)?;
-        // Tasks count their cancellations from Python 3.11 on.
         match task.filter(|_| self.interrupted.load(Ordering::Acquire)) {
-            Some(task) if task.bind(py).hasattr(intern!(py, "uncancel"))? => {
-                task.call_method0(py, intern!(py, "uncancel")).map(drop)
-            }
-            _ => Ok(()),
+            Some(task) => task.call_method0(py, intern!(py, "uncancel")).map(drop),
+            None => Ok(()),
         }
     }
 

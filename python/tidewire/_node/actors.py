@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
 from tidewire import _handlers
 from tidewire._binding import ActorRef, Timer
@@ -13,8 +13,6 @@ from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.supervision import Mailbox, Supervision, whole
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tidewire._binding import Context
     from tidewire._typed import Receives, ReceivesInContext, SpawnOptions
 

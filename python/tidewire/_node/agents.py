@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from tidewire._node.base import Base
 from tidewire.broker import BrokerConfig
 from tidewire.supervision import Mailbox, Supervision
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tidewire._typed import AgentPoolOptions
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory

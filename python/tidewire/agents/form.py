@@ -8,7 +8,7 @@ import dataclasses
 import math
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from tidewire.errors import InvalidArgument
 _DEPTH_MAX = 64
 _PLAIN = (type(None), bool, int, float, str, datetime)
 _INTEGERS = (-(2**63), 2**64 - 1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Form(msgspec.Struct, omit_defaults=True):
@@ -105,7 +105,7 @@ def _message(form: Form) -> Message:
         given_id=form.id,
     )
     if form.ttl_ms is not None:
-        age = max(0.0, datetime.now(timezone.utc).timestamp() - message.created)
+        age = max(0.0, datetime.now(UTC).timestamp() - message.created)
         message.live_for(max(0.0, form.ttl_ms / 1000 - age))
         message.ttl = form.ttl_ms / 1000
     return message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Any, Literal, get_args
 
@@ -91,7 +91,7 @@ class Message(msgspec.Struct, eq=False, repr_omit_defaults=True, gc=True):
     @property
     def created_at(self) -> datetime:
         """When it was sent, in UTC."""
-        return datetime.fromtimestamp(self.created, timezone.utc)
+        return datetime.fromtimestamp(self.created, UTC)
 
     @property
     def expired(self) -> bool:

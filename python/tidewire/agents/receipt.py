@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TimedOut
 from contextlib import nullcontext
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +70,7 @@ class Receipt:
         if desk is None or engine is None:
             try:
                 return self._final.result(timeout)
-            except TimedOut:
+            except TimeoutError:
                 raise self._too_late(timeout) from None
         change_counter = engine.change_counter
         # The signal for dead letters also serves the final state, so that one wait is enough.
@@ -95,7 +94,7 @@ class Receipt:
                 return
             self.state = state
             self.error = error
-            self.times[state] = datetime.now(timezone.utc)
+            self.times[state] = datetime.now(UTC)
         if state in _FINAL:
             # A receipt that is kept for long shall not keep the agent.
             self._desk = None

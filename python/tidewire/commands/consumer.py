@@ -124,8 +124,7 @@ def _start(text: str) -> str | int | datetime:
     if text.isascii() and text.isdecimal():
         return int(text)
     try:
-        # Python 3.10 does not read Z.
-        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:

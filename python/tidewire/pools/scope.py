@@ -5,17 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from tidewire._blocking import refuse_loop
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._limits import ABORT_TIMEOUT_MS
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 _ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
 

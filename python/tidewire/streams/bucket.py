@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument
@@ -59,7 +59,7 @@ class Entry:
     @property
     def time(self) -> datetime:
         """When it was written."""
-        return datetime.fromtimestamp(self._time_us / 1_000_000, timezone.utc)
+        return datetime.fromtimestamp(self._time_us / 1_000_000, UTC)
 
     def __repr__(self) -> str:
         return f"<Entry {self.key} {'deleted' if self.is_deleted else repr(self._decoded())} at {self.revision}>"

@@ -333,6 +333,6 @@ class Consumer:
 
 
 def _is_cancelled() -> bool:
-    """Return whether this task itself is cancelled; before Python 3.11 that is not known."""
-    cancelling = getattr(asyncio.current_task(), "cancelling", None)
-    return cancelling is not None and cancelling() > 0
+    """Return whether this task itself is cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidewire.errors import InvalidArgument, StaleDelivery
@@ -119,7 +119,7 @@ class Event:
     @property
     def time(self) -> datetime:
         """When it was stored."""
-        return datetime.fromtimestamp(self._time_us / 1_000_000, timezone.utc)
+        return datetime.fromtimestamp(self._time_us / 1_000_000, UTC)
 
     async def ack(self, wait: bool = False) -> None:
         """Say that it was handled: it is not delivered again.
@@ -214,7 +214,7 @@ class DeadEvent:
     def __init__(self, raw: Any) -> None:
         event, self.sequence, self.deliveries, dead_at_us, self.reason, self.error, self.traceback = raw
         self.event = None if event is None else Event(event, None)
-        self.time = datetime.fromtimestamp(dead_at_us / 1_000_000, timezone.utc)
+        self.time = datetime.fromtimestamp(dead_at_us / 1_000_000, UTC)
 
     def __repr__(self) -> str:
         return f"<DeadEvent {self.sequence}: {self.reason}: {self.error}>"

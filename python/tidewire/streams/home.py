@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
@@ -210,4 +210,4 @@ def span_us(field: str, seconds: float | None) -> int | None:
 
 def time_of(time_us: int | None) -> datetime | None:
     """Return a time of the storage backend."""
-    return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, timezone.utc)
+    return None if time_us is None else datetime.fromtimestamp(time_us / 1_000_000, UTC)

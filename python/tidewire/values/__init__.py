@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 from tidewire._binding import decode_value as decode
 from tidewire._binding import encode_value as encode
@@ -19,7 +19,7 @@ from tidewire.values import arrays, failures, plans, record_check, records, scal
 
 # And it looks up the parts of dates and times when it first meets one.
 _MOMENT = datetime(2000, 1, 2, 3, 4, 5, 6)
-_ZONED = [_MOMENT.replace(tzinfo=zone) for zone in (None, timezone.utc, timezone(timedelta(minutes=1)))]
+_ZONED = [_MOMENT.replace(tzinfo=zone) for zone in (None, UTC, timezone(timedelta(minutes=1)))]
 decode(encode([*_ZONED, *(moment.timetz() for moment in _ZONED), _MOMENT.date(), timedelta(1)]))
 
 __all__ = ["decode", "encode"]

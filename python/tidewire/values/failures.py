@@ -77,7 +77,7 @@ def _constructed(kind: type[Exception], args: tuple[Any, ...], arguments: tuple[
 def _with_notes(error: BaseException, fields: dict[Any, Any]) -> BaseException:
     notes = fields.get("notes")
     if isinstance(notes, list) and notes:
-        error.__notes__ = [note for note in notes if isinstance(note, str)]  # type: ignore[attr-defined]
+        error.__notes__ = [note for note in notes if isinstance(note, str)]
     return error
 
 

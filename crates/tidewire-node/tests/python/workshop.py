@@ -57,7 +57,7 @@ class Workshop(tw.Service):
             "long": b"x" * 100_000,
             "tuple": (1, "a"),
             "set": {7},
-            "utc": datetime.datetime(2026, 11, 21, 8, 0, tzinfo=datetime.timezone.utc),
+            "utc": datetime.datetime(2026, 11, 21, 8, 0, tzinfo=datetime.UTC),
             "date": datetime.date(2026, 11, 21),
             "duration": datetime.timedelta(days=1, seconds=2, microseconds=3),
             "decimal": decimal.Decimal("-1.50"),
@@ -170,7 +170,7 @@ async def call(url: str) -> None:
         assert await shop.quote("X", qty=3) == {"symbol": "X", "price": 7.5, "tags": ["new"], "note": None}
         assert await shop.quote("X") == {"symbol": "X", "price": 2.5, "tags": ["new"], "note": None}
         assert await shop.take(Quote("Y", 1.5, ["a"], "n")) == "Y at 1.5"
-        when = datetime.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=datetime.timezone.utc)
+        when = datetime.datetime(2026, 11, 21, 8, 0, 0, 5, tzinfo=datetime.UTC)
         day = datetime.timedelta(days=-1, microseconds=5)
         mixed = [None, True, -(2**63), 2**64 - 1, 0.5, "é", b"b", bytearray(b"c"), (1, 2), {1}, {(1,): [2]}, when, day]
         mixed += [b"long" * 5_000, decimal.Decimal("1.50"), uuid.UUID(int=7), when.date(), when.time(), 1 - 2j]

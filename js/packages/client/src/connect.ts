@@ -2,10 +2,10 @@
  * `connect` alone, also as the entry `tidewire/connect`: for pages whose bundler keeps all that an
  * entry names, such as esbuild, and that count bytes.
  */
-import { open } from "#socket";
 import type { ConnectOptions } from "./connect_options.js";
 import { join, type Node } from "./node.js";
 import { shellOf } from "./platform.js";
+import { open } from "./socket.js";
 
 /**
  * Joins a hub, and leaves it with `await node.close()`, or at the end of an `await using`.

@@ -26,11 +26,7 @@ import type { Timer, Timers } from "./timers.js";
 export type Action =
 	| { readonly do: "connect" }
 	| { readonly do: "send"; readonly parts: Parts }
-	| {
-			readonly do: "disconnect";
-			readonly code: number;
-			readonly reason: string;
-	  };
+	| { readonly do: "disconnect"; readonly code: number };
 
 /** Settings of a link. */
 export interface LinkOptions {
@@ -171,7 +167,7 @@ export class Link {
 		this.timers.cancel(this.timer);
 		this.timers.cancel(this.heart);
 		if (had !== "idle" && had !== "waiting") {
-			this.actions.push({ do: "disconnect", code: NORMAL_CLOSE, reason: "" });
+			this.actions.push({ do: "disconnect", code: NORMAL_CLOSE });
 		}
 		this.session?.lost("the node was closed");
 		this.session = undefined;
@@ -183,7 +179,7 @@ export class Link {
 		this.attempt++;
 		this.actions.push({ do: "connect" });
 		this.timer = this.timers.add(now + limits.LINK_GREETING_MS, (at) => {
-			this.actions.push({ do: "disconnect", code: WRONG, reason: "" });
+			this.actions.push({ do: "disconnect", code: WRONG });
 			this.gone(new LinkLost(`the hub did not answer within ${limits.LINK_GREETING_MS} ms`), at);
 		});
 	}
@@ -252,7 +248,7 @@ export class Link {
 				this.beat();
 				return;
 			}
-			this.actions.push({ do: "disconnect", code: WRONG, reason: "" });
+			this.actions.push({ do: "disconnect", code: WRONG });
 			this.gone(new LinkLost(`nothing was heard of the hub for ${2 * this.options.heartbeatMs} ms`), now);
 		});
 	}
@@ -263,7 +259,7 @@ export class Link {
 		if (error.name === "WireError" || error.name === "LimitExceeded") {
 			this.send(writeFrame(Kind.ERROR, 0, NO_ID, { number }, encode(error.message)));
 		}
-		this.actions.push({ do: "disconnect", code: WRONG, reason: "" });
+		this.actions.push({ do: "disconnect", code: WRONG });
 		this.gone(error, now);
 	}
 

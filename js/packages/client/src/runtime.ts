@@ -94,7 +94,7 @@ export class Runtime {
 			} else {
 				const socket = this.socket;
 				this.socket = undefined;
-				socket?.close(action.code, action.reason);
+				socket?.close(action.code);
 			}
 		}
 		if (this.waiters.length > 0) {

@@ -7,7 +7,7 @@ export interface Socket {
 	send(parts: Parts): void;
 	/** Bytes that were sent and have not left. */
 	readonly buffered: number;
-	close(code: number, reason: string): void;
+	close(code: number): void;
 }
 
 /** Events of a socket; none follow once this side has closed it. */

@@ -81,7 +81,12 @@ test("what is not used is left out", async () => {
 	assert.ok((await bundled('export { UUID } from "tidewire";')) < 3_000);
 });
 
-test("it depends on nothing", () => {
-	const { dependencies } = JSON.parse(readFileSync(`${CLIENT}package.json`, "utf8")) as { dependencies?: object };
-	assert.equal(dependencies, undefined);
+test("it depends on ws alone, which no bundle for pages contains", async () => {
+	const { dependencies } = JSON.parse(readFileSync(`${CLIENT}package.json`, "utf8")) as { dependencies: object };
+	assert.deepEqual(Object.keys(dependencies), ["ws"]);
+	const { metafile } = await built('export * from "tidewire";', false);
+	assert.deepEqual(
+		Object.keys(metafile.inputs).filter((path) => /node_modules[/]ws[/]/.test(path)),
+		[],
+	);
 });

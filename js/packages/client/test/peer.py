@@ -164,7 +164,7 @@ SAMPLES: dict[str, Any] = {
     "frozenset": frozenset({"x"}),
     "dict": {"a": 1, "b": {"c": [1.5]}},
     "mixed dict": {1: "one", (2, 3): "pair", "x": None},
-    "datetime": dt.datetime(2026, 11, 21, 8, 0, 0, 123_456, tzinfo=dt.timezone.utc),
+    "datetime": dt.datetime(2026, 11, 21, 8, 0, 0, 123_456, tzinfo=dt.UTC),
     "zoned": dt.datetime(2026, 11, 21, 8, 0, tzinfo=dt.timezone(dt.timedelta(hours=-5))),
     "naive": dt.datetime(2026, 11, 21, 8, 0, 0, 5),
     "date": dt.date(2026, 11, 21),

@@ -77,7 +77,7 @@ async def _look(target: Target) -> list[str]:
         await server.serve(store, name="store", instance="real")
         try:
             await asyncio.wait_for(store.flooded.wait(), _PATIENCE_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             problems.append(f"the store was asked for {store.asked} answers only")
         client = reader.client("store")
         for _ in range(_READ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from tidewire import _steps
 from tidewire._binding import NativeMethod
@@ -25,8 +25,6 @@ from tidewire.services.registry import Registry, registry_of
 from tidewire.services.stream_reader import BlockingStream, Stream
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from tidewire.node import Node
     from tidewire.services.caller.argument_check import Signature
     from tidewire.services.contract.command import Command

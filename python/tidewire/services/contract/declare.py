@@ -18,9 +18,7 @@ from tidewire.services.contract.names import short
 from tidewire.values.plans import DECLARED as _DECLARED
 
 if TYPE_CHECKING:
-    from typing import Concatenate, ParamSpec
-
-    from typing_extensions import Self, Unpack
+    from typing import Concatenate, ParamSpec, Self, Unpack
 
     from tidewire._typed import Command, CommandMarker, Marker, Method, Unlike
     from tidewire.services.contract.durable import DurableOptions

@@ -71,11 +71,8 @@ class InboundCall:
         """
         task, self._task = self._task, None
         context.running.reset(token)
-        if self._interrupted:
-            # Tasks count their cancellations from Python 3.11 on.
-            uncancel = getattr(task, "uncancel", None)
-            if uncancel is not None:
-                uncancel()
+        if self._interrupted and task is not None:
+            task.uncancel()
 
     def cancel(self, reason: BaseException | None = None) -> None:
         """Cancel the handler, from whichever thread. A plain function sees it in its context; a

@@ -312,6 +312,4 @@ def is_cancelled() -> bool:
     awaited.
     """
     task = asyncio.current_task()
-    cancelling = getattr(task, "cancelling", None)
-    # Before Python 3.11 nobody can tell; then the task ends with it.
-    return cancelling is None or cancelling() > 0
+    return task is None or task.cancelling() > 0
