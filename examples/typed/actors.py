@@ -72,6 +72,15 @@ def block(node: tw.Node) -> None:
         assert_type(pool.sync.submit(4), int)
 
 
+def store(node: tw.Node) -> None:
+    """In a plain thread; it is not run, as the node has no folder."""
+    orders = node.sync.stream("orders", subjects=["orders.>"])
+    assert_type(orders.publish("orders.made", 1, key="ACME").sequence, int)
+    assert_type([event.sequence for event in orders.read(start=1)], list[int])
+    assert_type(orders.consumer("billing").requeue(1, 2), int)
+    orders.publish("orders.made")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
 async def main() -> None:
     async with tw.Node() as node:
         counter = node.spawn(Counter, 5, name="counter")

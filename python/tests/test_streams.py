@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from typing import Any
 import pytest
 import tidewire as tw
 from home_support import PATIENCE, both, every_home, home, story
+
+
+def double(number: int) -> int:
+    return 2 * number
 
 
 @story
@@ -234,6 +239,34 @@ def test_plain_threads(tmp_path: Path) -> None:
         assert entry is not None and entry.value == 1
         with node.sync.lease("l") as lease:
             assert lease.is_held
+
+
+@story
+async def test_each_blocking_form_names_what_would_block_the_loop(tmp_path: Path) -> None:
+    async with tw.Node(data=tmp_path) as node:
+        sync, wide = node.sync, await asyncio.to_thread(node.sync.stream, "orders", subjects=["orders.>"])
+        consumer = await asyncio.to_thread(wide.consumer, "billing")
+        served, agent = await node.serve(double, name="math"), node.agent(double, id="a")
+        actor, lease = node.spawn(double), sync.lease("nightly")
+        calls: dict[str, Callable[[], object]] = {
+            "stream": lambda: sync.stream("more"),
+            "publish": lambda: wide.publish("orders.a", 1),
+            "next": consumer.next,
+            "info": sync.command("none").info,
+            "acquire": lease.__enter__,
+            "commands": sync.commands,
+            "request": lambda: sync.request("nobody", 1),
+            "ask": lambda: sync.ask(actor, 1),
+            "idle": sync.idle,
+            "math.double": lambda: node.client("math").sync.double(1),
+            "send": lambda: agent.sync.send(1, to="a"),
+            "stop": served.sync.stop,
+        }
+        for name, call in calls.items():
+            with pytest.raises(tw.InvalidArgument, match=rf"^{name} would block this thread's event loop: await the "):
+                call()
+        assert (await node.idle(30), node.ledger) == (None, None)
+        assert await asyncio.to_thread(sync.ask, actor, 2) == 4
 
 
 @story

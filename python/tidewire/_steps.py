@@ -6,8 +6,8 @@ Such a procedure is a generator of what it waits for: pending operations, each w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Generator
+from typing import Any, Generic, Protocol, TypeVar
 
 _T = TypeVar("_T")
 
@@ -22,31 +22,62 @@ class WaitFor(Awaitable[Any], Protocol):
 Steps = Generator[WaitFor, Any, _T]
 
 
-async def awaited(steps: Steps[_T]) -> _T:
+class awaited(Generic[_T]):
     """Run a procedure in a task. Its wait that is cancelled raises ``CancelledError`` in it."""
-    go_on: Callable[[Any], WaitFor] = steps.send
-    given: Any = None
-    while True:
-        try:
-            waits = go_on(given)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        try:
-            go_on, given = steps.send, await waits
-        except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
-            go_on, given = steps.throw, error
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: Steps[_T]) -> None:
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        return awaiting(self._steps)
+
+
+def awaiting(steps: Steps[_T]) -> Generator[Any, Any, _T]:
+    """Run a procedure as an ``__await__``."""
+    try:
+        waits = next(steps)
+        while True:
+            try:
+                given = yield from waits.__await__()
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
+                # The traceback keeps this frame.
+                del waits
+                waits = steps.throw(error)
+            else:
+                waits = steps.send(given)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def blocking(steps: Steps[_T]) -> _T:
     """Run a procedure, and block this thread meanwhile."""
-    go_on: Callable[[Any], WaitFor] = steps.send
-    given: Any = None
-    while True:
-        try:
-            waits = go_on(given)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        try:
-            go_on, given = steps.send, waits.wait()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
-            go_on, given = steps.throw, error
+    try:
+        waits = next(steps)
+        while True:
+            try:
+                given = waits.wait()
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was waited for
+                del waits
+                waits = steps.throw(error)
+            else:
+                waits = steps.send(given)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+class Procedure(Generic[_T]):
+    """A procedure that can be awaited, and waited for by a plain thread."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        return awaiting(self._steps())
+
+    def wait(self) -> _T:
+        """Block this thread until it is done."""
+        return blocking(self._steps())
+
+    def _steps(self) -> Steps[_T]:
+        raise NotImplementedError

@@ -13,8 +13,9 @@ from time import monotonic
 from types import EllipsisType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current, _idle, _inspect, _log, _statistics_wait, _steps
+from tidewire import _idle, _inspect, _log, _statistics_wait, _steps
 from tidewire._binding import Engine, check_address
+from tidewire._blocking import refuse_loop
 from tidewire._fork_handlers import in_child
 from tidewire._ledger import Ledger
 from tidewire._limits import NAME_BYTES
@@ -158,7 +159,7 @@ class Node(Subjects, Streams, Agents):
         self._at_goodbye = []
         self._at_abort = []
         self._waits_for = []
-        self._sync = Sync(self)
+        self._sync = Sync(self, self)
         self._started = False
         self._stopped = False
         # Nobody waits for it any more: its block was left by an error.
@@ -277,8 +278,7 @@ class Node(Subjects, Streams, Agents):
         await _abort.abort(self)
 
     def __enter__(self) -> Node:
-        if _current.running_loop() is not None:
-            raise InvalidArgument("`with tw.Node()` would block this thread's event loop at its end: use `async with`")
+        refuse_loop("the end of `with tw.Node()`", "use `async with`")
         self.start()
         return self
 

@@ -2,72 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidewire import _idle, _statistics_wait, _steps
 from tidewire._binding import ActorRef, send_blocking
-from tidewire._current import running_loop
+from tidewire._blocking import Blocking, blocking, refuse_loop, run
+from tidewire._node.streams import Streams
+from tidewire._node.subjects import Subjects
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending, Timer
+    from tidewire._binding import Timer
     from tidewire._ledger import Ledger
-    from tidewire.node import Node
     from tidewire.services.instance_watch import InstanceChange
     from tidewire.streams.blocking_streams import SyncBucket, SyncLease, SyncStream
     from tidewire.streams.command_run import SyncCommandRun
-    from tidewire.streams.command_store import CommandInfo
 
 _M = TypeVar("_M")
 _R = TypeVar("_R")
 
 
-class Sync:
-    """Blocking calls, at ``node.sync``. Not for the thread of an event loop: there, ``await`` the
-    same thing.
+class Sync(Blocking[Any]):
+    """Blocking calls, at ``node.sync``.
 
     Inside a handler that is a plain function, a call that blocks lets another thread look after the
     other actors.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    commands = blocking(Streams.commands)
+    request = blocking(Subjects.request)
 
     def stream(self, name: str, **options: Any) -> SyncStream:
-        """Make a stream, or find it, for plain threads. Arguments and errors are those of
-        ``node.stream``.
-        """
-        from tidewire.streams.blocking_streams import SyncStream, run
+        """Make a stream, or find it; see ``node.stream``."""
+        from tidewire.streams.blocking_streams import SyncStream
 
-        return SyncStream(self._node, run(self._node, self._node.stream(name, **options)))
+        return SyncStream(run(self._node, self._node.stream(name, **options)), self._node)
 
     def kv(self, name: str, **options: Any) -> SyncBucket:
-        """Make a bucket, or find it, for plain threads. Arguments and errors are those of
-        ``node.kv``.
-        """
-        from tidewire.streams.blocking_streams import SyncBucket, run
+        """Make a bucket, or find it; see ``node.kv``."""
+        from tidewire.streams.blocking_streams import SyncBucket
 
-        return SyncBucket(self._node, run(self._node, self._node.kv(name, **options)))
+        return SyncBucket(run(self._node, self._node.kv(name, **options)), self._node)
 
     def lease(self, name: str, **options: Any) -> SyncLease:
-        """Return a lease for plain threads. Arguments and errors are those of ``node.lease``."""
+        """Return a lease; see ``node.lease``."""
         from tidewire.streams.blocking_streams import SyncLease
 
-        return SyncLease(self._node, self._node.lease(name, **options))
+        return SyncLease(self._node.lease(name, **options), self._node)
 
     def command(self, id: str) -> SyncCommandRun[Any]:
-        """Return a command by its id, for plain threads; see ``node.command``."""
+        """Return a command by its id; see ``node.command``."""
         return self._node.command(id).sync
-
-    def commands(self, **options: Any) -> list[CommandInfo]:
-        """Return the commands there are, the oldest first. Arguments and errors are those of
-        ``node.commands``.
-        """
-        from tidewire.streams.blocking_streams import run
-
-        return run(self._node, self._node.commands(**options))
 
     def watch_services(self, name: str | None = None) -> Iterator[InstanceChange]:
         """Yield the instances of a service, or of all, and then whichever come and go; see
@@ -88,67 +75,33 @@ class Sync:
     """
 
     def ask(self, ref: ActorRef[_M, _R], message: _M, timeout: float | EllipsisType | None = ...) -> _R:
-        """Ask an actor, and block until it replies.
-
-        Raises:
-            AskTimeout: if no reply came within ``timeout`` seconds; without it, the configuration's
-                ``ask_timeout_ms``.
-            AskCycle: if the actors would wait for each other in a ring.
-            ActorStopped: if the actor takes no more messages.
-            BaseException: whatever the handler raised.
-        """
-        return _wait(_actor(ref).ask(message, timeout))  # type: ignore[no-any-return]
-
-    def request(
-        self,
-        subject: str,
-        message: Any,
-        timeout: float | EllipsisType | None = ...,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Send a request to a subscriber of ``subject``, and block until it replies. Raises as
-        ``ask`` does, and NoResponders.
-        """
-        return _wait(self._node.request(subject, message, timeout=timeout, headers=headers))
+        """Ask an actor, and block until it replies; see ``ActorRef.ask``."""
+        refuse_loop("ask")
+        return _actor(ref).ask(message, timeout).wait()  # type: ignore[no-any-return]
 
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
-        """Block until the statistics of the node fit a condition, and return them, as
-        ``node.until`` does.
-        """
-        if running_loop() is not None:
-            raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
+        """Block until the statistics fit a condition, and return them; see ``node.until``."""
+        refuse_loop("until")
         return _steps.blocking(_statistics_wait.fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
-        """Block until the node has nothing to do, as ``node.idle`` waits for it. Raises as that
-        does.
-        """
-        if running_loop() is not None:
-            raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
+        """Block until the node has nothing to do; see ``node.idle``."""
+        refuse_loop("idle")
         _idle.check(self._node, timeout)
         _steps.blocking(_idle.quiet(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
-        """Stop an actor, and block until it has stopped or the time is up; the configuration's
-        ``stop_timeout_ms`` if none is given.
-        """
-        result: Ledger = _wait(_actor(ref).stop(drain, timeout))
-        return result
+        """Stop an actor, and block until it has stopped; see ``ActorRef.stop``."""
+        refuse_loop("stop")
+        return _actor(ref).stop(drain, timeout).wait()
 
     def outcome(self, timer: Timer) -> str:
         """Block until a timer was delivered or cancelled, and return which."""
-        result: str = _wait(timer.outcome())
-        return result
+        refuse_loop("outcome")
+        return timer.outcome().wait()
 
 
 def _actor(ref: object) -> ActorRef:
     if not isinstance(ref, ActorRef):
         raise InvalidArgument(f"ref: {ref!r} is not an actor: give what node.spawn(...) or node.lookup(...) returned")
     return ref
-
-
-def _wait(pending: Pending) -> Any:
-    if running_loop() is not None:
-        pending.cancel()
-        raise InvalidArgument("node.sync would block this thread's event loop: await the same call without .sync")
-    return pending.wait()

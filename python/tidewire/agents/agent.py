@@ -7,8 +7,9 @@ from time import time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
+from tidewire._blocking import Blocking, blocking
 from tidewire.agents import addresses
-from tidewire.agents.blocking_agent import AgentSync
 from tidewire.agents.message import Message
 from tidewire.agents.retrying_request import RetryingRequest
 from tidewire.agents.send_batch import SendBatch
@@ -17,6 +18,7 @@ from tidewire.errors import InvalidArgument, TidewireError
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
     from tidewire._ledger import Ledger
+    from tidewire._steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
@@ -258,7 +260,7 @@ class Agent:
         messages = addresses.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
         return sum(self._offer(target, message) for target, message in zip(targets, messages, strict=True))
 
-    def share(self, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
+    def share(self, /, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
         """Hand shared state to other agents: a message of kind "context". Options as for ``send``.
 
         A mapping is copied, so that what is changed afterwards is not shared. Recipients without a
@@ -383,16 +385,19 @@ class Agent:
         """Stop it, as ``ActorRef.stop`` does. Pending retries are given up; durable messages stay
         in the inbox.
         """
+        return await _steps.awaited(self._stopping(drain, timeout))
+
+    def _stopping(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         if self._desk.durable is not None:
-            await self._desk.durable.ended_on_loop()
-        ledger: Ledger = await self._desk.ref.stop(drain, timeout)
+            yield self._desk.durable.ended_on_loop()
+        ledger: Ledger = yield self._desk.ref.stop(drain, timeout)
         self._desk.close()
         return ledger
 
     @property
     def sync(self) -> AgentSync:
         """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
-        return AgentSync(self)
+        return AgentSync(self, self._desk.node)
 
     def __repr__(self) -> str:
         if self._desk_ is None:
@@ -451,3 +456,12 @@ class Agent:
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
             self._desk.node._give_up(target._desk.ref, message, reason, str(error))
             return 0
+
+
+class AgentSync(Blocking[Agent]):
+    """Blocking calls of one agent, at ``agent.sync``."""
+
+    send = blocking(Agent.send)
+    share = blocking(Agent.share)
+    request = blocking(Agent.request)
+    stop = blocking(Agent.stop, "_stopping")

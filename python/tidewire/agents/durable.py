@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire import _limits
 from tidewire._binding import AgentInbox, ChangeCounter
+from tidewire._blocking import LoopCall
 from tidewire._futures import ended_within
 from tidewire._log import logger
 from tidewire.agents import form, inbox_store, state_transaction
@@ -39,8 +40,6 @@ from tidewire.streams.event import fault_of
 from tidewire.streams.lease_holder import LeaseHolder
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from tidewire.agents.agent import Agent
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.inbox_store import Record
@@ -111,7 +110,7 @@ class Durable:
 
     def begin(self) -> None:
         """Stand by, and begin as soon as no other process has the agent. From any thread."""
-        self._on_loop(self._stand())
+        LoopCall(self._node, self._stand())
 
     @property
     def is_active(self) -> bool:
@@ -146,15 +145,11 @@ class Durable:
         loop = self._node._loop
         self._leaving = True
         if loop is not None and not loop.is_closed():
-            self._on_loop(self.end())
+            self.ended_on_loop()
 
-    def ended_on_loop(self) -> Awaitable[None]:
+    def ended_on_loop(self) -> LoopCall[None]:
         """Do ``end`` on the node's loop, from whichever."""
-        return asyncio.wrap_future(self._on_loop(self.end()))
-
-    def end_blocking(self) -> None:
-        """Do ``end`` on the node's loop, and block this thread."""
-        self._on_loop(self.end()).result()
+        return LoopCall(self._node, self.end())
 
     async def end(self) -> None:
         """As ``leave``, and wait for it. Running handlers end, or the next holder of the agent
@@ -586,7 +581,3 @@ class Durable:
     async def _woken(self) -> None:
         self._moved.clear()
         await self._moved.wait()
-
-    def _on_loop(self, coroutine: Any) -> Future[Any]:
-        assert self._node._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)

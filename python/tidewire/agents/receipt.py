@@ -11,8 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from tidewire import _fork_handlers
-from tidewire._current import running_loop
-from tidewire.errors import InvalidArgument
+from tidewire._blocking import refuse_loop
 
 if TYPE_CHECKING:
     from tidewire.agents.agent_state import AgentState
@@ -65,8 +64,7 @@ class Receipt:
 
     def wait_blocking(self, timeout: float | None = None) -> State:
         """Block this thread until the final state. Raises as ``wait`` does."""
-        if running_loop() is not None:
-            raise InvalidArgument("wait_blocking would block this thread's event loop: await wait() instead")
+        refuse_loop("wait_blocking", "await wait() instead")
         desk = self._desk
         engine = None if desk is None else desk.engine
         if desk is None or engine is None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Generator
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidewire import _steps
+from tidewire._binding import ChangeCounter
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
     from tidewire.agents.retry import Retry
@@ -32,7 +33,7 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         self._steps: Generator[Any, Any, Any] | None = None
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        self._steps = steps = self._all()
+        self._steps = steps = _steps.awaiting(self._all())
         return steps
 
     # A task can be made of it, as of any coroutine.
@@ -53,24 +54,17 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
-    def _all(self) -> Generator[Any, Any, Any]:
-        while True:
-            try:
-                return (yield from self._asked.__await__())
-            except Exception as error:
-                if self._is_last(error):
-                    raise
-            yield from asyncio.sleep(self._retry.wait_s(self._message.delivery)).__await__()
-            self._ask()
-
     def wait(self) -> Any:
+        return _steps.blocking(self._all())
+
+    def _all(self) -> Steps[Any]:
         while True:
             try:
-                return self._asked.wait()
+                return (yield self._asked)
             except Exception as error:
                 if self._is_last(error):
                     raise
-            sleep(self._retry.wait_s(self._message.delivery))
+            yield self._target.engine.changed(ChangeCounter(), 0, self._retry.wait_s(self._message.delivery))
             self._ask()
 
     def _is_last(self, error: Exception) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from tidewire._steps import Procedure
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
 
 
-class SendBatch:
+class SendBatch(Procedure[Any]):
     """Several sends; awaiting waits for all of them. One that fails does not affect the others; its
     error is raised at the end.
     """
@@ -42,21 +43,10 @@ class SendBatch:
     def all_done(self) -> bool:
         return all(pending.done() for _, _, pending in self.under_way)
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def _steps(self) -> Steps[Any]:
         for at, (desk, message, pending) in enumerate(self.under_way):
             try:
-                _note(desk, message, (yield from pending.__await__()))
-            except TidewireError as error:
-                self._refused(desk, message, error)
-            except BaseException:
-                self._break_off(at)
-                raise
-        return self._end()
-
-    def wait(self) -> Any:
-        for at, (desk, message, pending) in enumerate(self.under_way):
-            try:
-                _note(desk, message, pending.wait())
+                _note(desk, message, (yield pending))
             except TidewireError as error:
                 self._refused(desk, message, error)
             except BaseException:

@@ -284,7 +284,7 @@ class Connection:
         if node._agents is not None:
             self.agents.announce_all()
 
-    async def open(self) -> None:
+    def open(self) -> Steps[None]:
         """Take in what comes, and learn what others serve.
 
         Raises:
@@ -292,14 +292,8 @@ class Connection:
         """
         # The subscription would wait for the link to be back, and the hub answers it first.
         subscribing = self._open()
-        await self.refresh()
-        await subscribing
-
-    def open_blocking(self) -> None:
-        """As ``open``, and block this thread."""
-        subscribing = self._open()
-        self.refresh_blocking()
-        subscribing.wait()
+        yield from self.refresh()
+        yield subscribing
 
     def _open(self) -> Pending:
         link = self.link
@@ -316,13 +310,9 @@ class Connection:
         if self.joined is not None:
             self.joined.follow(bridge)
 
-    async def refresh(self, within_s: float = math.inf) -> None:
+    def refresh(self, within_s: float = math.inf) -> Steps[None]:
         """Ask the hub for its services, and note them."""
-        await self._discovery.refresh(within_s)
-
-    def refresh_blocking(self, within_s: float = math.inf) -> None:
-        """As ``refresh``, and block this thread."""
-        self._discovery.refresh_blocking(within_s)
+        return self._discovery.refresh(within_s)
 
     async def all_nodes(self) -> list[announcements.NodeInfo]:
         """Ask the hub which nodes have joined it, itself included."""

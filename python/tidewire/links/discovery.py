@@ -6,6 +6,7 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+from tidewire import _steps
 from tidewire._binding import Directory
 from tidewire._log import logger
 from tidewire.errors import LinkLost, TidewireError
@@ -15,6 +16,7 @@ from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, RemoteMessage
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
 
 CHANGES = "$hub.services.*"
@@ -42,20 +44,11 @@ class Discovery:
         # Changes are noted in the order of the directory, whichever threads ask.
         self._noting = threading.RLock()
 
-    async def refresh(self, within_s: float = math.inf) -> None:
+    def refresh(self, within_s: float = math.inf) -> Steps[None]:
         """Ask the hub for its services, and note them."""
         number, epoch = self._directory.ask(), self._connection.link.epoch
         try:
-            self._note(number, await self._listed(within_s))
-            self.is_complete(epoch)
-        finally:
-            self._directory.give_up(number)
-
-    def refresh_blocking(self, within_s: float = math.inf) -> None:
-        """As ``refresh``, and block this thread."""
-        number, epoch = self._directory.ask(), self._connection.link.epoch
-        try:
-            self._note(number, self._listed(within_s).wait())
+            self._note(number, (yield self._listed(within_s)))
             self.is_complete(epoch)
         finally:
             self._directory.give_up(number)
@@ -76,7 +69,7 @@ class Discovery:
     async def renew(self) -> None:
         """Learn the changes during the loss of the link: nobody announced them."""
         try:
-            await self.refresh()
+            await _steps.awaited(self.refresh())
         except LinkLost:
             # It was lost again, and is looked at again when it is back.
             return

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Route
+from tidewire._steps import Procedure
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
@@ -15,6 +16,7 @@ from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.services.contract.info import ServiceInfo
 
@@ -134,37 +136,22 @@ class RemoteItems:
         self._stream.close()
         self._giving.ended()
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Read no more, and wait until the other side has closed its generator; see ``Items``."""
-        await self._stream.over()
-        self._giving.ended()
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
-        self._stream.over().wait()
+        yield self._stream.over()
         self._giving.ended()
 
 
-class GivenReply:
+class GivenReply(Procedure[Any]):
     """A call with arguments that were given; see ``Reply``."""
 
     def __init__(self, pending: Pending, giving: ExportScope) -> None:
         self._pending = pending
         self._giving = giving
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def _steps(self) -> Steps[Any]:
         try:
-            return (yield from self._pending.__await__())
-        except BaseException as error:
-            self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
-            raise
-        finally:
-            self._giving.ended()
-
-    def wait(self) -> Any:
-        """Give the result, and block this thread; see ``Reply``."""
-        try:
-            return self._pending.wait()
+            return (yield self._pending)
         except BaseException as error:
             self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
             raise

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidewire import _steps
 from tidewire._binding import RemoteCall, RemoteMessage
 from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
@@ -193,7 +194,7 @@ class ServiceEndpoint:
         finally:
             if writing is not None:
                 writing.on_cut(None)
-            await items.over()
+            await _steps.awaited(items.over())
 
     def _items(self, request: Request) -> Items:
         return self._port.stream(request)

@@ -19,6 +19,7 @@ from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ChangeCounter, Pending
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.import_table import ImportTable
@@ -132,11 +133,9 @@ class _Registry:
         """Wait; see ``Registry.pause``."""
         return registry_of(self.node).pause(wait_s, seen)
 
-    async def find_again(self, _name: str, _within_s: float) -> None:
+    def find_again(self, _name: str, _within_s: float) -> Steps[None]:
         """It is known."""
-
-    def find_again_blocking(self, _name: str, _within_s: float) -> None:
-        """It is known."""
+        yield from ()
 
 
 class Proxy:
@@ -236,7 +235,7 @@ class RemoteFunction(Proxy):
 
     def sync(self, *args: Any, **kwargs: Any) -> Any:
         """Call it, and block this thread; not for the thread of an event loop."""
-        return self._method._run(args, kwargs)
+        return self._method._run(*args, **kwargs)
 
     def with_(self, **options: Any) -> RemoteFunction:
         """Return the function with other options; see ``Client.with_``. Disposing of one disposes
@@ -274,14 +273,9 @@ class _Late:
             self._opened.close()
         self._holding.let_go()
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         if self._opened is not None:
-            await self._opened.over()
-        self._holding.let_go()
-
-    def over_blocking(self) -> None:
-        if self._opened is not None:
-            self._opened.over_blocking()
+            yield from self._opened.over()
         self._holding.let_go()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tidewire._current import running_loop
+from tidewire import _steps
+from tidewire._blocking import refuse_loop
 from tidewire._ledger import Ledger
 from tidewire.errors import InvalidArgument
 from tidewire.pools import statistics_wait
@@ -24,9 +25,7 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class Sync(Generic[_P, _R_co]):
-    """Blocking calls, at ``pool.sync``. Not for the thread of an event loop: there, ``await`` the
-    same thing.
-    """
+    """Blocking calls, at ``pool.sync``."""
 
     def __init__(self, pool: Pool[_P, _R_co]) -> None:
         self._pool = pool
@@ -34,7 +33,7 @@ class Sync(Generic[_P, _R_co]):
     def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
         """Submit one task, and block until its result is there. Raises as ``pool.submit`` does."""
         pool = self._pool
-        _may_block(pool._core)
+        _may_block(pool._core, "submit")
         task = pool._packing.task(args, kwargs)
         answer = Blocked()
         task.answer = answer
@@ -50,24 +49,22 @@ class Sync(Generic[_P, _R_co]):
         ``pool.map`` does.
         """
         pool = self._pool
-        _may_block(pool._core)
-        most = checked_ahead(ahead)
-        return map_sync(pool, items, most)
+        _may_block(pool._core, "map")
+        return map_sync(pool, items, checked_ahead(ahead))
 
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them, as ``pool.until`` does."""
-        _may_block(self._pool._core)
-        return statistics_wait.wait_blocking(self._pool, condition, timeout)
+        _may_block(self._pool._core, "until")
+        return _steps.blocking(statistics_wait.fits(self._pool, condition, timeout))
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""
-        _may_block(self._pool._core)
+        _may_block(self._pool._core, "stop")
         return self._pool._stop_blocking(drain, timeout)
 
 
-def _may_block(core: Core) -> None:
-    if running_loop() is not None:
-        raise InvalidArgument("pool.sync would block this thread's event loop: await the same call without .sync")
+def _may_block(core: Core, name: str) -> None:
+    refuse_loop(name)
     if getattr(current, "core", None) is core:
         raise InvalidArgument(
             f"pool {core.options.name!r}: a worker would wait for its own pool: use another pool for tasks of tasks"

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
+from tidewire._blocking import refuse_loop
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._limits import ABORT_TIMEOUT_MS
-from tidewire.errors import InvalidArgument
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 
 _ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
@@ -66,8 +66,7 @@ class Scope(ABC):
             await self.stop(False, _ABORT_TIMEOUT_S)
 
     def __enter__(self) -> Self:
-        if running_loop() is not None:
-            raise InvalidArgument("`with Pool()` would block this thread's event loop at its end: use `async with`")
+        refuse_loop("the end of `with Pool()`", "use `async with`")
         self.start()
         return self
 

@@ -5,66 +5,19 @@ The writer is at most ``ahead`` items ahead; then it stops until the reader has 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-from tidewire._current import running_loop
+from tidewire._steps import Steps
+from tidewire._waiter import Waiter
 from tidewire.errors import AskTimeout
 
 
 class Ended(Exception):
     """The stream is over. Only blocking readers see it: StopIteration can't leave a generator."""
-
-
-class Waiter:
-    """One task or thread that waits, and is woken once."""
-
-    __slots__ = ("_event", "_future", "_loop")
-
-    def __init__(self) -> None:
-        self._loop = running_loop()
-        self._future = None if self._loop is None else self._loop.create_future()
-        self._event = threading.Event() if self._loop is None else None
-
-    @property
-    def waits(self) -> bool:
-        """True if a reader or writer may still wait with it."""
-        return self._future is None or not self._future.done()
-
-    def wake(self) -> None:
-        """Wake it, from whichever thread."""
-        if self._event is not None:
-            self._event.set()
-        elif self._loop is running_loop():
-            self._set()
-        else:
-            assert self._loop is not None
-            # A loop that is closed has nobody left who waits.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._set)
-
-    async def woken(self, left_s: float | None) -> None:
-        """Wait until it is woken, or the time is up."""
-        assert self._loop is not None and self._future is not None
-        timer = None if left_s is None else self._loop.call_later(left_s, self._set)
-        try:
-            await self._future
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def woken_blocking(self, left_s: float | None) -> None:
-        """Wait until it is woken, or the time is up, and block this thread."""
-        assert self._event is not None
-        self._event.wait(left_s)
-
-    def _set(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
 
 
 class Channel:
@@ -117,7 +70,7 @@ class Channel:
         """Wait for room. Return whether somebody still reads."""
         waiter = Waiter()
         if not self.park(waiter.wake):
-            await waiter.woken(None)
+            await waiter
         return not self._closed
 
     def park(self, resume: Callable[[], None]) -> bool:
@@ -162,7 +115,8 @@ class Channel:
             waiter, item = self._next()
             if waiter is None:
                 return item
-            await waiter.woken(self._left_s())
+            waiter.left_s = self._left_s()
+            await waiter
 
     def take_blocking(self) -> Any:
         """Return the next item, and block this thread for it. Raises as ``take``, with ``Ended`` at
@@ -175,7 +129,8 @@ class Channel:
                 raise Ended from None
             if waiter is None:
                 return item
-            waiter.woken_blocking(self._left_s())
+            waiter.left_s = self._left_s()
+            waiter.wait()
 
     def close(self) -> bool:
         """Say that nobody reads any more; items that were not read are gone. Return whether the
@@ -193,19 +148,11 @@ class Channel:
             self.on_close()
         return going
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Read no more, and wait until the writer has ended."""
         self.close()
-        waiter = self._until_over()
-        if waiter is not None:
-            await waiter.woken(None)
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
-        self.close()
-        waiter = self._until_over()
-        if waiter is not None:
-            waiter.woken_blocking(None)
+        if (waiter := self._until_over()) is not None:
+            yield waiter
 
     def _next(self) -> tuple[Waiter | None, Any]:
         """Return an item, or what to wait with."""

@@ -16,6 +16,7 @@ from tidewire.services.instances import context
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Route
+    from tidewire._steps import Steps
     from tidewire.services.caller.argument_streams import ArgumentStream
     from tidewire.services.contract.info import ServiceInfo
     from tidewire.services.instances.inbound_call import AnyRunning
@@ -158,12 +159,8 @@ class Items(Protocol):
         """Say that nobody takes items any more: the generator is closed. It never waits."""
         ...
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Take no more items, and wait until the generator has been closed."""
-        ...
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
         ...
 
 

@@ -15,6 +15,7 @@ from tidewire.services.contract.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.caller.options import CallOptions
@@ -196,7 +197,7 @@ class Registry:
             return "serve it here, or join the hub where it is served: tw.Node(url)"
         return "no service is known here: look whether a node that serves it has joined the same hub"
 
-    async def find_again(self, name: str, within_s: float) -> None:
+    def find_again(self, name: str, within_s: float) -> Steps[None]:
         """Ask the hub, if there is one, for instances of a service without known ones: the
         announcement may be under way.
 
@@ -207,16 +208,7 @@ class Registry:
         connection = self._asked(name)
         if connection is not None:
             try:
-                await connection.refresh(within_s)
-            except TidewireError as error:
-                raise self._not_asked(name, error) from error
-
-    def find_again_blocking(self, name: str, within_s: float) -> None:
-        """As ``find_again``, and block this thread."""
-        connection = self._asked(name)
-        if connection is not None:
-            try:
-                connection.refresh_blocking(within_s)
+                yield from connection.refresh(within_s)
             except TidewireError as error:
                 raise self._not_asked(name, error) from error
 

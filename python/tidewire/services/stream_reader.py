@@ -8,7 +8,8 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from tidewire._current import running_loop
+from tidewire import _steps
+from tidewire._blocking import refuse_loop
 from tidewire._futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.caller.outbound_call import OutboundCall
@@ -127,7 +128,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             raise StopAsyncIteration
         try:
             if self._items is None:
-                await self._sending.registry.find_again(self._sending.service, self._sending.timeout_s)
+                await _steps.awaited(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -144,7 +145,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             one.cancel()
         try:
             if self._items is not None:
-                await self._items.over()
+                await _steps.awaited(self._items.over())
         finally:
             self._end()
         for one in self._feeds:
@@ -214,7 +215,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         refuse_loop(self._sending.title)
         try:
             if self._items is None:
-                self._sending.registry.find_again_blocking(self._sending.service, self._sending.timeout_s)
+                _steps.blocking(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(self._opened().take_blocking())
         except Ended:
             self._end()
@@ -228,7 +229,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         self._done = True
         try:
             if self._items is not None:
-                self._items.over_blocking()
+                _steps.blocking(self._items.over())
         finally:
             self._end()
 
@@ -239,13 +240,3 @@ class BlockingStream(_Reading, Iterator[Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def refuse_loop(title: str) -> None:
-    """Refuse to block the thread of an event loop.
-
-    Raises:
-        InvalidArgument: if a loop runs on this thread.
-    """
-    if running_loop() is not None:
-        raise InvalidArgument(f"{title}: .sync would block this thread's event loop: await the same call without .sync")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from tidewire._blocking import Blocking, blocking, blocking_items, run
 from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
 from tidewire.services.contract.names import short, token_problem
 from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of
@@ -167,52 +168,23 @@ class CommandRun(Generic[_T]):
     @property
     def sync(self) -> SyncCommandRun[_T]:
         """Blocking forms, for plain threads."""
-        return SyncCommandRun(self)
+        return SyncCommandRun(self, self._node)
 
     def __repr__(self) -> str:
         return f"<CommandRun {self.id}>"
 
 
-class SyncCommandRun(Generic[_T]):
+class SyncCommandRun(Blocking[CommandRun[_T]], Generic[_T]):
     """A command for plain threads; ``node.sync.command(id)`` and ``client.sync.reindex.start(...)``
-    give it. Arguments and errors are those of ``tw.CommandRun``.
+    give it.
     """
 
-    def __init__(self, run: CommandRun[_T]) -> None:
-        self._run = run
-        self.id = run.id
-
-    def info(self) -> CommandInfo:
-        """Return what there is of it."""
-        info: CommandInfo = self._wait(self._run.info())
-        return info
+    id: str
+    info = blocking(CommandRun.info)
+    progress = blocking_items(CommandRun.progress)
+    cancel = blocking(CommandRun.cancel)
+    retry = blocking(CommandRun.retry)
 
     def result(self, timeout: float | None = None) -> _T:
         """Block until it is over, and return its result."""
-        return cast("_T", self._wait(self._run.result(timeout)))
-
-    def progress(self) -> Iterator[CommandProgress]:
-        """Yield how far it is, until it is over."""
-        reports = self._run.progress()
-
-        async def following() -> CommandProgress | None:
-            return await anext(reports, None)
-
-        while (report := self._wait(following())) is not None:
-            yield report
-
-    def cancel(self) -> bool:
-        """Have it end."""
-        return bool(self._wait(self._run.cancel()))
-
-    def retry(self) -> bool:
-        """Have it begin anew."""
-        return bool(self._wait(self._run.retry()))
-
-    def _wait(self, call: Any) -> Any:
-        from tidewire.streams.blocking_streams import run
-
-        return run(self._run._node, call)
-
-    def __repr__(self) -> str:
-        return f"<SyncCommandRun {self.id}>"
+        return run(self._node, self._of.result(timeout))

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
+from tidewire._blocking import refuse_loop
 from tidewire._current import running_loop
 from tidewire.errors import CallCancelled, InvalidArgument
 from tidewire.services.channel import Channel, Ended, pump
@@ -38,8 +40,7 @@ class FedArgument(AsyncIterator[Any], Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        if running_loop() is not None:
-            raise InvalidArgument(f"{self._title}: `for` would block this thread's event loop: use `async for`")
+        refuse_loop(f"{self._title}: `for`", "use `async for`")
         try:
             return self.items.take_blocking()
         except Ended:
@@ -47,7 +48,7 @@ class FedArgument(AsyncIterator[Any], Iterator[Any]):
 
     async def aclose(self) -> None:
         """Read no more, and wait until the caller's generator was closed."""
-        await self.items.over()
+        await _steps.awaited(self.items.over())
 
 
 class ArgumentStream:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
 from tidewire._futures import TRACES, made_at, never_awaited
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.services.caller.argument_streams import has_streams
@@ -17,6 +18,7 @@ from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.stream_reader import NotData, Stream
 
 if TYPE_CHECKING:
+    from tidewire._steps import Steps
     from tidewire.services.registry import Group
 
 
@@ -99,19 +101,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._sending.options.policy.kind == "all":
             sending = self._sending
             return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        turn = RetryLoop(self._sending, self._sending.found())
-        while True:
-            port, since = turn.next(), perf_counter()
-            if port is None:
-                turn.pause().wait()
-                continue
-            try:
-                value = port.call(turn.request).wait()
-            except BaseException as error:  # noqa: BLE001
-                turn.failed(port, since, error)
-                continue
-            turn.group.ended(port.instance, perf_counter() - since)
-            return self._sending.made(port, value)
+        return _steps.blocking(self._to_one(RetryLoop(self._sending, self._sending.found())))
 
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
@@ -119,19 +109,19 @@ class Call(NotData, Coroutine[Any, Any, Any]):
     def _one(self) -> Generator[Any, Any, Any]:
         turn = RetryLoop(self._sending, (yield from self._sending.finding()))
         try:
-            return (yield from self._to_one(turn))
+            return (yield from _steps.awaiting(self._to_one(turn)))
         finally:
             for one in turn.request.feeds:
                 yield from one.finish().__await__()
 
-    def _to_one(self, turn: RetryLoop) -> Generator[Any, Any, Any]:
+    def _to_one(self, turn: RetryLoop) -> Steps[Any]:
         while True:
             port, since = turn.next(), perf_counter()
             if port is None:
-                yield from turn.pause().__await__()
+                yield turn.pause()
                 continue
             try:
-                value = yield from port.call(turn.request).__await__()
+                value = yield port.call(turn.request)
             except BaseException as error:  # noqa: BLE001
                 turn.failed(port, since, error)
                 continue

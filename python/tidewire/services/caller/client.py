@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
+from tidewire import _steps
 from tidewire._binding import NativeMethod
+from tidewire._blocking import Blocking, refuse_loop, run
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.caller import signatures
 from tidewire.services.caller.argument_streams import has_streams
@@ -20,7 +22,7 @@ from tidewire.services.contract.info import MethodInfo
 from tidewire.services.contract.names import nearest, short, token_problem
 from tidewire.services.limits import CALL_TIMEOUT_S
 from tidewire.services.registry import Registry, registry_of
-from tidewire.services.stream_reader import BlockingStream, Stream, refuse_loop
+from tidewire.services.stream_reader import BlockingStream, Stream
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -123,7 +125,7 @@ class Client:
     @property
     def sync(self) -> BlockingClient:
         """The same methods for plain threads: they block, and streams are read with ``for``."""
-        return BlockingClient(self)
+        return BlockingClient(self, self._registry.node)
 
     def __getattr__(self, name: str) -> ClientMethod | ClientCommand:
         if name.startswith("_"):
@@ -249,13 +251,13 @@ class ClientMethod(NativeMethod):
     def __reduce__(self) -> NoReturn:
         self._client.__reduce__()
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and block this thread."""
         refuse_loop(self._title)
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
         if streams is None:
-            of._registry.find_again_blocking(of._service, of._options.timeout or CALL_TIMEOUT_S)
+            _steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
             streams, timeout = self._of(of._registry.find(of._service))
         sending = OutboundCall(
             of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result
@@ -335,43 +337,23 @@ class ClientCommand:
         return f"<command {self._title} of {self._client!r}>"
 
 
-class BlockingCommand:
+class BlockingCommand(Blocking[ClientCommand]):
     """A command of a service for plain threads: ``client.sync.reindex.start(7)``."""
-
-    def __init__(self, of: ClientCommand) -> None:
-        self._of = of
 
     def start(self, *args: Any, **kwargs: Any) -> SyncCommandRun[Any]:
         """Start it; see ``ClientCommand.start``."""
-        from tidewire.streams.blocking_streams import run
-
-        return run(self._of._client._registry.node, self._of.start(*args, **kwargs)).sync
-
-    def __repr__(self) -> str:
-        return f"<blocking {self._of!r}>"
+        return run(self._node, self._of.start(*args, **kwargs)).sync
 
 
-class BlockingClient:
+class BlockingClient(Blocking[Client]):
     """The methods of a client for plain threads, at ``client.sync``."""
 
-    def __init__(self, of: Client) -> None:
-        self._client = of
-
     def __getattr__(self, name: str) -> Any:
-        method = Client.__getattr__(self._client, name)
-        if isinstance(method, ClientCommand):
-            return BlockingCommand(method)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return method._run(args, kwargs)
-
-        return call
+        method = self._of.__dict__.get(name) or type(self._of).__getattr__(self._of, name)
+        return BlockingCommand(method, self._node) if isinstance(method, ClientCommand) else method._run
 
     def __dir__(self) -> list[str]:
-        return sorted(self._client._methods() or ())
-
-    def __repr__(self) -> str:
-        return f"<blocking {self._client!r}>"
+        return sorted(self._of._methods() or ())
 
     def __reduce__(self) -> NoReturn:
-        self._client.__reduce__()
+        self._of.__reduce__()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
 from tidewire.services import instance_transport as ports
 from tidewire.services.caller.argument_streams import feed, has_streams
 from tidewire.services.caller.attempts import Attempts
@@ -53,12 +54,13 @@ class OutboundCall:
     def finding(self) -> Generator[Any, Any, Group]:
         """Return the instances that it may go to; where nobody is known, the hub is asked."""
         if self.registry.find(self.service) is None:
-            yield from self.registry.find_again(self.service, self.timeout_s).__await__()
+            yield from _steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def found(self) -> Group:
         """As ``finding``, and block this thread."""
-        self.registry.find_again_blocking(self.service, self.timeout_s)
+        if self.registry.find(self.service) is None:
+            _steps.blocking(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def is_idempotent(self, group: Group) -> bool:

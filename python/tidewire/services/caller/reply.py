@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from tidewire._steps import Procedure
 from tidewire.errors import ActorStopped, AskTimeout, MailboxFull, TidewireError
 from tidewire.services.instance_transport import Refused
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
+    from tidewire._steps import Steps
     from tidewire.services.instances.instance import ServiceInstance
     from tidewire.services.instances.thread_workers import WorkerCall
 
 
-class LocalReply:
+class LocalReply(Procedure[Any]):
     """A call that was sent to a host of this process."""
 
     __slots__ = ("_host", "_job", "_pending", "_running")
@@ -26,30 +27,9 @@ class LocalReply:
         self._running = running
         self._job = job
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def _steps(self) -> Steps[Any]:
         try:
-            value = yield from self._pending.__await__()
-        except BaseException as error:  # noqa: BLE001
-            self.cancel()
-            try:
-                if isinstance(error, TidewireError):
-                    raise told(self._host, self._running, error) from None
-                raise
-            finally:
-                # The traceback keeps this frame: what is in it would live until the garbage
-                # collector comes.
-                del self
-        if value.__class__ is Failure:
-            try:
-                raise value.error
-            finally:
-                del self, value
-        return value
-
-    def wait(self) -> Any:
-        """Give the result, and block this thread; see ``Reply``."""
-        try:
-            value = self._pending.wait()
+            value = yield self._pending
         except BaseException as error:  # noqa: BLE001
             self.cancel()
             try:

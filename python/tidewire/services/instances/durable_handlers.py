@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
+from tidewire._blocking import LoopCall
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
 from tidewire._log import logger
@@ -16,6 +17,7 @@ from tidewire.services.contract import type_hints
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from tidewire._steps import Steps
     from tidewire.node import Node
     from tidewire.services.contract.command import Command
     from tidewire.services.contract.methods import Bound, Event
@@ -80,7 +82,7 @@ class DurableHandlers:
         node._waits_for.append(self)
         node._at_goodbye.append(self.leave)
         self._is_awaited = False
-        self.opening: Future[None] = self._on_loop(self._open())
+        self.opening: Future[None] = LoopCall(self._node, self._open()).future
         self.opening.add_done_callback(self._opened)
 
     @property
@@ -136,19 +138,11 @@ class DurableHandlers:
         self._leaving = True
         self._soon(self._cut)
 
-    async def stop(self, drain: bool, timeout: float | None) -> Ledger:
+    def stopping(self, drain: bool, timeout: float | None) -> Steps[Ledger]:
         """End them. Each fetched event is handled within the time, or given back; a failed one
         counts as given back.
         """
-        await asyncio.wrap_future(self._on_loop(self._stop(drain, timeout)))
-        return self._ledger()
-
-    def stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
-        """As ``stop``, and block this thread."""
-        self._on_loop(self._stop(drain, timeout)).result()
-        return self._ledger()
-
-    def _ledger(self) -> Ledger:
+        yield LoopCall(self._node, self._stop(drain, timeout))
         counts = [(one.fetched, one.handled, one.returned, 0) for one in self._handlings]
         return Ledger.total([Ledger(*count) for count in counts])
 
@@ -202,10 +196,6 @@ class DurableHandlers:
             call()
         else:
             loop.call_soon_threadsafe(call)
-
-    def _on_loop(self, coroutine: Any) -> Any:
-        assert self._node._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
 
 
 def _takes(event: Event) -> tuple[str | None, bool]:

@@ -6,7 +6,9 @@ import secrets
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidewire import _steps
 from tidewire._binding import release_problem
+from tidewire._blocking import Blocking, blocking
 from tidewire._current import running_loop
 from tidewire._handlers import Plan
 from tidewire._ledger import Ledger
@@ -27,6 +29,7 @@ from tidewire.services.registry import Registry, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Subscription
+    from tidewire._steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.links.service_endpoint import ServiceEndpoint
     from tidewire.node import Node
@@ -228,7 +231,7 @@ class Served:
             try:
                 self._durables.opened_blocking()
             except BaseException:
-                self._durables.stop_blocking(False, 0.0)
+                _steps.blocking(self._durables.stopping(False, 0.0))
                 raise
 
     def _join(self, connection: Connection) -> None:
@@ -251,18 +254,24 @@ class Served:
         Raises:
             AskCycle: if a method of this instance would wait for it.
         """
+        return await _steps.awaited(self._end(drain, timeout))
+
+    def _end(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Steps[Ledger]:
         self._refuse_own()
         if self._ledger is None:
             self._leave()
-            ledgers = [] if self._durables is None else [await self._durables.stop(drain, timeout)]
-            ledgers += [self._stopped(await pending) for pending in self._stops(drain, timeout)]
+            ledgers: list[Ledger] = []
+            if self._durables is not None:
+                ledgers.append((yield from self._durables.stopping(drain, timeout)))
+            for pending in self._stops(drain, timeout):
+                ledgers.append(self._stopped((yield pending)))
             self._ledger = self._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
         return self._ledger
 
     @property
     def sync(self) -> ServedSync:
         """Blocking forms, for plain threads."""
-        return ServedSync(self)
+        return ServedSync(self, self._node)
 
     def statistics(self) -> dict[str, Any]:
         """Return counts of calls and streams, and how long calls took. Calls that never began are
@@ -380,25 +389,10 @@ class Served:
         return receive_later if bound.coroutine else receive
 
 
-class ServedSync:
-    """Blocking calls of what is served, at ``served.sync``. Not for the thread of an event loop."""
+class ServedSync(Blocking[Served]):
+    """Blocking calls of what is served, at ``served.sync``."""
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
-
-    def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
-        """Stop it, and block until it has stopped or the time is up; see ``Served.stop``."""
-        if running_loop() is not None:
-            raise InvalidArgument("served.sync would block this thread's event loop: await served.stop() instead")
-        served = self._served
-        served._refuse_own()
-        if served._ledger is None:
-            served._leave()
-            durables = served._durables
-            ledgers: list[Ledger] = [] if durables is None else [durables.stop_blocking(drain, timeout)]
-            ledgers += [served._stopped(pending.wait()) for pending in served._stops(drain, timeout)]
-            served._ledger = served._ledger or Ledger.total(ledgers or [Ledger(0, 0, 0, 0)])
-        return served._ledger
+    stop = blocking(Served.stop, "_end")
 
 
 def _release_problem(version: Any, metadata: Any) -> str | None:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._current import running_loop
+from tidewire._blocking import Blocking, LoopCall, blocking
 from tidewire._ledger import Ledger
 from tidewire._log import logger
-from tidewire.errors import InvalidArgument, LeaseLost
+from tidewire.errors import LeaseLost
 from tidewire.services.contract.command import Command
 from tidewire.services.contract.declaration import Declaration
 from tidewire.services.contract.info import ServiceInfo
@@ -90,7 +90,7 @@ class SingleActive:
         node._at_goodbye.append(self._leave)
         self._task: asyncio.Task[None] | None = None
         self._ending: Future[None] | None = None
-        self._on_loop(self._stand())
+        LoopCall(self._node, self._stand())
 
     def __await__(self) -> Generator[Any, Any, SingleActive]:
         yield from self._door.__await__()
@@ -119,7 +119,7 @@ class SingleActive:
     @property
     def sync(self) -> SingleSync:
         """Blocking forms, for plain threads."""
-        return SingleSync(self)
+        return SingleSync(self, self._node)
 
     async def active(self, timeout: float | None = None) -> int:
         """Wait until this instance is the active one, and return its fence.
@@ -240,7 +240,7 @@ class SingleActive:
         """
         with self._node._lock:
             if self._ending is None:
-                self._ending = self._on_loop(self._end(drain, timeout))
+                self._ending = LoopCall(self._node, self._end(drain, timeout)).future
             return self._ending
 
     def _leave(self) -> None:
@@ -254,10 +254,6 @@ class SingleActive:
 
     def _fence(self) -> int:
         return self._tenure.fence
-
-    def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        assert self._node._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._node._loop)
 
     # Calls that come while nobody is active, or to an instance that is not
 
@@ -288,27 +284,11 @@ class SingleActive:
         return getattr(self._node.client(self.name).with_(headers=dict(call.headers)), name)
 
 
-class SingleSync:
-    """Blocking calls of an instance, at ``single.sync``. Not for the thread of an event loop."""
+class SingleSync(Blocking[SingleActive]):
+    """Blocking calls of an instance, at ``single.sync``."""
 
-    def __init__(self, single: SingleActive) -> None:
-        self._single = single
-
-    def stop(self, drain: bool = True, timeout: float | None = 30.0) -> Ledger:
-        """Stop it, and block until it has stopped; see ``SingleActive.stop``."""
-        ledger: Ledger = self._run(self._single.stop(drain, timeout))
-        return ledger
-
-    def active(self, timeout: float | None = None) -> int:
-        """Block until it is the active one; see ``SingleActive.active``."""
-        fence: int = self._run(self._single.active(timeout))
-        return fence
-
-    def _run(self, coroutine: Any) -> Any:
-        if running_loop() is not None:
-            coroutine.close()
-            raise InvalidArgument("single.sync would block this thread's event loop: await the same call without .sync")
-        return self._single._on_loop(coroutine).result()
+    stop = blocking(SingleActive.stop)
+    active = blocking(SingleActive.active)
 
 
 class _Guarded(Function):

@@ -15,6 +15,7 @@ from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 
 if TYPE_CHECKING:
+    from tidewire._steps import Steps
     from tidewire.services.instances.instance import ServiceInstance
 
 
@@ -53,15 +54,10 @@ class StreamWriter:
         if self.channel.close():
             self.cancel(None)
 
-    async def over(self) -> None:
+    def over(self) -> Steps[None]:
         """Read no more, and wait until the generator was closed."""
         self.close()
-        await self.channel.over()
-
-    def over_blocking(self) -> None:
-        """As ``over``, and block this thread."""
-        self.close()
-        self.channel.over_blocking()
+        yield from self.channel.over()
 
     # Its host
 

@@ -1,0 +1,132 @@
+"""Blocking forms of asynchronous objects, for plain threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from functools import wraps
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from tidewire import _steps
+from tidewire._current import running_loop
+from tidewire.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tidewire.node import Node
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+
+def refuse_loop(title: str, instead: str = "await the same call without .sync") -> None:
+    """Refuse to block the thread of an event loop.
+
+    Raises:
+        InvalidArgument: if a loop runs on this thread.
+    """
+    if running_loop() is not None:
+        raise InvalidArgument(f"{title} would block this thread's event loop: {instead}")
+
+
+def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
+    """Run a coroutine on the node's loop, and block this thread until it is done."""
+    try:
+        refuse_loop(call.__name__)  # type: ignore[attr-defined]
+    except BaseException:
+        call.close()
+        raise
+    node._ensure_loop()
+    under_way = LoopCall(node, call)
+    try:
+        return under_way.wait()
+    except KeyboardInterrupt:
+        under_way.future.cancel()
+        raise
+
+
+class LoopCall(Generic[_R]):
+    """A coroutine on the node's loop, to be awaited on any loop or waited for in a thread."""
+
+    def __init__(self, node: Node, call: Coroutine[Any, Any, _R]) -> None:
+        import asyncio
+
+        assert node._loop is not None
+        self.future = asyncio.run_coroutine_threadsafe(call, node._loop)
+
+    def __await__(self) -> Generator[Any, Any, _R]:
+        import asyncio
+
+        return asyncio.wrap_future(self.future).__await__()
+
+    def wait(self) -> _R:
+        """Block this thread until it is done."""
+        return self.future.result()
+
+
+class Blocking(Generic[_T]):
+    """Base class of blocking forms. Arguments, results and errors of a method are those of the
+    method of the same name that is awaited.
+    """
+
+    def __init__(self, of: _T, node: Node) -> None:
+        self._of = of
+        self._node = node
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Annotated attributes are the same in both forms.
+            if name in type(self).__annotations__:
+                return getattr(self._of, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._of!r}>"
+
+
+def blocking(
+    method: Callable[Concatenate[Any, _P], Awaitable[_R]], by: str | None = None
+) -> Callable[Concatenate[Any, _P], _R]:
+    """Return the blocking form of a method, for a class of blocking forms. ``by`` names another
+    method that does the same in steps, for objects without a loop.
+    """
+    title, name = method.__name__, by or method.__name__
+
+    @wraps(method)
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        refuse_loop(title)
+        pending: Any = getattr(self._of, name)(*args, **kwargs)
+        kind = pending.__class__
+        value: _R
+        if kind is CoroutineType:
+            value = run(self._node, pending)
+        else:
+            value = _steps.blocking(pending) if kind is GeneratorType else pending.wait()
+        return value
+
+    return call
+
+
+def blocking_items(
+    method: Callable[Concatenate[Any, _P], AsyncIterator[_R]],
+) -> Callable[Concatenate[Any, _P], Iterator[_R]]:
+    """Return the blocking form of a method that gives items. Pages are fetched as a whole."""
+    name = method.__name__
+
+    @wraps(method)
+    def items(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_R]:
+        found = getattr(self._of, name)(*args, **kwargs)
+
+        async def next_items() -> list[_R]:
+            taken: list[_R] = []
+            async for item in found:
+                taken.append(item)
+                if not getattr(found, "_page", None):
+                    break
+            return taken
+
+        while taken := run(self._node, next_items()):
+            yield from taken
+
+    return items

@@ -1,0 +1,61 @@
+"""Waits of a task or a thread for a signal from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator
+from typing import Any
+
+from tidewire._current import running_loop
+
+
+class Waiter:
+    """One task or thread that waits, and is woken once.
+
+    Attributes:
+        left_s: Seconds after which the wait ends by itself; None for no limit.
+    """
+
+    __slots__ = ("_event", "_future", "_loop", "left_s")
+
+    def __init__(self) -> None:
+        self.left_s: float | None = None
+        self._loop = running_loop()
+        self._future = None if self._loop is None else self._loop.create_future()
+        self._event = threading.Event() if self._loop is None else None
+
+    @property
+    def waits(self) -> bool:
+        """True if a reader or writer may still wait with it."""
+        return self._future is None or not self._future.done()
+
+    def wake(self) -> None:
+        """Wake it, from whichever thread."""
+        if self._event is not None:
+            self._event.set()
+        elif self._loop is running_loop():
+            self._set()
+        else:
+            assert self._loop is not None
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._set)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        assert self._loop is not None and self._future is not None
+        timer = None if self.left_s is None else self._loop.call_later(self.left_s, self._set)
+        try:
+            yield from self._future
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def wait(self) -> None:
+        """Block this thread until it is woken."""
+        assert self._event is not None
+        self._event.wait(self.left_s)
+
+    def _set(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
