@@ -44,7 +44,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<campaigns::CampaignStore>()?;
     module.add_class::<campaigns::CampaignWorker>()?;
     module.add_class::<streams::StreamHome>()?;
-    module.add_class::<streams::home_server::HomeServer>()?;
+    module.add_class::<link::HomeServer>()?;
     module.add_class::<streams::durable_subscription::DurableSubscriptionCore>()?;
     module.add_class::<streams::lease_tenure::LeaseTenure>()?;
     module.add_class::<streams::inboxes::AgentInbox>()?;

@@ -13,12 +13,13 @@ use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{Access, Address, Grant, HubHandle, HubOptions, ListenError, Tls};
 use tidewire_nats::BridgeOptions;
+use tidewire_node::streams::{HomeServer as Server, HomeSlot};
 use tidewire_proto::subject::Pattern;
 
-use crate::interpreter::attach::try_attach;
-
+use crate::actors::engine::Engine;
 use crate::change_counter::PyChangeCounter;
 use crate::errors::error;
+use crate::interpreter::attach::{detach, try_attach};
 use crate::interpreter::fork::PerProcessOwned;
 use crate::interpreter::py_ref::PyRef;
 use crate::link::bridge::Bridge;
@@ -27,6 +28,7 @@ use crate::link::hub_link::Link;
 use crate::link::runtime;
 use crate::link::settings::{Settings, greeting, hub_options, token_limits};
 use crate::pending::Pending;
+use crate::streams::StreamHome;
 
 /// Lines that may wait for the interpreter: all that a hub says at one go of what strangers do, and
 /// as much again of what nodes do.
@@ -103,14 +105,14 @@ impl Hub {
     fn bind(&self, py: Python<'_>, url: &str, tls: Option<Certificates>) -> PyResult<Listening> {
         self.inner.born.check(py)?;
         let address = address(py, url, tls)?;
-        let listening = crate::interpreter::attach::detach(py, || self.inner.bind(&address));
+        let listening = detach(py, || self.inner.bind(&address));
         Listening::new(py, listening)
     }
 
     /// Listens at a Unix socket for processes of this user alone.
     fn listen_to_own_user(&self, py: Python<'_>, path: PathBuf) -> PyResult<Listening> {
         self.inner.born.check(py)?;
-        let listening = crate::interpreter::attach::detach(py, || self.inner.listen_to_own_user(&path));
+        let listening = detach(py, || self.inner.listen_to_own_user(&path));
         Listening::new(py, listening)
     }
 
@@ -140,21 +142,21 @@ impl Hub {
     fn join(&self, py: Python<'_>, name: &str, token: Option<String>, settings: Settings) -> PyResult<Link> {
         self.inner.born.check(py)?;
         let greeting = greeting(name, token, &settings);
-        let joined = crate::interpreter::attach::detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
+        let joined = detach(py, || tidewire_link::Link::join_local(&self.inner, greeting));
         Ok(Link::new(joined.map_err(|failure| Link::join_error(py, &failure))?))
     }
 
     /// Notifies all nodes that the hub accepts no new calls.
     fn goodbye(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            crate::interpreter::attach::detach(py, || mine.goodbye());
+            detach(py, || mine.goodbye());
         }
     }
 
     /// Closes all links. Operations in progress fail.
     fn close(&self, py: Python<'_>) {
         if let Some(mine) = self.inner.mine() {
-            crate::interpreter::attach::detach(py, || mine.close());
+            detach(py, || mine.close());
         }
     }
 
@@ -231,6 +233,47 @@ impl Listening {
 
     fn __repr__(&self) -> String {
         format!("<Listening {}>", self.url)
+    }
+}
+
+/// Server of the storage backend of a hub in this process.
+#[pyclass(frozen, module = "tidewire._tidewire")]
+pub struct HomeServer(Mutex<Option<PerProcessOwned<Server>>>);
+
+#[pymethods]
+impl HomeServer {
+    /// Offers `folder`, or else the storage backend at the NATS servers of `url`, which the first
+    /// call opens. `link` is that of the hub's own node.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        link: &Link,
+        engine: &Engine,
+        node: &str,
+        folder: Option<&StreamHome>,
+        url: String,
+    ) -> PyResult<Self> {
+        let home = match folder {
+            Some(folder) => HomeSlot::of(Arc::clone(&folder.home)),
+            None => HomeSlot::lazy(move || tidewire_nats::begin(&url)),
+        };
+        let (link, engine, runtime) = (link.inner(py)?, engine.handle(), runtime()?);
+        let server = detach(py, || Server::start(&link, node, engine, runtime, home));
+        let server = server.map_err(|failure| error(py, failure.code().name(), failure.message(), &[]))?;
+        Ok(Self(Mutex::new(Some(PerProcessOwned::new(server)))))
+    }
+
+    /// Ends calls that wait for events or leases: the node is about to stop.
+    fn goodbye(&self) {
+        if let Some(server) = self.0.lock().as_ref().and_then(PerProcessOwned::mine) {
+            server.leave();
+        }
+    }
+
+    /// Ends all calls, and accepts no more.
+    fn close(&self, py: Python<'_>) {
+        let server = self.0.lock().take();
+        detach(py, || drop(server));
     }
 }
 

@@ -25,7 +25,7 @@ pub use bridge::Bridge;
 pub use client_method::{NativeMethod, Route};
 pub use directory::{Directory, agent_subject, release_problem};
 pub use http::Gateway;
-pub use hub::{Hub, Listening, check_address};
+pub use hub::{HomeServer, Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
 pub use inbound_call_run::InboundCallRun;
 pub use instance_endpoint::InstanceEndpoint;
@@ -56,7 +56,7 @@ use crate::values::Blob;
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
 
 /// The thread of links of this process.
-pub fn runtime() -> PyResult<Runtime> {
+fn runtime() -> PyResult<Runtime> {
     let mut place = RUNTIME.get().lock();
     if let Some(runtime) = &*place {
         return Ok(runtime.clone());

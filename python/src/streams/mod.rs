@@ -4,7 +4,6 @@
 mod arguments;
 pub mod command;
 pub mod durable_subscription;
-pub mod home_server;
 pub mod inboxes;
 pub mod lease_tenure;
 mod results;
@@ -38,7 +37,7 @@ use results::{
 /// A storage backend. Each call returns a `Pending`, unless it says that it blocks.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct StreamHome {
-    home: Arc<dyn Home>,
+    pub home: Arc<dyn Home>,
     notices: Vec<String>,
 }
 

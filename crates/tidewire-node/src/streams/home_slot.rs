@@ -11,7 +11,7 @@ use tidewire_engine::raw::Mutex;
 use crate::pending::Wakers;
 
 type Open = Box<dyn Fn() -> Answer<Arc<dyn Home>> + Send + Sync>;
-pub(super) type Opened = Pin<Box<dyn Future<Output = HomeResult<Arc<dyn Home>>> + Send>>;
+pub(super) type HomeFuture = Pin<Box<dyn Future<Output = HomeResult<Arc<dyn Home>>> + Send>>;
 
 /// A storage backend, or the way to open it. Concurrent calls share one attempt.
 pub struct HomeSlot {
@@ -48,7 +48,7 @@ impl HomeSlot {
     }
 
     /// The storage backend, once it is open.
-    pub(super) fn opened(self: &Arc<Self>) -> Opened {
+    pub(super) fn opened(self: &Arc<Self>) -> HomeFuture {
         let (slot, mut has_begun) = (Arc::clone(self), false);
         Box::pin(poll_fn(move |context| {
             let polled = slot.poll(context, has_begun);

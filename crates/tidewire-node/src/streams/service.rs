@@ -13,7 +13,7 @@ use tidewire_backend::home::{Grant, Home, HomeError, HomeErrorKind};
 use tidewire_engine::raw::Mutex;
 
 use super::home_request::{Request, refused};
-use super::home_slot::{HomeSlot, Opened};
+use super::home_slot::{HomeFuture, HomeSlot};
 use super::{ACQUIRE_WAIT_US, CALL, HOLD, SERVICE};
 use crate::pending::Wakers;
 use crate::services::failure::Failure;
@@ -126,7 +126,7 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
 /// and still believe in its lease. Such a process has not renewed the lease for a while, and the
 /// TTL ends it.
 struct HeldLease {
-    opened: Opened,
+    opened: HomeFuture,
     home: Option<Arc<dyn Home>>,
     leaving: Arc<StopSignal>,
     name: String,
