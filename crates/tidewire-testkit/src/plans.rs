@@ -28,10 +28,10 @@ pub fn a_plan_is_kept_as_it_was_given(place: &EmptyStore) {
     let bare = Plan { schema: None, seed: Seed::from(-1), ..plan("bare", 0) };
     for plan in [full, bare] {
         let id = store.create(&plan, &no_parameters()).unwrap();
-        let kept = place.connect().campaign(id).unwrap();
-        assert_eq!((kept.plan, kept.id, kept.sets), (plan, id, 1));
-        assert!(kept.table.starts_with(&format!("results_{id}_")), "{}", kept.table);
-        assert!(kept.created_us > 1_600_000_000_000_000, "{}", kept.created_us);
+        let stored = place.connect().campaign(id).unwrap();
+        assert_eq!((stored.plan, stored.id, stored.sets), (plan, id, 1));
+        assert!(stored.table.starts_with(&format!("results_{id}_")), "{}", stored.table);
+        assert!(stored.created_us > 1_600_000_000_000_000, "{}", stored.created_us);
         let status = store.status(id).unwrap();
         assert_eq!((status.summary.state, status.leased, status.rows, status.digest), (State::Draft, 0, 0, 0));
     }

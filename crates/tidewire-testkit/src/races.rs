@@ -28,7 +28,7 @@ struct Racer<'a> {
     place: &'a EmptyStore,
     store: Connection,
     random: Random,
-    told: &'a Mutex<AnsweredCommits>,
+    answered: &'a Mutex<AnsweredCommits>,
     campaign: CampaignId,
     worker: WorkerId,
     leases: Vec<Lease>,
@@ -108,12 +108,12 @@ impl Racer<'_> {
                 if standing.left == 0 {
                     self.leases.remove(0);
                 }
-                let mut told = self.told.lock().unwrap();
+                let mut answered = self.answered.lock().unwrap();
                 for run in &results.rows.runs {
-                    assert!(told.stored.insert((self.campaign.0, *run)), "run {run} was stored twice");
+                    assert!(answered.stored.insert((self.campaign.0, *run)), "run {run} was stored twice");
                 }
                 for run in failed {
-                    assert!(told.failed.insert((self.campaign.0, run)), "run {run} failed twice");
+                    assert!(answered.failed.insert((self.campaign.0, run)), "run {run} failed twice");
                 }
             }
             Err(error) => self.stale(error.kind(), lease),
@@ -155,28 +155,28 @@ fn one_race(place: &EmptyStore, race: u64) {
         let id = store.create(&plan, &no_parameters()).unwrap();
         store.transition(id, State::Running, "").unwrap();
     }
-    let told = Mutex::new(AnsweredCommits::default());
+    let answered = Mutex::new(AnsweredCommits::default());
     thread::scope(|scope| {
         for thread in 0..THREADS {
-            let told = &told;
+            let answered = &answered;
             scope.spawn(move || {
                 let campaign = CampaignId(1 + thread % 2);
                 let mut store = place.connect();
                 let worker = join(&mut store, campaign);
                 let random = Random(race * THREADS + thread + 1);
-                let mut racer = Racer { place, store, random, told, campaign, worker, leases: Vec::new() };
+                let mut racer = Racer { place, store, random, answered, campaign, worker, leases: Vec::new() };
                 (0..STEPS).for_each(|_| racer.step());
             });
         }
     });
-    let told = told.into_inner().unwrap();
+    let answered = answered.into_inner().unwrap();
     for number in [1, 2] {
         let id = CampaignId(number);
         let status = store.status(id).unwrap();
-        let by_told =
+        let count_answered =
             |set: &BTreeSet<(u64, u64)>| set.iter().filter(|(campaign, _)| *campaign == number).count() as u64;
-        assert_eq!(status.summary.done, by_told(&told.stored), "race {race}");
-        assert_eq!(status.summary.failed, by_told(&told.failed), "race {race}");
+        assert_eq!(status.summary.done, count_answered(&answered.stored), "race {race}");
+        assert_eq!(status.summary.failed, count_answered(&answered.failed), "race {race}");
         if !status.summary.state.ended() {
             store.transition(id, State::Running, "").unwrap();
         }

@@ -78,16 +78,16 @@ pub fn every_value_comes_back(place: &EmptyStore) {
     let mut lease = one_run(&mut store, id);
     let results = given(&lease, rows.clone());
     store.commit(id, &mut lease, &results).unwrap();
-    let kept = place.connect().read_rows(id, 0, 100).unwrap();
-    assert_eq!((kept.len(), &kept.runs, &kept.rows), (all.len(), &rows.runs, &rows.rows));
+    let stored = place.connect().read_rows(id, 0, 100).unwrap();
+    assert_eq!((stored.len(), &stored.runs, &stored.rows), (all.len(), &rows.runs, &rows.rows));
     for (at, column) in columns.iter().enumerate() {
         for row in 0..rows.len() {
-            let (kept, given) = (kept.columns[at].at(row), rows.columns[at].at(row));
-            let both_nan = matches!((kept, given), (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan());
-            assert!(both_nan || kept == given, "row {row}, {}: {kept:?}, and it was {given:.60?}", column.name);
+            let (stored, given) = (stored.columns[at].at(row), rows.columns[at].at(row));
+            let both_nan = matches!((stored, given), (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan());
+            assert!(both_nan || stored == given, "row {row}, {}: {stored:?}, and it was {given:.60?}", column.name);
         }
     }
-    assert_eq!(digest(&kept), store.status(id).unwrap().digest);
+    assert_eq!(digest(&stored), store.status(id).unwrap().digest);
 }
 
 // Promises: P15.10, P15.33.
@@ -145,11 +145,11 @@ pub fn results_that_do_not_fit_are_refused_whole(place: &EmptyStore) {
     for (number, (many, rows, says)) in cases.into_iter().enumerate() {
         let id = start(&mut store, &Plan { schema: schema(many), ..plan(&format!("case {number}"), 1) });
         let mut lease = one_run(&mut store, id);
-        let mut kept = Rows::new(&columns);
+        let mut rejected = Rows::new(&columns);
         for (run, row, text, json) in rows {
-            kept.push(run, row, &[Value::Text(text), Value::Json(json)]).unwrap();
+            rejected.push(run, row, &[Value::Text(text), Value::Json(json)]).unwrap();
         }
-        let results = given(&lease, kept);
+        let results = given(&lease, rejected);
         refused(store.commit(id, &mut lease, &results), ErrorKind::Invalid, says);
         let other = results_of(&lease, 1, &[]);
         let wrong = "results: column \"text\" of text got 1 values of integer";
@@ -221,11 +221,11 @@ pub fn failures_are_kept_within_bounds(place: &EmptyStore) {
     store_all(&mut store, id, second);
     work_off(&mut store, id);
     let errors = store.errors(id, 0, 10).unwrap();
-    let kept = &errors[0].failure;
-    assert_eq!((errors.len(), errors[0].worker, kept.run, kept.attempts), (1, worker, 0, 3));
-    assert_eq!((kept.kind.as_str(), kept.error.as_str()), ("error", "ValueError"));
-    assert!(kept.message.starts_with("é\u{fffd}mm") && kept.message.chars().count() == 2_000);
-    assert!(kept.traceback.ends_with("the end é") && kept.traceback.chars().count() == 8_000);
+    let stored = &errors[0].failure;
+    assert_eq!((errors.len(), errors[0].worker, stored.run, stored.attempts), (1, worker, 0, 3));
+    assert_eq!((stored.kind.as_str(), stored.error.as_str()), ("error", "ValueError"));
+    assert!(stored.message.starts_with("é\u{fffd}mm") && stored.message.chars().count() == 2_000);
+    assert!(stored.traceback.ends_with("the end é") && stored.traceback.chars().count() == 8_000);
     assert!(store.errors(id, 1, 10).unwrap().is_empty());
     assert!(store.errors(id, 0, 0).unwrap().is_empty());
 }

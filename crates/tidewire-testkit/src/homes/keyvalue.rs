@@ -18,7 +18,7 @@ fn get(home: &dyn Home, key: &str) -> Option<String> {
     entry.and_then(|entry| entry.value).map(|value| String::from_utf8_lossy(&value).into_owned())
 }
 
-fn told(entries: &[Entry]) -> Vec<(String, Option<String>)> {
+fn key_values(entries: &[Entry]) -> Vec<(String, Option<String>)> {
     let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
     entries.iter().map(|entry| (entry.key.to_string(), entry.value.as_ref().map(text))).collect()
 }
@@ -35,7 +35,7 @@ pub fn values_have_revisions_and_history(home: &dyn Home) {
     assert_eq!(good(home.get("config", subject("limits.eu"), Some(revisions[0]))), None);
     good(home.delete("config", subject("limits.eu"), Expect::Any, false));
     assert_eq!(get(home, "limits.eu"), None);
-    let history = told(&good(home.history("config", subject("limits.eu"))));
+    let history = key_values(&good(home.history("config", subject("limits.eu"))));
     let expected = [Some("3"), Some("4"), None].map(|value| ("limits.eu".to_owned(), value.map(str::to_owned)));
     assert_eq!(history, expected);
     refused(home.bucket_info("nothing"), HomeErrorKind::NotFound);
@@ -81,7 +81,7 @@ pub fn a_deletion_that_finds_no_value_writes_nothing(home: &dyn Home) {
         assert_eq!(good(delete("a.b", expect, false)), newest, "{expect:?}");
     }
     refused(delete("a.b", Expect::Revision(first), false), HomeErrorKind::Revision);
-    let history = told(&good(home.history("config", subject("a.b"))));
+    let history = key_values(&good(home.history("config", subject("a.b"))));
     assert_eq!(history, [Some("1"), None].map(|value| ("a.b".to_owned(), value.map(str::to_owned))));
     for expect in [Expect::Absent, Expect::Revision(0), Expect::Any] {
         let before = good(home.bucket_info("config")).revision;
@@ -128,16 +128,16 @@ pub fn watchers_see_what_changes(home: &dyn Home) {
     put(home, "a.x", "3");
     let watch = |after, wait_us| Watch { filter: pattern("a.*"), after, max: 100, wait_us };
     let now = good(home.watch("config", watch(0, 10 * SECOND_US)));
-    assert_eq!(told(&now.entries), [("a.x".to_owned(), Some("3".to_owned()))]);
+    assert_eq!(key_values(&now.entries), [("a.x".to_owned(), Some("3".to_owned()))]);
     assert!(!now.more);
     let waits = home.watch("config", watch(now.upto, 20 * SECOND_US));
     put(home, "b.x", "other");
     good(home.delete("config", subject("a.x"), Expect::Any, false));
     let changes = good(waits);
-    assert_eq!(told(&changes.entries), [("a.x".to_owned(), None)]);
+    assert_eq!(key_values(&changes.entries), [("a.x".to_owned(), None)]);
     put(home, "a.y", "5");
     let later = good(home.watch("config", watch(changes.upto, 10 * SECOND_US)));
-    assert_eq!(told(&later.entries), [("a.y".to_owned(), Some("5".to_owned()))]);
+    assert_eq!(key_values(&later.entries), [("a.y".to_owned(), Some("5".to_owned()))]);
 }
 
 pub fn entries_expire(home: &dyn Home) {
@@ -148,7 +148,7 @@ pub fn entries_expire(home: &dyn Home) {
     }
     let revision = good(short());
     let watch = Watch { filter: pattern("short"), after: revision, max: 10, wait_us: 15 * SECOND_US };
-    assert_eq!(told(&good(home.watch("config", watch)).entries), [("short".to_owned(), None)]);
+    assert_eq!(key_values(&good(home.watch("config", watch)).entries), [("short".to_owned(), None)]);
     assert_eq!(get(home, "short"), None);
 }
 
