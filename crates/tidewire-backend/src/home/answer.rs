@@ -11,7 +11,7 @@ use super::{HomeError, HomeErrorKind, HomeResult};
 
 /// A place for a result, and who fills it.
 pub fn answer<T>() -> (Teller<T>, Answer<T>) {
-    let shared = Arc::new(Shared { state: Mutex::new(State::default()), told: Condvar::new() });
+    let shared = Arc::new(Shared { state: Mutex::new(State::default()), done: Condvar::new() });
     (Teller(Some(Arc::clone(&shared))), Answer(Inner::Later(shared)))
 }
 
@@ -31,7 +31,7 @@ pub struct Teller<T>(Option<Arc<Shared<T>>>);
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    told: Condvar,
+    done: Condvar,
 }
 
 struct State<T> {
@@ -69,7 +69,7 @@ impl<T> Answer<T> {
                 loop {
                     match state.result.take() {
                         Some(result) => return result,
-                        None => state = shared.told.wait(state).unwrap_or_else(PoisonError::into_inner),
+                        None => state = shared.done.wait(state).unwrap_or_else(PoisonError::into_inner),
                     }
                 }
             }
@@ -87,7 +87,7 @@ impl<T> Answer<T> {
             Inner::Ready(result) => Some(result.take().unwrap_or_else(|| Err(taken()))),
             Inner::Later(shared) => {
                 let state = shared.lock();
-                let waited = shared.told.wait_timeout_while(state, timeout, |state| state.result.is_none());
+                let waited = shared.done.wait_timeout_while(state, timeout, |state| state.result.is_none());
                 waited.unwrap_or_else(PoisonError::into_inner).0.result.take()
             }
         };
@@ -232,7 +232,7 @@ impl<T> Shared<T> {
         state.result = Some(result);
         let waker = state.waker.take();
         drop((state, dropped));
-        self.told.notify_all();
+        self.done.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }

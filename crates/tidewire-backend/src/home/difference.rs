@@ -10,7 +10,7 @@ type Fields<const COUNT: usize> = [(&'static str, String); COUNT];
 impl StreamSettings {
     /// All fields in which these settings of a stream are not the requested ones, as an error text.
     /// None: there is no difference.
-    pub fn difference(&self, asked: &Self) -> Option<String> {
+    pub fn difference(&self, requested: &Self) -> Option<String> {
         let fields = |settings: &Self| {
             [
                 ("subjects", patterns(&settings.subjects)),
@@ -23,14 +23,14 @@ impl StreamSettings {
                 ("compact", settings.compact.map_or("None", Compact::name).to_owned()),
             ]
         };
-        differences("stream", &self.name, fields(self), fields(asked))
+        differences("stream", &self.name, fields(self), fields(requested))
     }
 }
 
 impl ConsumerSettings {
     /// All fields in which these settings of a consumer are not the requested ones, as an error
     /// text. None: there is no difference. `start` is not compared: it counts once.
-    pub fn difference(&self, asked: &Self) -> Option<String> {
+    pub fn difference(&self, requested: &Self) -> Option<String> {
         let fields = |settings: &Self| {
             let backoff: Vec<f64> = settings.backoff_us.iter().map(|delay| *delay as f64 / 1_000_000.0).collect();
             [
@@ -43,14 +43,14 @@ impl ConsumerSettings {
                 ("inactive", span(Some(settings.inactive_us))),
             ]
         };
-        differences("consumer", &self.name, fields(self), fields(asked))
+        differences("consumer", &self.name, fields(self), fields(requested))
     }
 }
 
 impl BucketSettings {
     /// All fields in which these settings of a bucket are not the requested ones, as an error text.
     /// None: there is no difference.
-    pub fn difference(&self, asked: &Self) -> Option<String> {
+    pub fn difference(&self, requested: &Self) -> Option<String> {
         let fields = |settings: &Self| {
             [
                 ("history", settings.history.to_string()),
@@ -59,16 +59,21 @@ impl BucketSettings {
                 ("replicas", settings.replicas.to_string()),
             ]
         };
-        differences("bucket", &self.name, fields(self), fields(asked))
+        differences("bucket", &self.name, fields(self), fields(requested))
     }
 }
 
-fn differences<const COUNT: usize>(what: &str, name: &str, has: Fields<COUNT>, asked: Fields<COUNT>) -> Option<String> {
+fn differences<const COUNT: usize>(
+    what: &str,
+    name: &str,
+    has: Fields<COUNT>,
+    requested: Fields<COUNT>,
+) -> Option<String> {
     let found: Vec<String> = has
         .into_iter()
-        .zip(asked)
-        .filter(|(has, asked)| has != asked)
-        .map(|((field, has), (_, asked))| format!("{field} is {has}, not {asked}"))
+        .zip(requested)
+        .filter(|(has, requested)| has != requested)
+        .map(|((field, has), (_, requested))| format!("{field} is {has}, not {requested}"))
         .collect();
     let listed = found.join("; ");
     (!found.is_empty()).then(|| format!("{what} {name:?}: {listed}; pass the existing settings, or delete it first"))

@@ -66,9 +66,9 @@ impl ScheduleSettings {
         let headers: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let (bytes, most) = ((payload.len() + headers) as u64, limits::SCHEDULE_BYTES.max);
         if bytes > most {
-            let mend = "send less, such as the key of an entry of a bucket that has it";
+            let fix = "send less, such as the key of an entry of a bucket that has it";
             return refuse(format!(
-                "value: it has {bytes} bytes with its headers, more than {most} (schedule_bytes): {mend}"
+                "value: it has {bytes} bytes with its headers, more than {most} (schedule_bytes): {fix}"
             ));
         }
         Ok(())

@@ -264,8 +264,8 @@ impl<'a, D: Database> Books<'a, D> {
     /// Examines the results of runs that no look has seen.
     fn look(&mut self, from: u64, to: u64) -> Result<Verdict> {
         let id = [Cell::number(self.id.0)];
-        let kept = self.database.query("SELECT moments FROM tidewire_moments WHERE campaign = ?1", &id)?.pop();
-        let bytes = kept.map(|mut record| record.maybe_bytes()).transpose()?.flatten();
+        let row = self.database.query("SELECT moments FROM tidewire_moments WHERE campaign = ?1", &id)?.pop();
+        let bytes = row.map(|mut record| record.maybe_bytes()).transpose()?.flatten();
         let corrupt =
             || StoreError::new(ErrorKind::Corrupt, format!("the moments of campaign {} can't be read", self.id));
         let mut moments = match &bytes {

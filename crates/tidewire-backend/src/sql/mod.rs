@@ -217,8 +217,8 @@ impl<D: Database> Campaigns for Store<D> {
     }
 
     fn commit(&mut self, id: CampaignId, lease: &mut Lease, results: &RangeResults) -> Result<ClaimState> {
-        let asked = *lease;
-        let standing = self.write(id, |books| books.commit(&asked, results))?;
+        let requested = *lease;
+        let standing = self.write(id, |books| books.commit(&requested, results))?;
         lease.first += u64::from(results.count);
         lease.count = standing.left;
         Ok(standing)
