@@ -143,10 +143,10 @@ impl Folder {
                 ops.push(Op::Cursor(stream.number, name.clone(), cursor.machine.snapshot()));
             }
         }
-        for (name, kept) in &self.buckets {
-            ops.push(Op::Bucket(kept.settings.clone()));
-            ops.extend(kept.bucket.entries().map(|entry| Op::Entry(name.clone(), entry.clone())));
-            ops.push(Op::Revision(name.clone(), kept.bucket.revision()));
+        for (name, stored) in &self.buckets {
+            ops.push(Op::Bucket(stored.settings.clone()));
+            ops.extend(stored.bucket.entries().map(|entry| Op::Entry(name.clone(), entry.clone())));
+            ops.push(Op::Revision(name.clone(), stored.bucket.revision()));
         }
         for (name, lease) in self.leases.iter() {
             let (name, fence) = (name.to_owned(), lease.fence);

@@ -20,18 +20,18 @@ pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
 
 /// A file that has changed since it was synced.
 pub fn corrupt(name: &str, why: &str) -> HomeError {
-    let mend = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
-    HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {mend}"))
+    let fix = "nothing was changed; look with `tidewire log check`, rescue what is whole with `tidewire log salvage`";
+    HomeError::new(HomeErrorKind::Corrupt, format!("{name}: damaged: {why}; {fix}"))
 }
 
 /// A file that another version of Tidewire wrote.
 pub fn foreign(name: &str, version: u32) -> HomeError {
-    let mend = if version < VERSION {
+    let fix = if version < VERSION {
         "read its streams with the Tidewire that wrote it, and publish them into a new folder"
     } else {
         "install a newer Tidewire"
     };
-    let text = format!("{name}: its format is version {version}, and this Tidewire reads {VERSION}; {mend}");
+    let text = format!("{name}: its format is version {version}, and this Tidewire reads {VERSION}; {fix}");
     HomeError::new(HomeErrorKind::Foreign, text)
 }
 

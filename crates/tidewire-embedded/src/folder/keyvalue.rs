@@ -23,8 +23,8 @@ impl Folder {
     pub fn create_bucket(&mut self, settings: BucketSettings) -> HomeResult<()> {
         check_bucket(&settings)?;
         let name = settings.name.clone();
-        if let Some(kept) = self.buckets.get(&name) {
-            return same(kept.settings.difference(&settings));
+        if let Some(stored) = self.buckets.get(&name) {
+            return same(stored.settings.difference(&settings));
         }
         self.keep(&Op::Bucket(settings.clone()));
         self.buckets.insert(name, StoredConsumer::new(settings));
@@ -164,9 +164,9 @@ impl Folder {
         let mut changed = Vec::new();
         while let Some(name) = self.expiring.take(now_us) {
             // It may have been deleted.
-            let Some(kept) = self.buckets.get_mut(&name) else { continue };
-            let entries = kept.bucket.tick(now_us);
-            self.expiring.note(&name, kept.bucket.next_deadline_us());
+            let Some(stored) = self.buckets.get_mut(&name) else { continue };
+            let entries = stored.bucket.tick(now_us);
+            self.expiring.note(&name, stored.bucket.next_deadline_us());
             if !entries.is_empty() {
                 changed.push(name.clone());
             }
@@ -188,7 +188,7 @@ impl Folder {
     }
 
     fn bucket_mut(&mut self, name: &str) -> HomeResult<&mut Bucket> {
-        self.buckets.get_mut(name).map(|kept| &mut kept.bucket).ok_or_else(|| not_found("bucket", name))
+        self.buckets.get_mut(name).map(|stored| &mut stored.bucket).ok_or_else(|| not_found("bucket", name))
     }
 }
 

@@ -30,7 +30,7 @@ impl Folder {
         if whole && let Some(refused) = messages.iter().find_map(|message| stream.refuses(message).err()) {
             return Ok(messages.iter().map(|_| Err(refused.clone())).collect());
         }
-        if whole && let Some(refused) = stream.has_no_room_for(messages) {
+        if whole && let Some(refused) = stream.capacity_error(messages) {
             return Ok(messages.iter().map(|_| Err(refused.clone())).collect());
         }
         if stream.files.log.group_bytes() == 0 {
@@ -191,7 +191,7 @@ impl Stream {
     }
 
     /// Why a whole batch does not fit.
-    fn has_no_room_for(&self, messages: &[NewMessage]) -> Option<HomeError> {
+    fn capacity_error(&self, messages: &[NewMessage]) -> Option<HomeError> {
         let (log, settings) = (&self.files.log, &self.settings);
         if settings.full == tidewire_backend::home::Full::DropOld {
             return None;

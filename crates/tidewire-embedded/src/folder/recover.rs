@@ -17,14 +17,14 @@ use crate::state::{Journal, Keeping, Op};
 /// State of a folder, recovered from its journal.
 #[derive(Default)]
 struct RecoveredState {
-    streams: BTreeMap<u64, ToldStream>,
+    streams: BTreeMap<u64, RecoveredStream>,
     newest_number: u64,
     buckets: BTreeMap<String, StoredConsumer>,
     leases: Vec<Op>,
 }
 
 /// State of one stream in the journal.
-struct ToldStream {
+struct RecoveredStream {
     settings: StreamSettings,
     first: u64,
     cursors: BTreeMap<String, Cursor>,
@@ -44,9 +44,9 @@ impl Folder {
         let keeping = Keeping { reserve: sizes.reserve_bytes, compact_bytes: sizes.compact_bytes };
         let (journal, ops) = Journal::recover(disk.as_mut(), keeping, &mut notices)?;
         let now_us = journal.as_ref().map_or(now_us, |journal| journal.newest_us().max(now_us));
-        let mut told = RecoveredState::default();
+        let mut recovered = RecoveredState::default();
         for op in ops {
-            told.repeat(op, now_us);
+            recovered.repeat(op, now_us);
         }
         let dirs = disk.names(STREAMS).map_err(|error| disk_error("read", "streams", &error))?;
         let journal = match journal {
@@ -63,8 +63,8 @@ impl Folder {
             urgent: false,
             streams: BTreeMap::new(),
             aging: 0,
-            next_number: told.newest_number + 1,
-            buckets: told.buckets,
+            next_number: recovered.newest_number + 1,
+            buckets: recovered.buckets,
             leases: Leases::default(),
             due: BTreeSet::new(),
             delayed: Agenda::default(),
@@ -77,8 +77,8 @@ impl Folder {
             notices,
             opened_us: now_us,
         };
-        for (number, told) in told.streams {
-            folder.open_stream(number, told, now_us)?;
+        for (number, record) in recovered.streams {
+            folder.open_stream(number, record, now_us)?;
         }
         // Before anything else is written: with a new segment the next start would not find them.
         for beat in std::mem::take(&mut folder.beats) {
@@ -87,13 +87,13 @@ impl Folder {
         folder.journal.write(now_us)?;
         folder.journal.sync()?;
         folder.remove_orphans(&dirs)?;
-        folder.begin_time(told.leases);
+        folder.begin_time(recovered.leases);
         let Self { streams, buckets, delayed, beating, expiring, .. } = &mut folder;
         for (name, stream) in streams.iter() {
             delayed.note(name, stream.files.log.next_due_us());
             beating.note(name, stream.schedules.next_us());
         }
-        buckets.iter().for_each(|(name, kept)| expiring.note(name, kept.bucket.next_deadline_us()));
+        buckets.iter().for_each(|(name, stored)| expiring.note(name, stored.bucket.next_deadline_us()));
         let named = |(name, stream): (&String, &Stream)| {
             stream.cursors.keys().map(|consumer| (name.clone(), consumer.clone())).collect::<Vec<_>>()
         };
@@ -119,8 +119,8 @@ impl Folder {
         cursors.for_each(|cursor| cursor.used_us = now_us);
     }
 
-    fn open_stream(&mut self, number: u64, told: ToldStream, now_us: u64) -> HomeResult<()> {
-        let ToldStream { settings, first, cursors, mut schedules } = told;
+    fn open_stream(&mut self, number: u64, record: RecoveredStream, now_us: u64) -> HomeResult<()> {
+        let RecoveredStream { settings, first, cursors, mut schedules } = record;
         let dir = stream_dir(&settings.name, number);
         let keeping = StreamKeeping { dir: &dir, reserve: self.sizes.reserve_bytes, first, now_us };
         let options = log_options(&settings, self.sizes);
@@ -159,10 +159,10 @@ impl Folder {
 
 /// The first event of each stream according to the journal, by folder.
 pub fn beginnings(disk: &mut dyn Disk) -> BTreeMap<String, u64> {
-    let mut told = RecoveredState::default();
-    Journal::look(disk).into_iter().for_each(|op| told.repeat(op, 0));
-    let begins = |(number, told): (u64, ToldStream)| (stream_dir(&told.settings.name, number), told.first);
-    told.streams.into_iter().map(begins).collect()
+    let mut recovered = RecoveredState::default();
+    Journal::look(disk).into_iter().for_each(|op| recovered.repeat(op, 0));
+    let begins = |(number, record): (u64, RecoveredStream)| (stream_dir(&record.settings.name, number), record.first);
+    recovered.streams.into_iter().map(begins).collect()
 }
 
 impl RecoveredState {
@@ -171,7 +171,7 @@ impl RecoveredState {
             Op::Stream(number, settings) => {
                 self.newest_number = self.newest_number.max(number);
                 let (cursors, schedules) = (BTreeMap::new(), Schedules::new());
-                self.streams.insert(number, ToldStream { settings, first: 1, cursors, schedules });
+                self.streams.insert(number, RecoveredStream { settings, first: 1, cursors, schedules });
             }
             Op::StreamGone(number) => {
                 self.newest_number = self.newest_number.max(number);
@@ -217,13 +217,13 @@ impl RecoveredState {
             Op::Bucket(settings) => drop(self.buckets.insert(settings.name.clone(), StoredConsumer::new(settings))),
             Op::BucketGone(name) => drop(self.buckets.remove(&name)),
             Op::Entry(name, entry) => {
-                if let Some(kept) = self.buckets.get_mut(&name) {
-                    kept.bucket.restore(entry);
+                if let Some(stored) = self.buckets.get_mut(&name) {
+                    stored.bucket.restore(entry);
                 }
             }
             Op::Revision(name, revision) => {
-                if let Some(kept) = self.buckets.get_mut(&name) {
-                    kept.bucket.restore_revision(revision);
+                if let Some(stored) = self.buckets.get_mut(&name) {
+                    stored.bucket.restore_revision(revision);
                 }
             }
             op @ (Op::Granted(_) | Op::Released(..)) => self.leases.push(op),

@@ -80,16 +80,16 @@ impl Streams for Embedded {
 
     fn publish(&self, stream: &str, messages: Vec<NewMessage>, whole: bool) -> Answer<Vec<HomeResult<Ack>>> {
         let bytes = messages.iter().map(|message| message.payload.len() as u64 + 128).sum();
-        if let Err(busy) = self.shared.take_room(bytes) {
+        if let Err(busy) = self.shared.reserve_intake(bytes) {
             return Answer::ready(Err(busy));
         }
         let (stream, shared) = (stream.to_owned(), std::sync::Arc::clone(&self.shared));
         // Released even if the call never runs.
-        let room = IntakePermit { shared, bytes };
+        let permit = IntakePermit { shared, bytes };
         self.call(move |doing, teller: Teller<Vec<HomeResult<Ack>>>| {
             let result = doing.folder.publish(&stream, &messages, whole, doing.now_us);
             doing.synced.push(Box::new(move |synced| {
-                drop(room);
+                drop(permit);
                 drop(teller.tell(synced.and(result)));
             }));
         })
@@ -311,6 +311,6 @@ struct IntakePermit {
 
 impl Drop for IntakePermit {
     fn drop(&mut self) {
-        self.shared.give_room(self.bytes);
+        self.shared.release_intake(self.bytes);
     }
 }

@@ -81,11 +81,11 @@ impl Shared {
     /// # Errors
     ///
     /// `Busy`.
-    pub fn take_room(&self, bytes: u64) -> HomeResult<()> {
+    pub fn reserve_intake(&self, bytes: u64) -> HomeResult<()> {
         let most = limits::HOME_INTAKE_BYTES.default;
         let before = self.intake_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before > 0 && before + bytes > most {
-            self.give_room(bytes);
+            self.release_intake(bytes);
             let text = format!(
                 "publish: {before} bytes wait to be stored, of at most {most} (home_intake_bytes); try again after a pause"
             );
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// Releases the capacity.
-    pub fn give_room(&self, bytes: u64) {
+    pub fn release_intake(&self, bytes: u64) {
         self.intake_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -285,8 +285,8 @@ impl HomeThread {
     }
 }
 
-fn tell(told: &mut Vec<SyncCallback>, result: &HomeResult<()>) {
-    told.drain(..).for_each(|tell| tell(result.clone()));
+fn tell(callbacks: &mut Vec<SyncCallback>, result: &HomeResult<()>) {
+    callbacks.drain(..).for_each(|tell| tell(result.clone()));
 }
 
 /// The error of a closed storage backend.

@@ -82,8 +82,8 @@ fn lock(path: &Path, place: &str) -> HomeResult<File> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(tidewire_sync::of_this_process(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mend = "stop that, or join the node that has it with its address";
-            let text = format!("{place}: another node or process has this data folder open; {mend}");
+            let fix = "stop that, or join the node that has it with its address";
+            let text = format!("{place}: another node or process has this data folder open; {fix}");
             Err(HomeError::new(HomeErrorKind::Locked, text))
         }
         Err(error) => Err(unusable(&name, &error.into())),
