@@ -43,14 +43,14 @@ pub(crate) enum Failure {
 impl Connection {
     /// Connects, and checks the required capabilities of the server.
     pub async fn open(settings: Settings) -> HomeResult<Self> {
-        let (told, lost) = watch::channel(0);
+        let (loss_sender, lost) = watch::channel(0);
         let options = settings
             .options()?
             .request_timeout(Some(settings.request_timeout))
             .subscription_capacity(SUBSCRIPTION_CAPACITY)
             .event_callback(move |event| {
                 if matches!(event, Event::Disconnected) {
-                    told.send_modify(|count| *count += 1);
+                    loss_sender.send_modify(|count| *count += 1);
                 }
                 std::future::ready(())
             });
@@ -145,8 +145,8 @@ impl Connection {
 
     /// The servers don't answer.
     pub fn away(&self, why: &str) -> HomeError {
-        let mend = "look whether the servers run and most of the cluster is there, then try again";
-        self.error(HomeErrorKind::Unreachable, &format!("{why}: {mend}"))
+        let fix = "look whether the servers run and most of the cluster is there, then try again";
+        self.error(HomeErrorKind::Unreachable, &format!("{why}: {fix}"))
     }
 
     /// The version is recent enough, and this account has JetStream.
@@ -186,8 +186,8 @@ impl Connection {
 
     fn no_jetstream(&self, why: Option<&str>) -> HomeError {
         let why = why.map_or(String::new(), |why| format!(" ({why})"));
-        let mend = "start nats-server with --jetstream, enable it for this account, or name its domain with ?domain=";
-        self.error(HomeErrorKind::Unsupported, &format!("there is no JetStream{why}: {mend}"))
+        let fix = "start nats-server with --jetstream, enable it for this account, or name its domain with ?domain=";
+        self.error(HomeErrorKind::Unsupported, &format!("there is no JetStream{why}: {fix}"))
     }
 }
 
@@ -204,11 +204,11 @@ pub(crate) fn refused(settings: &Settings, error: &ConnectError) -> HomeError {
     let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     let (kind, words) = match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-            (HomeErrorKind::Denied, format!("refuses the login: {}", settings.login.mend()))
+            (HomeErrorKind::Denied, format!("refuses the login: {}", settings.login.hint()))
         }
         _ if is_tls(error) => {
-            let mend = "check tls_ca, tls_cert and tls_key, and that the certificate names this host";
-            (HomeErrorKind::Denied, format!("TLS can't be agreed on ({why}): {mend}"))
+            let fix = "check tls_ca, tls_cert and tls_key, and that the certificate names this host";
+            (HomeErrorKind::Denied, format!("TLS can't be agreed on ({why}): {fix}"))
         }
         ConnectErrorKind::TimedOut => {
             (HomeErrorKind::Unreachable, "did not answer in time: look whether it runs and the URL is right".to_owned())

@@ -83,8 +83,8 @@ pub(crate) async fn info(shared: &Shared, stream: &str, consumer: &str) -> HomeR
 pub(crate) async fn is_ready(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<bool> {
     let info = ask(shared, stream, consumer).await?;
     let number = |name: &str| info[name].as_u64().unwrap_or_default();
-    let has_room = info["config"]["max_ack_pending"].as_u64().is_none_or(|most| number("num_ack_pending") < most);
-    Ok(number("num_pending") > 0 && has_room && !info["paused"].as_bool().unwrap_or_default())
+    let has_capacity = info["config"]["max_ack_pending"].as_u64().is_none_or(|most| number("num_ack_pending") < most);
+    Ok(number("num_pending") > 0 && has_capacity && !info["paused"].as_bool().unwrap_or_default())
 }
 
 /// Every consumer of a stream that has a name of its own.
@@ -256,14 +256,14 @@ fn config(stream: &str, known: &CachedStream, settings: &ConsumerSettings) -> Va
 
 /// Patterns without those that others cover: a server refuses filters that overlap.
 pub(crate) fn widest(patterns: &[Pattern]) -> Vec<Pattern> {
-    let mut kept: Vec<Pattern> = Vec::new();
+    let mut patterns_left: Vec<Pattern> = Vec::new();
     for pattern in patterns {
-        if !kept.iter().any(|other| covers(other, pattern)) {
-            kept.retain(|other| !covers(pattern, other));
-            kept.push(pattern.clone());
+        if !patterns_left.iter().any(|other| covers(other, pattern)) {
+            patterns_left.retain(|other| !covers(pattern, other));
+            patterns_left.push(pattern.clone());
         }
     }
-    kept
+    patterns_left
 }
 
 /// True if every subject that `narrow` selects is selected by `wide`.
@@ -282,16 +282,16 @@ fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
 /// The settings of a consumer, made by any client.
 fn read(info: &Value) -> ConsumerSettings {
     let config = &info["config"];
-    let kept = |name: &str| config["metadata"][name].as_str();
+    let metadata = |name: &str| config["metadata"][name].as_str();
     let number = |name: &str| config[name].as_u64().unwrap_or_default();
-    let filter: Vec<String> = match kept(FILTER) {
+    let filter: Vec<String> = match metadata(FILTER) {
         Some(text) => text.split(", ").filter(|part| !part.is_empty()).map(str::to_owned).collect(),
         None => {
             let several = config["filter_subjects"].as_array().into_iter().flatten();
             several.chain([&config["filter_subject"]]).filter_map(Value::as_str).map(str::to_owned).collect()
         }
     };
-    let backoff = kept(BACKOFF).map(|text| text.split(',').filter_map(|part| part.parse().ok()).collect());
+    let backoff = metadata(BACKOFF).map(|text| text.split(',').filter_map(|part| part.parse().ok()).collect());
     ConsumerSettings {
         name: info["name"].as_str().unwrap_or_default().to_owned(),
         filter: filter.iter().filter_map(|text| Pattern::new(text).ok()).collect(),
@@ -301,7 +301,7 @@ fn read(info: &Value) -> ConsumerSettings {
             Some("new") => Start::New,
             _ => Start::All,
         },
-        ack_wait_us: kept(ACK_WAIT)
+        ack_wait_us: metadata(ACK_WAIT)
             .and_then(|text| text.parse().ok())
             .unwrap_or_else(|| clock::micros(&config["ack_wait"])),
         max_deliver: config["max_deliver"].as_i64().filter(|most| *most > 0).unwrap_or(0) as u32,

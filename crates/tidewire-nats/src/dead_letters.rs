@@ -59,7 +59,7 @@ pub(crate) async fn keep(
     let mut headers = HeaderMap::new();
     headers.insert(names::MSG_ID, format!("{consumer}.{sequence}.{deliveries}.{now_us}").as_str());
     let put = async || shared.put(&dead, &subject, headers.clone(), body.clone()).await;
-    let kept = match put().await {
+    let stored = match put().await {
         Err(Failure::Refused { code: 10_059, .. }) => {
             // A consumer of others has none yet.
             let replicas = crate::streams::info(shared, stream).await?.settings.replicas;
@@ -68,7 +68,7 @@ pub(crate) async fn keep(
         }
         other => other,
     };
-    kept.map(|_| ()).map_err(|failure| failure.plain(&shared.connection, "dead letters"))
+    stored.map(|_| ()).map_err(|failure| failure.plain(&shared.connection, "dead letters"))
 }
 
 /// Dead letters of a consumer, in order of sequence.
@@ -80,9 +80,10 @@ pub(crate) async fn list(
     max: u32,
 ) -> HomeResult<Vec<DeadLetter>> {
     let mut letters = Vec::new();
-    let kept = all(shared, stream, consumer).await?;
-    for (sequence, mut kept) in kept.into_iter().filter(|(sequence, _)| *sequence >= from).take(max as usize) {
-        let newest = kept.pop().unwrap_or_else(|| unreachable!("a sequence is listed with an entry"));
+    let all_entries = all(shared, stream, consumer).await?;
+    for (sequence, mut entries) in all_entries.into_iter().filter(|(sequence, _)| *sequence >= from).take(max as usize)
+    {
+        let newest = entries.pop().unwrap_or_else(|| unreachable!("a sequence is listed with an entry"));
         let event = shared.stored(stream, &json!({"seq": sequence})).await?;
         letters.push(DeadLetter {
             event: event.and_then(|stored| message::event(stored.message, stored.sequence, stored.time_us)),
@@ -98,7 +99,7 @@ pub(crate) async fn list(
 
 /// Redelivers dead letters to their consumer.
 pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, sequences: Vec<u64>) -> HomeResult<u64> {
-    let kept = all(shared, stream, consumer).await?;
+    let letters = all(shared, stream, consumer).await?;
     let known = shared.streams.find(&shared.connection, stream).await?;
     if !known.again {
         let words = format!(
@@ -109,7 +110,7 @@ pub(crate) async fn requeue(shared: &Shared, stream: &str, consumer: &str, seque
     }
     let mut count = 0;
     for sequence in sequences {
-        let Some(entries) = kept.get(&sequence) else { continue };
+        let Some(entries) = letters.get(&sequence) else { continue };
         if !deliver_anew(shared, &known, stream, consumer, sequence).await? {
             let words =
                 format!("sequences: event {sequence} is not in stream {stream:?} any more: drop its dead letter");
@@ -151,9 +152,9 @@ pub(crate) async fn deliver_anew(
 
 /// Forgets dead letters.
 pub(crate) async fn discard(shared: &Shared, stream: &str, consumer: &str, sequences: Vec<u64>) -> HomeResult<u64> {
-    let kept = all(shared, stream, consumer).await?;
+    let letters = all(shared, stream, consumer).await?;
     let mut count = 0;
-    for entries in sequences.iter().filter_map(|sequence| kept.get(sequence)) {
+    for entries in sequences.iter().filter_map(|sequence| letters.get(sequence)) {
         forget(shared, stream, entries).await?;
         count += 1;
     }
@@ -181,8 +182,8 @@ async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeM
     let mut found = BTreeMap::<u64, Vec<StoredDeadLetter>>::new();
     let wait = format!("no ack within {} s", settings.ack_wait_us as f64 / 1e6);
     let scanned = scan(&shared.connection, &selection, From::Sequence(1), |place, message| {
-        if let Some((sequence, kept)) = read(place, &message, &wait) {
-            found.entry(sequence).or_default().push(kept);
+        if let Some((sequence, letter)) = read(place, &message, &wait) {
+            found.entry(sequence).or_default().push(letter);
         }
         true
     });
@@ -197,14 +198,14 @@ async fn all(shared: &Shared, stream: &str, consumer: &str) -> HomeResult<BTreeM
 fn read(place: AckSubject, message: &Message, no_ack: &str) -> Option<(u64, StoredDeadLetter)> {
     let entry: Value = serde_json::from_slice(&message.payload).ok()?;
     let text = |name: &str, missing: &str| entry[name].as_str().unwrap_or(missing).to_owned();
-    let kept = StoredDeadLetter {
+    let letter = StoredDeadLetter {
         at: place.sequence,
         deliveries: entry["deliveries"].as_u64()? as u32,
         dead_at_us: entry["dead_at_us"].as_u64().unwrap_or(place.time_us),
         reason: text("reason", "max_deliver"),
         fault: Fault { error: text("error", no_ack), traceback: text("traceback", "") },
     };
-    Some((entry["stream_seq"].as_u64()?, kept))
+    Some((entry["stream_seq"].as_u64()?, letter))
 }
 
 fn cut(text: &str) -> &str {

@@ -75,7 +75,7 @@ impl Nats {
             };
             drop(teller.tell(opened.await));
         });
-        let (told, connected) = answer();
+        let (home_teller, connected) = answer();
         opened.then(move |opened| {
             let home = match opened {
                 Ok((shared, publisher)) => {
@@ -90,7 +90,7 @@ impl Nats {
                     Err(error)
                 }
             };
-            drop(told.tell(home));
+            drop(home_teller.tell(home));
         });
         connected
     }

@@ -270,14 +270,14 @@ pub(crate) async fn write(
     let stream = names::bucket(bucket);
     let subject = format!("$KV.{bucket}.{key}");
     check_size(&shared.connection, key, &headers, &value)?;
-    let (mut asked, nonce) = (0, shared.connection.client.new_inbox());
+    let (mut attempt, nonce) = (0, shared.connection.client.new_inbox());
     loop {
         let mut headers = headers.clone();
         if let Some(expected) = expected {
             headers.insert(EXPECTED, expected.to_string().as_str());
         }
         // The id deduplicates a second write after the first reply was lost.
-        headers.insert(names::MSG_ID, format!("{nonce}.{asked}").as_str());
+        headers.insert(names::MSG_ID, format!("{nonce}.{attempt}").as_str());
         match shared.put(&stream, &subject, headers, value.clone()).await {
             Ok(revision) => return Ok(revision),
             Err(Failure::Refused { code: 10_071 | 10_164, .. }) => {
@@ -287,9 +287,9 @@ pub(crate) async fn write(
                 match expect {
                     // Deleted keys are absent: the next attempt expects the revision of the
                     // deletion.
-                    Expect::Absent if !there && expected != Some(revision) && asked < 3 => {
+                    Expect::Absent if !there && expected != Some(revision) && attempt < 3 => {
                         expected = Some(revision);
-                        asked += 1;
+                        attempt += 1;
                     }
                     Expect::Revision(wanted) => return Err(other(shared, key, wanted, revision)),
                     _ => return Err(other(shared, key, 0, revision)),

@@ -106,8 +106,8 @@ pub(crate) fn headers(message: &NewMessage, dedupe: bool) -> HomeResult<Option<H
     let mut map = HeaderMap::new();
     for (name, value) in &message.headers {
         if is_reserved(name) {
-            let mend = "names that begin with Nats- and Tidewire- are taken: choose another";
-            return Err(HomeError::new(HomeErrorKind::Invalid, format!("headers: {name:?}: {mend}")));
+            let fix = "names that begin with Nats- and Tidewire- are taken: choose another";
+            return Err(HomeError::new(HomeErrorKind::Invalid, format!("headers: {name:?}: {fix}")));
         }
         append(&mut map, "headers", name, value)?;
     }
@@ -129,8 +129,8 @@ pub(crate) fn headers(message: &NewMessage, dedupe: bool) -> HomeResult<Option<H
 
 /// Adds a header that NATS can carry.
 pub(crate) fn append(map: &mut HeaderMap, field: &str, name: &str, value: &str) -> HomeResult<()> {
-    let refuse = |what: &str, mend: &str| {
-        Err(HomeError::new(HomeErrorKind::Invalid, format!("{field}: {what:?} can't be a header of NATS: {mend}")))
+    let refuse = |what: &str, fix: &str| {
+        Err(HomeError::new(HomeErrorKind::Invalid, format!("{field}: {what:?} can't be a header of NATS: {fix}")))
     };
     let Some(header) = name.parse::<HeaderName>().ok().filter(|_| !name.is_empty()) else {
         return refuse(name, "write a name of visible ASCII characters without a colon");

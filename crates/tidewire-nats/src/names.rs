@@ -25,8 +25,8 @@ pub(crate) fn check(what: &str, name: &str) -> HomeResult<()> {
     if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
         return Ok(());
     }
-    let mend = format!("write letters, digits, _ and -, 1 to {NAME_MAX} characters");
-    Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {mend}")))
+    let fix = format!("write letters, digits, _ and -, 1 to {NAME_MAX} characters");
+    Err(HomeError::new(HomeErrorKind::Invalid, format!("{what}: {name:?} is no name: {fix}")))
 }
 
 /// True for streams of users: neither buckets nor private streams of another stream.

@@ -90,9 +90,9 @@ impl Pullers {
     /// Stores a puller whose last pull has ended by itself, for reuse.
     pub fn keep(&self, stream: &str, consumer: &str, puller: Puller) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle.entry((stream.to_owned(), consumer.to_owned())).or_default();
-        if kept.len() < KEPT {
-            kept.push(puller);
+        let pullers = idle.entry((stream.to_owned(), consumer.to_owned())).or_default();
+        if pullers.len() < KEPT {
+            pullers.push(puller);
         }
     }
 

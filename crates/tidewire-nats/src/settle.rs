@@ -206,8 +206,8 @@ async fn say(shared: &Shared, steps: &[Step]) -> Vec<bool> {
     let mut confirmed = vec![false; steps.len()];
     let until = Instant::now() + connection.settings.request_timeout;
     while !steps.is_empty() {
-        let kept = shared.out.boxes.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let answers = match kept {
+        let idle = shared.out.boxes.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let answers = match idle {
             Some(answers) => Ok(answers),
             None => Answers::new(connection).await,
         };

@@ -87,12 +87,12 @@ pub(super) async fn begin(
     };
     let (begun, answer) = oneshot::channel();
     let work = Arc::new(PeerCommands::default());
-    let told = Arc::downgrade(&work);
+    let commands = Arc::downgrade(&work);
     if !hub.take_bridge() {
         return Err(BridgeError::new(ErrorCode::InvalidArgument, "the hub has a bridge already: a hub has one"));
     }
     hub.on_interests(move || {
-        if let Some(work) = told.upgrade() {
+        if let Some(work) = commands.upgrade() {
             work.look_at_interests();
         }
     });
@@ -226,7 +226,7 @@ impl Cluster {
 
     async fn frames(&mut self, number: u32, subject: &str, frames: &[u8]) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
-        peer.told = true;
+        peer.announced = true;
         let called = subject.strip_prefix(&*self.mine).and_then(|rest| rest.strip_prefix(".call."));
         let checked = match envelope::check(frames, called, self.at.frame_max) {
             Ok(checked) => checked,
@@ -569,9 +569,9 @@ impl Cluster {
     fn look_whether_ready(&mut self) {
         let Some(until) = self.beginning.as_ref().map(|(_, until)| *until).or(self.returning) else { return };
         let now = Instant::now();
-        let all_told = self.peers.values().all(|peer| peer.told || peer.refused_until.is_some());
+        let all_announced = self.peers.values().all(|peer| peer.announced || peer.refused_until.is_some());
         let is_quiet = self.alone || now >= self.quiet_from;
-        if now < until && !(all_told && is_quiet) {
+        if now < until && !(all_announced && is_quiet) {
             return;
         }
         self.returning = None;

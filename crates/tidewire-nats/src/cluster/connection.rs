@@ -48,10 +48,10 @@ pub(super) struct Connected {
 /// Connects, subscribes, and looks whether the server lets this node do both.
 pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Result<Connected, BridgeError> {
     let place = settings.shown();
-    let (told, status) = watch::channel(Status { is_up: true, ..Status::default() });
+    let (status_sender, status) = watch::channel(Status { is_up: true, ..Status::default() });
     let connecting =
         settings.options()?.no_echo().subscription_capacity(SUBSCRIPTION_CAPACITY).event_callback(move |event| {
-            told.send_modify(|status| match event {
+            status_sender.send_modify(|status| match event {
                 Event::Connected => status.is_up = true,
                 Event::Disconnected => (status.is_up, status.losses) = (false, status.losses + 1),
                 Event::ServerError(ServerError::Other(text)) => status.refused = Some(text),
@@ -92,10 +92,10 @@ pub(super) async fn connect(settings: &Settings, options: &BridgeOptions) -> Res
 }
 
 fn denied(place: &str, why: &str) -> BridgeError {
-    let mend = "let this user publish and subscribe on tw.>";
+    let fix = "let this user publish and subscribe on tw.>";
     BridgeError::new(
         ErrorCode::Unauthorized,
-        format!("{place}: it refuses what nodes say to each other ({why}): {mend}"),
+        format!("{place}: it refuses what nodes say to each other ({why}): {fix}"),
     )
 }
 

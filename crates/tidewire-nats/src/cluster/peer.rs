@@ -102,7 +102,7 @@ pub(super) struct Peer {
     /// Another one had its name before.
     pub is_second: bool,
     /// True once it has announced its subscriptions.
-    pub told: bool,
+    pub announced: bool,
     pub to: String,
     standing: Option<PeerLink>,
     /// Subscriptions announced to the other side, with their ids.
@@ -131,7 +131,7 @@ impl Peer {
             heard: now,
             refused_until: None,
             is_second: false,
-            told: false,
+            announced: false,
             to,
             standing: None,
             said: BTreeMap::new(),
@@ -270,7 +270,7 @@ impl Peer {
     /// The next message with frames, if there are some and they may be sent. `first` is sent
     /// without any.
     pub fn next_message(&mut self, first: bool) -> Option<OutgoingCall> {
-        if !self.session.is_open() || self.session.room() == 0 {
+        if !self.session.is_open() || self.session.sendable_bytes() == 0 {
             return None;
         }
         let mut resumes = false;

@@ -21,7 +21,7 @@ pub(super) struct Session {
     acked_bytes: u64,
     received: u64,
     taken_bytes: u64,
-    told_bytes: u64,
+    reported_bytes: u64,
 }
 
 /// Effect of a message on its receiver.
@@ -59,7 +59,7 @@ impl Session {
             acked_bytes: 0,
             received: 0,
             taken_bytes: 0,
-            told_bytes: 0,
+            reported_bytes: 0,
         }
     }
 
@@ -77,19 +77,19 @@ impl Session {
             self.sent += 1;
             self.sent_bytes += frame_bytes as u64;
         }
-        self.told_bytes = self.taken_bytes;
+        self.reported_bytes = self.taken_bytes;
         let other = self.theirs.unwrap_or_default();
         Envelope { what, from: self.me, own: self.own, other, sequence: self.sent, taken: self.taken_bytes }
     }
 
     /// Bytes that may be sent now.
-    pub fn room(&self) -> u64 {
+    pub fn sendable_bytes(&self) -> u64 {
         WINDOW.saturating_sub(self.sent_bytes - self.acked_bytes)
     }
 
     /// True if an ack is due to the other side.
     pub fn owes_ack(&self) -> bool {
-        self.open && self.taken_bytes - self.told_bytes >= WINDOW / 4
+        self.open && self.taken_bytes - self.reported_bytes >= WINDOW / 4
     }
 
     /// Takes a message of the other side, with so many bytes behind the envelope.
@@ -182,9 +182,9 @@ mod tests {
             let mut sides = [Session::new(1, 1), Session::new(2, 2)];
             let mut token = 3;
             // Messages on their way, by receiver.
-            let mut ways = [VecDeque::new(), VecDeque::new()];
+            let mut in_flight = [VecDeque::new(), VecDeque::new()];
             let mut losses = draw(4);
-            ways[1].push_back(sides[0].say(What::Open, 0));
+            in_flight[1].push_back(sides[0].say(What::Open, 0));
             for step in 0.. {
                 assert!(step < 1_000, "they begin anew for ever");
                 let at = draw(2) as usize;
@@ -193,10 +193,10 @@ mod tests {
                     sides[at] = Session::new(at as u32 + 1, token);
                     token += 1;
                     let said = sides[at].say(What::Open, 0);
-                    ways[1 - at].push_back(said);
+                    in_flight[1 - at].push_back(said);
                 }
-                let Some(said) = ways[at].pop_front() else {
-                    if ways[1 - at].is_empty() && losses == 0 {
+                let Some(said) = in_flight[at].pop_front() else {
+                    if in_flight[1 - at].is_empty() && losses == 0 {
                         break;
                     }
                     continue;
@@ -205,13 +205,13 @@ mod tests {
                 if heard == Received::Broken {
                     sides[at] = Session::new(at as u32 + 1, token);
                     token += 1;
-                    ways[1 - at].push_back(sides[at].say(What::Open, 0));
+                    in_flight[1 - at].push_back(sides[at].say(What::Open, 0));
                     heard = if said.what == What::Open { sides[at].heard(&said, 0) } else { Received::Nothing };
                 }
                 match heard {
-                    Received::Answer => ways[1 - at].push_back(sides[at].say(What::Open, 0)),
+                    Received::Answer => in_flight[1 - at].push_back(sides[at].say(What::Open, 0)),
                     Received::Begun | Received::Frames { begun: true } => {
-                        ways[1 - at].push_back(sides[at].say(What::Frames, 0))
+                        in_flight[1 - at].push_back(sides[at].say(What::Frames, 0))
                     }
                     _ => {}
                 }
@@ -241,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_under_way_are_bounded_until_taken() {
+    fn messages_in_flight_are_bounded_until_taken() {
         let (mut a, mut b) = open();
         let (mut sent, part) = (10, 100_000);
-        while a.room() > 0 {
+        while a.sendable_bytes() > 0 {
             assert_eq!(pass(&mut a, &mut b, What::Frames, part), Received::Frames { begun: false });
             sent += part as u64;
         }
@@ -252,7 +252,7 @@ mod tests {
         assert!(b.owes_ack());
         assert_eq!(pass(&mut b, &mut a, What::Ack, 0), Received::Nothing);
         assert!(!b.owes_ack());
-        assert_eq!(a.room(), WINDOW);
+        assert_eq!(a.sendable_bytes(), WINDOW);
     }
 
     #[test]

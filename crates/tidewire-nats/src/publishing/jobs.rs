@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub messages: vec::IntoIter<NewMessage>,
     pub count: usize,
     teller: Teller<Vec<HomeResult<Ack>>>,
-    room: PublishPermit,
+    permit: PublishPermit,
 }
 
 impl Job {
@@ -26,10 +26,10 @@ impl Job {
         messages: Vec<NewMessage>,
         whole: bool,
         teller: Teller<Vec<HomeResult<Ack>>>,
-        room: PublishPermit,
+        permit: PublishPermit,
     ) -> Self {
         let count = messages.len();
-        Self { stream: stream.to_owned(), whole, looked: false, messages: messages.into_iter(), count, teller, room }
+        Self { stream: stream.to_owned(), whole, looked: false, messages: messages.into_iter(), count, teller, permit }
     }
 
     /// Marks the stream as looked up: a message that does not fit now is an error.
@@ -40,19 +40,19 @@ impl Job {
 
     /// All of the batch is stored.
     pub fn finish(self, acks: Vec<Ack>) {
-        drop(self.room);
+        drop(self.permit);
         drop(self.teller.tell(Ok(acks.into_iter().map(Ok).collect())));
     }
 
     /// None of the batch is stored.
     pub fn refuse(self, error: &HomeError) {
-        drop(self.room);
+        drop(self.permit);
         drop(self.teller.tell(Ok((0..self.count).map(|_| Err(error.clone())).collect())));
     }
 
     /// Nothing of it was looked at.
     pub fn fail(self, error: HomeError) {
-        drop(self.room);
+        drop(self.permit);
         drop(self.teller.tell(Err(error)));
     }
 }
@@ -63,7 +63,7 @@ struct Results {
     found: Vec<Option<HomeResult<Ack>>>,
     missing: usize,
     teller: Teller<Vec<HomeResult<Ack>>>,
-    room: PublishPermit,
+    permit: PublishPermit,
 }
 
 /// Calls that were begun.
@@ -78,7 +78,7 @@ impl Begun {
     pub fn begin(&mut self, job: Job) -> (u64, vec::IntoIter<NewMessage>) {
         self.next += 1;
         let found = (0..job.count).map(|_| None).collect();
-        let results = Results { found, missing: job.count, teller: job.teller, room: job.room };
+        let results = Results { found, missing: job.count, teller: job.teller, permit: job.permit };
         self.calls.insert(self.next, results);
         (self.next, job.messages)
     }
@@ -92,7 +92,7 @@ impl Begun {
         if results.missing == 0
             && let Some(results) = self.calls.remove(&call)
         {
-            drop(results.room);
+            drop(results.permit);
             drop(results.teller.tell(Ok(results.found.into_iter().flatten().collect())));
         }
     }

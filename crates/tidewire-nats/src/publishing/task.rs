@@ -59,7 +59,7 @@ pub(crate) struct Task {
     /// Calls whose stream was looked up.
     ready: VecDeque<Job>,
     /// Streams that are looked up because a publish had no responders.
-    asked: HashSet<String>,
+    rechecked: HashSet<String>,
     /// Since when there is no connection.
     down_since: Option<Instant>,
     found: mpsc::UnboundedSender<(String, HomeResult<Arc<CachedStream>>)>,
@@ -100,7 +100,7 @@ impl Task {
             current: None,
             parked: HashMap::new(),
             ready: VecDeque::new(),
-            asked: HashSet::new(),
+            rechecked: HashSet::new(),
             down_since: None,
             found,
             finds,
@@ -184,14 +184,14 @@ impl Task {
     }
 
     fn look_again(&mut self, stream: &str) {
-        if !self.parked.contains_key(stream) && self.asked.insert(stream.to_owned()) {
+        if !self.parked.contains_key(stream) && self.rechecked.insert(stream.to_owned()) {
             self.look(stream);
         }
     }
 
     /// A stream was looked up: its calls go on, or fail.
     fn found(&mut self, stream: &str, known: HomeResult<Arc<CachedStream>>) {
-        self.asked.remove(stream);
+        self.rechecked.remove(stream);
         let parked = if self.batches.contains(stream) { None } else { self.parked.remove(stream) };
         let parked = parked.unwrap_or_default();
         match known {

@@ -70,7 +70,7 @@ impl Login {
     }
 
     /// Advice for a refused login.
-    pub(crate) const fn mend(&self) -> &'static str {
+    pub(crate) const fn hint(&self) -> &'static str {
         match self {
             Self::Nobody => "it wants to know who asks: write nats://user:password@host, or give token, nkey or creds",
             Self::User { .. } => "check user and password of the URL",

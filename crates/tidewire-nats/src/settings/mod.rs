@@ -154,8 +154,8 @@ impl fmt::Debug for Settings {
 }
 
 /// The error of an invalid option: its name, the reason and the fix.
-fn wrong(option: &str, why: String, mend: &str) -> HomeError {
-    HomeError::new(HomeErrorKind::Invalid, format!("NATS: {option}: {why}: {mend}"))
+fn wrong(option: &str, why: String, fix: &str) -> HomeError {
+    HomeError::new(HomeErrorKind::Invalid, format!("NATS: {option}: {why}: {fix}"))
 }
 
 fn name(query: &mut Query) -> HomeResult<String> {

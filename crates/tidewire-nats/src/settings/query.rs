@@ -35,8 +35,8 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !KNOWN.contains(&option) {
-                let mend = format!("the options are {}", KNOWN.join(", "));
-                return Err(wrong("url", format!("{option:?} is no option"), &mend));
+                let fix = format!("the options are {}", KNOWN.join(", "));
+                return Err(wrong("url", format!("{option:?} is no option"), &fix));
             }
             if left.iter().any(|(other, _)| other == option) {
                 return Err(wrong(option, "it is said twice".to_owned(), "say it once"));

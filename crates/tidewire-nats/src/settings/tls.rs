@@ -37,8 +37,8 @@ impl Tls {
                 return Err(wrong("tls_cert", "its key is not said".to_owned(), "name the key's file with tls_key"));
             }
             (None, Some(_)) => {
-                let mend = "name the certificate's file with tls_cert";
-                return Err(wrong("tls_key", "its certificate is not said".to_owned(), mend));
+                let fix = "name the certificate's file with tls_cert";
+                return Err(wrong("tls_key", "its certificate is not said".to_owned(), fix));
             }
         };
         // Any TLS option demands TLS.
