@@ -8,7 +8,7 @@ use crate::gateway::GatewayError;
 
 /// The address of a URL, `http://host:port`.
 pub(crate) fn of_url(url: &str) -> Result<SocketAddr, GatewayError> {
-    let wrong = |mend: &str| GatewayError::invalid(format!("url: {url:?} is not allowed: {mend}"));
+    let wrong = |fix: &str| GatewayError::invalid(format!("url: {url:?} is not allowed: {fix}"));
     if url.starts_with("https://") {
         return Err(wrong(
             "TLS is for a proxy in front of the gateway: give http:// and an address that the proxy reaches",

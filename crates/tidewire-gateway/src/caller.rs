@@ -39,10 +39,10 @@ impl Caller {
                 if token.is_some() {
                     tokio::time::sleep(WRONG).await;
                 }
-                let mend = "give one of the hub in the header Authorization: Bearer TOKEN";
+                let fix = "give one of the hub in the header Authorization: Bearer TOKEN";
                 let what =
                     if token.is_some() { "this hub does not know the token" } else { "this hub asks for a token" };
-                let problem = Problem::new(ErrorCode::Unauthorized, format!("{what}: {mend}"));
+                let problem = Problem::new(ErrorCode::Unauthorized, format!("{what}: {fix}"));
                 Err(problem.with_status(StatusCode::UNAUTHORIZED).with_header(WWW_AUTHENTICATE, "Bearer"))
             }
         }

@@ -20,18 +20,18 @@ use crate::routes::{RequestHead, only};
 use crate::server::Shared;
 use crate::streams;
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
-    let [_, service, method] = asked.path.as_slice() else {
+pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
+    let [_, service, method] = head.path.as_slice() else {
         return Err(Problem::nothing("path: a call is POST /services/NAME/METHOD"));
     };
-    only(asked, &[Method::POST])?;
-    let caller = Caller::of(shared, &asked.headers).await?;
+    only(head, &[Method::POST])?;
+    let caller = Caller::of(shared, &head.headers).await?;
     let services = shared.catalog.services().await?;
     let (service, method) = found(&services, service, method)?;
-    let client = client(shared, &caller, service, method, asked)?;
-    let form = if method.stream { Some(stream_form(&asked.headers)?) } else { None };
+    let client = client(shared, &caller, service, method, head)?;
+    let form = if method.stream { Some(stream_form(&head.headers)?) } else { None };
     let body = request::read(shared, body).await?;
-    check_json(&asked.headers, &body.bytes)?;
+    check_json(&head.headers, &body.bytes)?;
     let arguments = arguments(&body.bytes).map_err(Problem::invalid)?;
     drop(body);
     match form {
@@ -63,10 +63,10 @@ pub(crate) fn client(
     caller: &Caller,
     service: &Service,
     method: &MethodInfo,
-    asked: &RequestHead,
+    head: &RequestHead,
 ) -> Result<Client, Problem> {
     let instance = caller.instance(&shared.access, service, &method.name)?;
-    let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, &asked.headers)?;
+    let client = of_headers(shared.node.client(&service.info.name), &caller.user, method, &head.headers)?;
     Ok(match instance {
         Instance::Any => client,
         Instance::One(id) => client.instance(id),

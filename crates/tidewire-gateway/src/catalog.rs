@@ -70,10 +70,10 @@ impl Catalog {
             self.state().changes = Some(changes);
         }
         // Changes from now on are newer than the list.
-        let asked = Instant::now();
+        let listed_at = Instant::now();
         let listed = self.node.services().await?;
         let services = Arc::new(listed.into_iter().filter_map(Service::of).collect::<Services>());
-        self.state().services = Some((asked, Arc::clone(&services)));
+        self.state().services = Some((listed_at, Arc::clone(&services)));
         Ok(services)
     }
 
@@ -89,8 +89,8 @@ impl Catalog {
         if has_changed {
             state.services = None;
         }
-        let (asked, services) = state.services.as_ref()?;
-        (asked.elapsed() < OLD).then(|| Arc::clone(services))
+        let (listed_at, services) = state.services.as_ref()?;
+        (listed_at.elapsed() < OLD).then(|| Arc::clone(services))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

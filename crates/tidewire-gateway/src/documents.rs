@@ -19,12 +19,12 @@ const STYLE: &str = include_str!("page/page.css");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead) -> Result<Answer, Problem> {
-    if let Some(("files", parts)) = asked.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
-        only(asked, &[Method::GET])?;
+pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead) -> Result<Answer, Problem> {
+    if let Some(("files", parts)) = head.path.split_first().map(|(first, parts)| (first.as_str(), parts)) {
+        only(head, &[Method::GET])?;
         return shared.files.answer(parts).ok_or_else(|| Problem::nothing("path: there is no file of this name"));
     }
-    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+    let path: Vec<&str> = head.path.iter().map(String::as_str).collect();
     let is_known =
         matches!(*path, ["" | "healthz" | "readyz" | "metrics" | "openapi.json"] | ["docs", "page.js" | "page.css"]);
     if !is_known {
@@ -32,7 +32,7 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead) -> Result<
             "path: there is /services/NAME/METHOD, /subjects/SUBJECT, /openapi.json, /mcp, /healthz, /readyz and /metrics",
         ));
     }
-    only(asked, &[Method::GET])?;
+    only(head, &[Method::GET])?;
     Ok(match *path {
         ["healthz"] => text(StatusCode::OK, "alive\n"),
         ["readyz"] => ready(shared),
@@ -40,11 +40,11 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead) -> Result<
         ["docs", "page.js"] => page("text/javascript; charset=utf-8", SCRIPT),
         ["docs", "page.css"] => page("text/css; charset=utf-8", STYLE),
         ["metrics"] => {
-            Caller::of(shared, &asked.headers).await?;
+            Caller::of(shared, &head.headers).await?;
             of_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", Body::whole(metrics::text(shared)))
         }
         _ => {
-            let caller = Caller::of(shared, &asked.headers).await?;
+            let caller = Caller::of(shared, &head.headers).await?;
             let services = shared.catalog.services().await?;
             json(openapi::description(shared, &caller, &services).to_string())
         }

@@ -81,12 +81,12 @@ fn moved(place: &'static str) -> Answer {
 
 fn content(path: &Path, left: &mut usize, name: usize, most: usize) -> Result<Bytes, GatewayError> {
     let length = fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    let room = left.checked_sub(name).filter(|room| length <= *room as u64);
-    let Some(room) = room else {
+    let remaining = left.checked_sub(name).filter(|remaining| length <= *remaining as u64);
+    let Some(remaining) = remaining else {
         return Err(wrong(path, &format!("with it there are more than http_files_bytes={most}: serve fewer files")));
     };
     let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
-    *left = room.saturating_sub(bytes.len());
+    *left = remaining.saturating_sub(bytes.len());
     Ok(bytes.into())
 }
 

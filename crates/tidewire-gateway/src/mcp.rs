@@ -55,12 +55,12 @@ struct Call<'a> {
 /// Why a request of the protocol itself fails.
 struct Fault(i32, String);
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
-    if asked.path.len() != 1 {
+pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
+    if head.path.len() != 1 {
         return Err(Problem::nothing("path: the tools are at /mcp"));
     }
-    only(asked, &[Method::POST])?;
-    if let Some(version) = asked.headers.get(VERSION)
+    only(head, &[Method::POST])?;
+    if let Some(version) = head.headers.get(VERSION)
         && !VERSIONS.iter().any(|known| version == known)
     {
         return Err(Problem::invalid(format!(
@@ -68,12 +68,12 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Inco
             VERSIONS.join(", ")
         )));
     }
-    let caller = Caller::of(shared, &asked.headers).await?;
+    let caller = Caller::of(shared, &head.headers).await?;
     let body = request::read(shared, body).await?;
-    check_json(&asked.headers, &body.bytes)?;
+    check_json(&head.headers, &body.bytes)?;
     let message: Message<'_> = match serde_json::from_slice(&body.bytes) {
         Ok(message) => message,
-        Err(wrong) => return Ok(told(Json::Null, Err(Fault(NO_JSON, wrong.to_string())))),
+        Err(wrong) => return Ok(response(Json::Null, Err(Fault(NO_JSON, wrong.to_string())))),
     };
     let (Some(id), Some(method)) = (message.id.clone(), message.method.as_deref()) else {
         // Notifications, and answers to requests that this server does not make, are taken note of.
@@ -81,19 +81,22 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Inco
     };
     let is_request = message.jsonrpc == "2.0" && (id.is_string() || id.is_number());
     if !is_request {
-        return Ok(told(Json::Null, Err(Fault(NO_REQUEST, "give a request of JSON-RPC 2.0 with an id".to_owned()))));
+        return Ok(response(
+            Json::Null,
+            Err(Fault(NO_REQUEST, "give a request of JSON-RPC 2.0 with an id".to_owned())),
+        ));
     }
     let result = match method {
         "initialize" => Ok(initialized(shared, message.params)),
         "ping" => Ok(json!({})),
         "tools/list" => tools(shared, &caller, message.params).await?,
-        "tools/call" => called(shared, &caller, asked, message.params).await?,
+        "tools/call" => called(shared, &caller, head, message.params).await?,
         other => Err(Fault(NO_METHOD, format!("{other:?} is not a method of this server: there are tools"))),
     };
-    Ok(told(id, result))
+    Ok(response(id, result))
 }
 
-fn told(id: Json, result: Result<Json, Fault>) -> Answer {
+fn response(id: Json, result: Result<Json, Fault>) -> Answer {
     let message = match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(Fault(code, text)) => json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } }),
@@ -166,7 +169,7 @@ fn tool(name: &str, method: &MethodInfo) -> Json {
 async fn called(
     shared: &Arc<Shared>,
     caller: &Caller,
-    asked: &RequestHead,
+    head: &RequestHead,
     params: Option<&RawValue>,
 ) -> Result<Result<Json, Fault>, Problem> {
     let call = params.and_then(|params| serde_json::from_str::<Call<'_>>(params.get()).ok());
@@ -184,7 +187,7 @@ async fn called(
         Ok(given) => given,
         Err(wrong) => return Ok(Err(Fault(WRONG_PARAMETERS, format!("arguments: {wrong}")))),
     };
-    let done = match client(shared, caller, service, method, asked) {
+    let done = match client(shared, caller, service, method, head) {
         Ok(client) if method.stream => collected(client.stream(&method.name, &given)).await,
         Ok(client) => {
             client.call(&method.name, &given).await.map(|value: Value| to_json(&value)).map_err(Problem::from)

@@ -69,7 +69,7 @@ impl Problem {
 
     /// As JSON.
     pub fn json(&self) -> Value {
-        let mut told = json!({
+        let mut body = json!({
             "type": format!("urn:tidewire:error:{}", self.code),
             "title": self.code.meaning(),
             "status": self.status.as_u16(),
@@ -77,10 +77,10 @@ impl Problem {
             "code": self.code.as_str(),
             "retryable": self.retryable,
         });
-        if let (Some(error), Some(told)) = (&self.error, told.as_object_mut()) {
-            told.insert("error".to_owned(), error.as_str().into());
+        if let (Some(error), Some(body)) = (&self.error, body.as_object_mut()) {
+            body.insert("error".to_owned(), error.as_str().into());
         }
-        told
+        body
     }
 }
 

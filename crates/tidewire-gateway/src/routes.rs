@@ -69,15 +69,15 @@ fn route_of(path: &str) -> Route {
 }
 
 async fn routed(shared: &Arc<Shared>, route: Route, parts: Parts, body: Incoming) -> Result<Answer, Problem> {
-    let asked = checked(shared, parts)?;
-    if let Some(answer) = preflight(&asked) {
+    let head = checked(shared, parts)?;
+    if let Some(answer) = preflight(&head) {
         return Ok(answer);
     }
     match route {
-        Route::Services => calls::answer(shared, &asked, body).await,
-        Route::Subjects => subjects::answer(shared, &asked, body).await,
-        Route::Mcp => mcp::answer(shared, &asked, body).await,
-        Route::Documents => documents::answer(shared, &asked).await,
+        Route::Services => calls::answer(shared, &head, body).await,
+        Route::Subjects => subjects::answer(shared, &head, body).await,
+        Route::Mcp => mcp::answer(shared, &head, body).await,
+        Route::Documents => documents::answer(shared, &head).await,
     }
 }
 
@@ -138,8 +138,8 @@ fn share(shared: &Shared, origin: Option<&HeaderValue>, headers: &mut HeaderMap)
 }
 
 /// Answers a browser that asks before it sends a request of a page.
-fn preflight(asked: &RequestHead) -> Option<Answer> {
-    if asked.method != Method::OPTIONS || !asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+fn preflight(head: &RequestHead) -> Option<Answer> {
+    if head.method != Method::OPTIONS || !head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
         return None;
     }
     let mut answer = nothing(StatusCode::NO_CONTENT);
@@ -151,13 +151,13 @@ fn preflight(asked: &RequestHead) -> Option<Answer> {
 }
 
 /// Refuses other methods than those that there are.
-pub(crate) fn only(asked: &RequestHead, methods: &[Method]) -> Result<(), Problem> {
-    let is_head = asked.method == Method::HEAD && methods.contains(&Method::GET);
-    if is_head || methods.contains(&asked.method) {
+pub(crate) fn only(head: &RequestHead, methods: &[Method]) -> Result<(), Problem> {
+    let is_head = head.method == Method::HEAD && methods.contains(&Method::GET);
+    if is_head || methods.contains(&head.method) {
         return Ok(());
     }
     let allowed = methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let text = format!("{} is not allowed here: use {allowed}", asked.method);
+    let text = format!("{} is not allowed here: use {allowed}", head.method);
     Err(Problem::invalid(text).with_status(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, &allowed))
 }
 

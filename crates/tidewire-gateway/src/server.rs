@@ -68,13 +68,13 @@ impl Server {
         options: GatewayOptions,
     ) -> Result<Self, GatewayError> {
         let failed = |error: io::Error| {
-            let mend = match error.kind() {
+            let fix = match error.kind() {
                 io::ErrorKind::AddrInUse => ": end the program that listens there, or choose another port",
                 io::ErrorKind::AddrNotAvailable => ": give a name or an address of this machine",
                 io::ErrorKind::PermissionDenied => ": choose a port that this user may use",
                 _ => "",
             };
-            GatewayError::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{mend}"))
+            GatewayError::new(ErrorCode::ConfigError, format!("url: can't listen at http://{address}: {error}{fix}"))
         };
         let folder = options.files.as_deref();
         let files =
@@ -152,17 +152,17 @@ impl Shared {
     }
 
     fn keep(&self, connection: &Arc<Connection>) {
-        let mut kept = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= 2 * self.counting.connections.load(Ordering::Relaxed).max(16) {
-            kept.retain(|one| one.strong_count() > 0);
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if connections.len() >= 2 * self.counting.connections.load(Ordering::Relaxed).max(16) {
+            connections.retain(|one| one.strong_count() > 0);
         }
-        kept.push(Arc::downgrade(connection));
+        connections.push(Arc::downgrade(connection));
     }
 
     /// Closes the connection that has been idle for the longest time. False: all are busy.
-    fn make_room(&self) -> bool {
-        let kept = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = kept.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());
+    fn close_idle(&self) -> bool {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = connections.iter().filter_map(Weak::upgrade).filter(|one| !one.is_closing());
         let idle = open.filter_map(|one| Some((one.idle_since()?, one)));
         idle.min_by_key(|(since, _)| *since).is_some_and(|(_, oldest)| oldest.close())
     }
@@ -204,7 +204,7 @@ fn take_in(shared: &Arc<Shared>, stream: TcpStream) {
     let open = &shared.counting.connections;
     if open.load(Ordering::Relaxed) >= shared.options.limits.connections {
         shared.counting.closed.fetch_add(1, Ordering::Relaxed);
-        if !shared.make_room() {
+        if !shared.close_idle() {
             return;
         }
     }

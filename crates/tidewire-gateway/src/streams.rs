@@ -285,14 +285,14 @@ impl OutputBuffer {
     }
 
     fn problem(&mut self, problem: &Problem) {
-        let mut told = problem.json();
+        let mut body = problem.json();
         match self.form {
-            StreamForm::Events => self.out.extend_from_slice(format!("event: problem\ndata: {told}\n\n").as_bytes()),
+            StreamForm::Events => self.out.extend_from_slice(format!("event: problem\ndata: {body}\n\n").as_bytes()),
             StreamForm::Lines => {
-                if let Some(told) = told.as_object_mut() {
-                    told.insert("$type".to_owned(), "problem".into());
+                if let Some(body) = body.as_object_mut() {
+                    body.insert("$type".to_owned(), "problem".into());
                 }
-                self.out.extend_from_slice(format!("{told}\n").as_bytes());
+                self.out.extend_from_slice(format!("{body}\n").as_bytes());
             }
         }
     }

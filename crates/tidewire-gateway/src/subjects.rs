@@ -24,19 +24,19 @@ use crate::streams::{Source, begin};
 /// Messages that wait for one client; further ones are dropped.
 const WAITING: usize = 256;
 
-pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
-    let [_, subject] = asked.path.as_slice() else {
+pub(crate) async fn answer(shared: &Arc<Shared>, head: &RequestHead, body: Incoming) -> Result<Answer, Problem> {
+    let [_, subject] = head.path.as_slice() else {
         return Err(Problem::nothing("path: publish with POST, subscribe with GET on /subjects/SUBJECT"));
     };
-    only(asked, &[Method::POST, Method::GET])?;
-    let caller = Caller::of(shared, &asked.headers).await?;
-    if asked.method == Method::POST {
-        return publish(shared, asked, &caller, subject, body).await;
+    only(head, &[Method::POST, Method::GET])?;
+    let caller = Caller::of(shared, &head.headers).await?;
+    if head.method == Method::POST {
+        return publish(shared, head, &caller, subject, body).await;
     }
     caller.check_subscribe(&shared.access, subject)?;
-    let form = stream_form(&asked.headers)?;
+    let form = stream_form(&head.headers)?;
     let options = SubscribeOptions::default().capacity(WAITING);
-    let options = match queue(&asked.query)? {
+    let options = match queue(&head.query)? {
         Some(queue) => options.queue(queue),
         None => options,
     };
@@ -47,20 +47,20 @@ pub(crate) async fn answer(shared: &Arc<Shared>, asked: &RequestHead, body: Inco
 
 async fn publish(
     shared: &Arc<Shared>,
-    asked: &RequestHead,
+    head: &RequestHead,
     caller: &Caller,
     subject: &str,
     body: Incoming,
 ) -> Result<Answer, Problem> {
     caller.check_publish(&shared.access, subject)?;
     let body = request::read(shared, body).await?;
-    check_json(&asked.headers, &body.bytes)?;
+    check_json(&head.headers, &body.bytes)?;
     let payload = match body.bytes.is_empty() {
         true => Value::Nil,
         false => value(&body.bytes).map_err(Problem::invalid)?,
     };
     let mut to = shared.node.subject(subject).on_behalf(&caller.user);
-    for (name, value) in passed(&asked.headers)? {
+    for (name, value) in passed(&head.headers)? {
         to = to.header(name, value);
     }
     to.publish(&payload)?;
@@ -92,14 +92,14 @@ impl Source for Messages {
             let Ok(payload) = message.read::<Value>() else { continue };
             let text = |text: &str| Value::Text(text.to_owned());
             let headers = message.headers().iter().map(|(name, value)| (text(name), text(value))).collect();
-            let told = Value::Map(vec![
+            let event = Value::Map(vec![
                 (text("subject"), text(message.subject())),
                 (text("payload"), payload),
                 (text("headers"), Value::Map(headers)),
                 (text("node"), text(message.node())),
                 (text("user"), message.user().map_or(Value::Nil, text)),
             ]);
-            write_json(out, &told);
+            write_json(out, &event);
             return Poll::Ready(Some(Ok(())));
         }
     }

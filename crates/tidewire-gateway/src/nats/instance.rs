@@ -90,8 +90,8 @@ impl Serving {
     }
 
     async fn take(self: &Arc<Self>, message: Message) {
-        if let Some(asked) = message.subject.strip_prefix("$SRV.") {
-            let verb = asked.split('.').next().unwrap_or_default();
+        if let Some(query) = message.subject.strip_prefix("$SRV.") {
+            let verb = query.split('.').next().unwrap_or_default();
             let counts = || self.counts.lock().clone();
             let said = description::answer(verb, &self.info, &self.id, &self.started, counts);
             if let (Some(said), Some(reply)) = (said, message.reply) {

@@ -47,7 +47,7 @@ struct Shared {
     node: Node,
     client: Client,
     place: String,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     /// Told when the last request has ended.
     idle: Notify,
     log: Log,
@@ -165,8 +165,8 @@ impl HubRequests {
             Err(error) => return failed(&error),
         };
         let log = Arc::clone(&self.log);
-        let (under_way, idle) = (AtomicUsize::new(0), Notify::new());
-        let shared = Arc::new(Shared { node, client, place, under_way, idle, log });
+        let (in_flight, idle) = (AtomicUsize::new(0), Notify::new());
+        let shared = Arc::new(Shared { node, client, place, in_flight, idle, log });
         runtime.block_on(self.offer(&shared));
         runtime.block_on(async { drop(tokio::time::timeout(LAST, shared.rest()).await) });
         drop(runtime);
@@ -201,7 +201,7 @@ impl Shared {
         tokio::task::yield_now().await;
         loop {
             let idle = self.idle.notified();
-            if self.under_way.load(Ordering::Relaxed) == 0 {
+            if self.in_flight.load(Ordering::Relaxed) == 0 {
                 break;
             }
             idle.await;

@@ -122,17 +122,17 @@ fn header_of(problem: &Problem) -> String {
 impl RequestPermit {
     fn take(shared: &Arc<Shared>) -> Result<Self, usize> {
         // Instances of one gateway read on one thread.
-        if shared.under_way.load(Ordering::Relaxed) >= REQUESTS {
+        if shared.in_flight.load(Ordering::Relaxed) >= REQUESTS {
             return Err(REQUESTS);
         }
-        shared.under_way.fetch_add(1, Ordering::Relaxed);
+        shared.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Self(Arc::clone(shared)))
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        if self.0.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.0.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.idle.notify_waiters();
         }
     }
