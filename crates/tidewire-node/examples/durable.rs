@@ -26,8 +26,8 @@ fn main() -> Result<(), Fault> {
     let stream = node.stream_with("orders", StreamOptions::new(["orders.>"])).wait()?;
     let mut begun = Instant::now();
     match workload.as_str() {
-        "one" => under_way(&stream, count, 1)?,
-        "gathers" => under_way(&stream, count, GATHERED)?,
+        "one" => publish_pipelined(&stream, count, 1)?,
+        "gathers" => publish_pipelined(&stream, count, GATHERED)?,
         "pipelined" => pipelined(&stream, count)?,
         "consume" => {
             pipelined(&stream, count)?;
@@ -47,7 +47,7 @@ fn message() -> Message {
 }
 
 /// Groups of so many, each acked before the next.
-fn under_way(stream: &Stream, count: usize, group: usize) -> Result<(), Fault> {
+fn publish_pipelined(stream: &Stream, count: usize, group: usize) -> Result<(), Fault> {
     for _ in 0..count / group {
         let mut acks: VecDeque<_> = (0..group).map(|_| stream.publish(message())).collect();
         while let Some(ack) = acks.pop_front() {

@@ -22,8 +22,8 @@ const AHEAD: usize = 5_000;
 fn main() -> Result<(), Fault> {
     let messages = measuring::count(200_000)?;
     let (_hub, receiver, sender) = nodes()?;
-    let room = SubscribeOptions::default().capacity(2 * AHEAD);
-    let mut subscription = receiver.subscribe_with("data", room).wait()?;
+    let options = SubscribeOptions::default().capacity(2 * AHEAD);
+    let mut subscription = receiver.subscribe_with("data", options).wait()?;
     println!("{messages} messages of {BYTES} B, rounds in turns; {}", measuring::machine());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_io().build()?;
     let (mut published, mut bare) = (Vec::new(), Vec::new());
@@ -39,7 +39,7 @@ fn main() -> Result<(), Fault> {
 /// Messages a second that reach a subscription of another node.
 fn publish(sender: &Node, subscription: &mut Subscription, messages: usize) -> Result<f64, Fault> {
     let data = Bytes(vec![7; BYTES]);
-    let (tell, told) = std::sync::mpsc::sync_channel(messages / AHEAD + 1);
+    let (tell, read_rx) = std::sync::mpsc::sync_channel(messages / AHEAD + 1);
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || {
@@ -54,7 +54,7 @@ fn publish(sender: &Node, subscription: &mut Subscription, messages: usize) -> R
         });
         for number in 0..messages {
             if number >= 2 * AHEAD && number % AHEAD == 0 {
-                told.recv()?;
+                read_rx.recv()?;
             }
             sender.publish("data", &data)?;
         }

@@ -189,8 +189,8 @@ fn json(info: &ServiceInfo) -> String {
 /// counted.
 fn services(listed: &Bytes, skipped: &Skipped) -> Result<Vec<ServiceInfo>, Error> {
     let mut found: Vec<ServiceInfo> = Vec::new();
-    for told in told(listed, skipped)? {
-        let Some(info) = skipped.read::<ServiceInfo>(told.json).map(|info| info.on(&told.listed.node)) else {
+    for one in services_of(listed, skipped)? {
+        let Some(info) = skipped.read::<ServiceInfo>(one.json).map(|info| info.on(&one.listed.node)) else {
             continue;
         };
         match found.iter_mut().find(|known| known.name == info.name) {
@@ -223,7 +223,7 @@ impl Listed {
 
 /// The instances in a list of a hub.
 pub(crate) fn entries(listed: &Bytes, skipped: &Skipped) -> Result<Vec<Listed>, Error> {
-    Ok(told(listed, skipped)?.into_iter().map(|told| told.listed).collect())
+    Ok(services_of(listed, skipped)?.into_iter().map(|one| one.listed).collect())
 }
 
 /// An instance with its description.
@@ -232,7 +232,7 @@ struct Described<'a> {
     json: &'a str,
 }
 
-fn told<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, Error> {
+fn services_of<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described<'a>>, Error> {
     let mut found = Vec::new();
     for entry in announcement::entries(listed) {
         let entry = entry.map_err(malformed)?;

@@ -69,7 +69,7 @@ impl Error {
     }
 
     /// The error that a caller receives: a number and a text, or a value.
-    pub(crate) fn told(title: &str, number: u16, payload: &[u8]) -> Self {
+    pub(crate) fn of_reply(title: &str, number: u16, payload: &[u8]) -> Self {
         let code = ErrorCode::from_number(number).unwrap_or(ErrorCode::RemoteError);
         if number != ErrorCode::RemoteError.number() {
             return Self::new(code, format!("{title}: {}", String::from_utf8_lossy(payload)));
@@ -98,9 +98,9 @@ impl Error {
             }
             Some((at, blocked_ms)) => {
                 let blocked = at.elapsed() + Duration::from_millis(blocked_ms.into());
-                let mend = "look for a handler there that does not await";
+                let fix = "look for a handler there that does not await";
                 let ms = blocked.as_millis();
-                (format!("the node that answers has been blocked for {ms} ms: {mend}"), Some(blocked))
+                (format!("the node that answers has been blocked for {ms} ms: {fix}"), Some(blocked))
             }
         };
         let mut error = Self::new(ErrorCode::AskTimeout, format!("{title}: no answer came in time: {what}"));

@@ -21,8 +21,8 @@ pub(crate) fn pattern(text: &str) -> Result<Pattern, Error> {
 /// One token of a subject.
 pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
     if !is_token(text) {
-        let mend = "give one token without dots, blanks, '*' and '>'";
-        return Err(Error::invalid(format!("{field}: {text:?} is not allowed: {mend}")));
+        let fix = "give one token without dots, blanks, '*' and '>'";
+        return Err(Error::invalid(format!("{field}: {text:?} is not allowed: {fix}")));
     }
     let max = limits::NAME_BYTES.max as usize;
     if text.len() > max {
@@ -34,17 +34,17 @@ pub(crate) fn token(field: &str, text: &str) -> Result<(), Error> {
 /// The name of a service that is served.
 pub(crate) fn service(name: &str) -> Result<(), Error> {
     if name.starts_with('$') {
-        let mend = "names that begin with $ are for Tidewire's own services: rename it";
-        return Err(Error::invalid(format!("service: {name:?} is not allowed: {mend}")));
+        let fix = "names that begin with $ are for Tidewire's own services: rename it";
+        return Err(Error::invalid(format!("service: {name:?} is not allowed: {fix}")));
     }
     token("service", name)
 }
 
 pub(crate) fn method(name: &str) -> Result<(), Error> {
     if name.starts_with('_') || RESERVED.contains(&name) {
-        let mend = "names that begin with an underscore are not served, nor those that every client has itself";
+        let fix = "names that begin with an underscore are not served, nor those that every client has itself";
         let reserved = RESERVED.join(", ");
-        return Err(Error::invalid(format!("method: {name:?} is not allowed: {mend} ({reserved}): give another name")));
+        return Err(Error::invalid(format!("method: {name:?} is not allowed: {fix} ({reserved}): give another name")));
     }
     token("method", name)
 }

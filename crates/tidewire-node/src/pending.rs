@@ -41,8 +41,8 @@ impl<T: Send + 'static> Pending<T> {
     /// Runs a blocking operation on a new thread. Dropping the pending does not stop it.
     pub(crate) fn on_thread(name: &str, run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Self {
         let slot = Arc::<ResultSlot<T>>::default();
-        let told = Arc::clone(&slot);
-        let started = thread::Builder::new().name(name.to_owned()).spawn(move || told.end(run()));
+        let result_slot = Arc::clone(&slot);
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || result_slot.end(run()));
         match started {
             Ok(_) => Self::new(std::future::poll_fn(move |context| slot.poll(context))),
             Err(error) => {

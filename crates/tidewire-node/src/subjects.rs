@@ -325,11 +325,11 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
     names::subject(subject)?;
     let fields = Fields::parse("PUBLISH", said).unwrap_or_default();
     let here = core.local.receivers(subject);
-    let kept = (!here.is_empty()).then(|| Arc::new(Payload::from(blob.clone().into_bytes())));
+    let payloads = (!here.is_empty()).then(|| Arc::new(Payload::from(blob.clone().into_bytes())));
     let wire = PublishHead { subject, fields, ..PublishHead::default() };
     let published = core.link.publish(&wire, flags, blob.sending());
     published.map_err(|refused| Error::refused(subject, &refused))?;
-    for (mailbox, payload) in here.into_iter().zip(kept.iter().cycle()) {
+    for (mailbox, payload) in here.into_iter().zip(payloads.iter().cycle()) {
         let (subject, headers, payload) = (subject.to_owned(), texts(&fields), Arc::clone(payload));
         let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
         mailbox.add(Message::new(subject, headers, from, payload, None));

@@ -32,8 +32,8 @@ pub fn rounds() -> impl Iterator<Item = usize> {
 
 /// The processors, as the system names them.
 pub fn machine() -> String {
-    let told = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = told.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("an unknown processor");
+    let cpu_info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu_info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("an unknown processor");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     format!("{} ({cores} cores)", model.trim_start_matches([' ', '\t', ':']))
 }

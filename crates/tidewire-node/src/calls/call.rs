@@ -171,7 +171,7 @@ impl<T> Call<T> {
     }
 
     fn is_handed_over_late(&self) -> bool {
-        self.finding.as_ref().is_some_and(InstanceLookup::is_under_way)
+        self.finding.as_ref().is_some_and(InstanceLookup::is_pending)
     }
 
     /// Ready once the instance lookup has sent the call and handed it back.
@@ -210,7 +210,7 @@ impl<T: DeserializeOwned> Call<T> {
         }
         self.key = None;
         let CallOutcome::Failed(number, _) = outcome else { return Some(outcome) };
-        if !prepared.is_found_elsewhere(number) && !self.goes_on(number, true) {
+        if !prepared.finds_another(number) && !self.goes_on(number, true) {
             return Some(outcome);
         }
         (self.place, self.watch) = (Arc::default(), None);
@@ -238,8 +238,8 @@ impl<T: DeserializeOwned> Call<T> {
                 None => values::read(title, payload.input()),
             },
             CallOutcome::Failed(number, Some(payload)) => Err(match &self.prepared {
-                Some(prepared) => prepared.told(number, payload.bytes()),
-                None => Error::told(title, number, payload.bytes()),
+                Some(prepared) => prepared.reply_error(number, payload.bytes()),
+                None => Error::of_reply(title, number, payload.bytes()),
             }),
             CallOutcome::Failed(_, None) => Err(Error::lost(title)),
             CallOutcome::Over => Err(Error::invalid(format!("{title}: it gives a stream: read it with stream()"))),

@@ -64,7 +64,7 @@ impl InstanceLookup {
 
     /// True once the instance is resolved: the reply may arrive before the task hands the call
     /// over.
-    pub fn is_under_way(&self) -> bool {
+    pub fn is_pending(&self) -> bool {
         !matches!(self.0.0.lock().call, Where::Waits(_))
     }
 

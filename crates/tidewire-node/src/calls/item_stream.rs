@@ -65,7 +65,7 @@ struct ItemBuffer {
 struct State {
     items: VecDeque<Payload>,
     /// Items that may still come.
-    room: u32,
+    credit: u32,
     end: Option<End>,
     waker: Option<Waker>,
 }
@@ -103,7 +103,7 @@ impl<T> Items<T> {
 
     fn unopened(late: Option<Arc<ImportHandle>>) -> Self {
         let place = Arc::new(ItemBuffer::default());
-        place.state.lock().room = CREDIT;
+        place.state.lock().credit = CREDIT;
         Self {
             prepared: None,
             late,
@@ -169,7 +169,7 @@ impl<T> Items<T> {
             return;
         }
         let items = std::mem::take(&mut self.taken);
-        self.place.state.lock().room += items;
+        self.place.state.lock().credit += items;
         if let (Some(key), Some(Ok(core))) = (self.key, self.prepared.as_ref().map(PreparedCall::core)) {
             core.link.want(key, items);
         }
@@ -189,8 +189,8 @@ impl<T> Items<T> {
             End::Over => None,
             End::NoStream => Some(Error::invalid(format!("{title}: it gives one value, and no stream: use call()"))),
             End::Failed(number, Some(payload)) => Some(match &self.prepared {
-                Some(prepared) => prepared.told(number, payload.bytes()),
-                None => Error::told(title, number, payload.bytes()),
+                Some(prepared) => prepared.reply_error(number, payload.bytes()),
+                None => Error::of_reply(title, number, payload.bytes()),
             }),
             End::Failed(_, None) => Some(Error::lost(title)),
             End::Late => Some(Error::new(ErrorCode::AskTimeout, format!("{title}: its time is over before its end"))),
@@ -232,7 +232,7 @@ impl<T: DeserializeOwned> Items<T> {
             // The first items may arrive before the instance lookup hands the call over.
             if self.finding.is_some() {
                 std::task::ready!(self.place.poll_any(context));
-                if self.finding.as_ref().is_some_and(InstanceLookup::is_under_way) {
+                if self.finding.as_ref().is_some_and(InstanceLookup::is_pending) {
                     let found = self.look_found(context);
                     if let Some(problem) = self.problem.take().or(found.err()) {
                         return self.over(problem);
@@ -359,9 +359,9 @@ impl ReplyWaiter for ItemBuffer {
     }
 
     fn item(&self, item: Message) {
-        self.change(|state| match state.room.checked_sub(1) {
-            Some(room) => {
-                state.room = room;
+        self.change(|state| match state.credit.checked_sub(1) {
+            Some(credit) => {
+                state.credit = credit;
                 state.items.push_back(item.into());
             }
             None => state.end = Some(End::TooMany),

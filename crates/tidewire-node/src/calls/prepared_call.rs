@@ -137,7 +137,7 @@ impl PreparedCall {
     /// Sends it. One that may be sent again keeps its arguments.
     pub fn send(&mut self, credit: u32, waiting: Arc<dyn ReplyWaiter>) -> Result<CallKey, Error> {
         let core = self.core()?;
-        let (subject, peer) = self.way()?;
+        let (subject, peer) = self.route()?;
         let (subject, peer, mut giving) = (subject.into_owned(), peer.to_owned(), ExportScope::default());
         let keeps = self.idempotent || matches!(self.aim, CallTarget::Service { .. });
         let mut again = keeps.then(|| self.blob.clone());
@@ -175,7 +175,7 @@ impl PreparedCall {
     }
 
     /// Its subject, and the node that it goes to, where that is known.
-    fn way(&self) -> Result<(Cow<'_, str>, &str), Error> {
+    fn route(&self) -> Result<(Cow<'_, str>, &str), Error> {
         match (&self.aim, &self.chosen) {
             (CallTarget::Subject(subject), _) => Ok((subject.into(), "")),
             (CallTarget::Service { service, method, .. }, Some(chosen)) => {
@@ -190,7 +190,7 @@ impl PreparedCall {
     }
 
     /// Chooses another instance if the chosen one refuses the call; true if there is one.
-    pub fn is_found_elsewhere(&mut self, number: u16) -> bool {
+    pub fn finds_another(&mut self, number: u16) -> bool {
         let is_refusal = [ErrorCode::NoResponders, ErrorCode::NodeStopped].iter().any(|code| code.number() == number);
         let Some(chosen) = self.chosen.as_ref().filter(|_| is_refusal) else { return false };
         let at = Arc::clone(&chosen.instance);
@@ -287,13 +287,13 @@ impl PreparedCall {
     }
 
     /// The error for the caller: an object whose owner has left is gone.
-    pub fn told(&self, number: u16, payload: &[u8]) -> Error {
+    pub fn reply_error(&self, number: u16, payload: &[u8]) -> Error {
         match &self.aim {
             CallTarget::Object(holding, _) if number == ErrorCode::NoResponders.number() => {
                 holding.lost();
                 holding.gone("its owner has left, or lost its link")
             }
-            _ => Error::told(&self.title, number, payload),
+            _ => Error::of_reply(&self.title, number, payload),
         }
     }
 }

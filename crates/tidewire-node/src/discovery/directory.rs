@@ -183,10 +183,10 @@ impl Directory {
     }
 
     async fn refresh(&self, core: &Arc<Core>) -> Result<(), Error> {
-        let asked = DirectoryRequest { directory: self, number: self.state.lock().machine.ask() };
+        let request = DirectoryRequest { directory: self, number: self.state.lock().machine.ask() };
         let listed = entries(&list(core).await?, &core.skipped)?;
         let mut state = self.state.lock();
-        let changes = state.machine.listed(asked.number, listed.into_iter().map(Listed::entry));
+        let changes = state.machine.listed(request.number, listed.into_iter().map(Listed::entry));
         state.take(changes);
         drop(state);
         self.has_changed();
@@ -198,10 +198,10 @@ impl Directory {
             self.missed();
             return Ok(());
         }
-        let told: Bytes = values::read(subject, payload)?;
-        let told = entries(&told, skipped)?;
+        let listed: Bytes = values::read(subject, payload)?;
+        let listed = entries(&listed, skipped)?;
         let mut state = self.state.lock();
-        for (key, node) in told.into_iter().map(Listed::entry) {
+        for (key, node) in listed.into_iter().map(Listed::entry) {
             let came = subject.ends_with(".added");
             let changes = if came { state.machine.came(key, node) } else { Vec::from_iter(state.machine.left(&key)) };
             state.take(changes);
@@ -274,12 +274,12 @@ impl Handler for Follower {
         None
     }
 
-    fn published(&self, told: Published) {
+    fn published(&self, published: Published) {
         let Some(core) = self.0.upgrade() else { return };
         // Only the hub itself has no name here, and only it knows.
-        let head = PublishHead::parse(told.message.head());
-        let (Ok(head), true) = (head, told.from.name.is_empty()) else { return };
-        if core.directory.changed(head.subject, told.message.payload(), &core.skipped).is_err() {
+        let head = PublishHead::parse(published.message.head());
+        let (Ok(head), true) = (head, published.from.name.is_empty()) else { return };
+        if core.directory.changed(head.subject, published.message.payload(), &core.skipped).is_err() {
             core.directory.missed();
         }
     }

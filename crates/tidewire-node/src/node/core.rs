@@ -135,8 +135,8 @@ impl Runner {
             return 0;
         };
         if is_new {
-            let mend = "look for handlers that do not await, or give the node more threads";
-            log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {mend}"));
+            let fix = "look for handlers that do not await, or give the node more threads";
+            log(&format!("handlers could not begin for {blocked_ms} ms while calls of other nodes wait: {fix}"));
         }
         blocked_ms
     }
@@ -177,7 +177,7 @@ impl Runner {
 impl Core {
     /// Hosts of services that are served here.
     pub fn hosts(&self) -> Vec<Arc<ServiceInstance>> {
-        self.served.lock().values().map(|kept| Arc::clone(&kept.host)).collect()
+        self.served.lock().values().map(|record| Arc::clone(&record.host)).collect()
     }
 
     /// Fails if the node is stopping.
@@ -195,7 +195,7 @@ pub(crate) async fn in_force(place: Arc<ReplySlot>, title: String) -> Result<(),
     let outcome = std::future::poll_fn(|context| place.poll(context)).await;
     match outcome {
         CallOutcome::Replied(_) | CallOutcome::Over => Ok(()),
-        CallOutcome::Failed(number, Some(payload)) => Err(Error::told(&title, number, payload.bytes())),
+        CallOutcome::Failed(number, Some(payload)) => Err(Error::of_reply(&title, number, payload.bytes())),
         CallOutcome::Failed(_, None) | CallOutcome::Late => Err(Error::lost(&title)),
     }
 }

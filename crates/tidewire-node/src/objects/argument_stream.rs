@@ -165,7 +165,7 @@ impl StreamSlot {
     }
 
     /// Takes the stream out, to be polled.
-    fn lent(&self, context: &Context<'_>) -> Option<ReplyStream> {
+    fn take_items(&self, context: &Context<'_>) -> Option<ReplyStream> {
         let mut state = self.0.lock();
         if !matches!(state.items, Where::Here(_)) {
             return None;
@@ -204,7 +204,7 @@ impl Stream for ArgumentStreamReader {
     type Item = Result<Blob, Failure>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(items) = self.0.lent(context) else {
+        let Some(items) = self.0.take_items(context) else {
             let text = "the call that this stream belongs to is over, or it was read before";
             return Poll::Ready(Some(Err(Failure::refusal(ErrorCode::CallCancelled, text))));
         };

@@ -128,7 +128,7 @@ impl ImportHandle {
     }
 
     /// Releases it, and notifies the owner; a second time does nothing.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         if self.is_disposed.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -136,14 +136,14 @@ impl ImportHandle {
             if objects.number() != Some(self.own) {
                 objects.lost(self);
             }
-            objects.let_go(self);
+            objects.release(self);
         }
     }
 }
 
 impl Drop for ImportHandle {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 

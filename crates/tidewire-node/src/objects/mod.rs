@@ -315,7 +315,7 @@ impl Objects {
     }
 
     /// Releases the last handle here, and notifies the owner.
-    pub fn let_go(&self, holding: &ImportHandle) {
+    pub fn release(&self, holding: &ImportHandle) {
         if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
             self.tell_owners();
             self.wakers.wake();
@@ -347,8 +347,8 @@ impl Objects {
         let Ok(mut blob) = values::write(what, value) else { return };
         let subject = format!("$node.{node}.{what}");
         let head = CallHead { deadline_ms: TELL_MS, subject: &subject, ..CallHead::default() };
-        let told: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(IgnoreReply));
-        drop(told);
+        let sent: Result<CallKey, _> = core.link.call(&head, lane, blob.sending(), Arc::new(IgnoreReply));
+        drop(sent);
         core.link.flush();
     }
 

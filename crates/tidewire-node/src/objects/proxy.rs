@@ -135,7 +135,7 @@ macro_rules! held {
 
             /// Lets it go before the last clone is dropped: all of them lose it.
             pub fn dispose(&self) {
-                self.0.holding.let_go();
+                self.0.holding.release();
             }
         }
 

@@ -182,8 +182,8 @@ impl Context {
             Active::Under(lease) => lease.fence(),
             Active::With(fence) => Ok(*fence),
             Active::Any => {
-                let mend = "serve it with Node::serve_single";
-                let text = format!("{}: of this service any number is active: {mend}", self.service());
+                let fix = "serve it with Node::serve_single";
+                let text = format!("{}: of this service any number is active: {fix}", self.service());
                 Err(Error::new(ErrorCode::LeaseLost, text))
             }
         }

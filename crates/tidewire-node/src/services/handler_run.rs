@@ -109,7 +109,7 @@ async fn stream(
                     Ok(given) => given,
                     Err(failure) => return fail(host, span, call, &failure),
                 };
-                if let Err(ended) = poll_fn(|task| room(&exchange, &call, blob.bytes(), task)).await {
+                if let Err(ended) = poll_fn(|task| poll_capacity(&exchange, &call, blob.bytes(), task)).await {
                     drop(items);
                     return give_up(host, call, &exchange, ended).await;
                 }
@@ -147,7 +147,7 @@ fn next(exchange: &InboundCallState, items: &mut ReplyStream, task: &mut TaskCon
 }
 
 /// Ready when the link takes an item of so many bytes.
-fn room(
+fn poll_capacity(
     exchange: &Arc<InboundCallState>,
     call: &Call,
     bytes: usize,
@@ -156,8 +156,8 @@ fn room(
     if let Poll::Ready(ended) = exchange.poll_ended(task) {
         return Poll::Ready(Err(ended));
     }
-    let told: Arc<dyn Exchange> = Arc::clone(exchange) as _;
-    if call.may_send_item(bytes, &told) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    let waiter: Arc<dyn Exchange> = Arc::clone(exchange) as _;
+    if call.may_send_item(bytes, &waiter) { Poll::Ready(Ok(())) } else { Poll::Pending }
 }
 
 fn polled(poll: impl FnOnce() -> Poll<Result<Blob, Failure>>) -> Poll<Result<Blob, Failure>> {

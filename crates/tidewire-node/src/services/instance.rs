@@ -104,7 +104,7 @@ impl ServiceInstance {
         let methods =
             service.methods.into_iter().map(|(info, handling)| (info.name.clone(), method(&title, info, handling)));
         let methods = methods.collect();
-        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.room, runner) }
+        Self { instance, node: node.to_owned(), methods, ..Self::of(title, service.limits, runner) }
     }
 
     /// The instance that runs calls of exported objects.
@@ -112,10 +112,10 @@ impl ServiceInstance {
         Self::of("objects".into(), ConcurrencyLimits::default(), runner)
     }
 
-    fn of(service: Arc<str>, room: ConcurrencyLimits, runner: Arc<Runner>) -> Self {
+    fn of(service: Arc<str>, limits: ConcurrencyLimits, runner: Arc<Runner>) -> Self {
         let doors = AdmissionState {
-            calls: Admission::new(room.calls, room.waiting),
-            streams: Admission::new(room.streams, room.waiting),
+            calls: Admission::new(limits.calls, limits.waiting),
+            streams: Admission::new(limits.streams, limits.waiting),
             running: HashMap::new(),
             next: 0,
             is_closed: false,
@@ -127,7 +127,7 @@ impl ServiceInstance {
             node: String::new(),
             methods: HashMap::new(),
             doors: Mutex::new(doors),
-            waiting_max: room.waiting,
+            waiting_max: limits.waiting,
             listeners: OnceLock::new(),
             durables: OnceLock::new(),
             counts: Counts::default(),

@@ -176,10 +176,10 @@ fn subscribe(
     subscribed.map_err(|refused| Error::refused(pattern, &refused))
 }
 
-fn keep(core: &Core, kept: ServedRecord) -> u64 {
+fn keep(core: &Core, record: ServedRecord) -> u64 {
     let mut served = core.served.lock();
     let number = served.last_key_value().map_or(0, |(number, _)| number + 1);
-    served.insert(number, kept);
+    served.insert(number, record);
     number
 }
 
@@ -228,12 +228,15 @@ impl Served {
 
     fn forget(&self) {
         let core = self.core.upgrade();
-        let kept = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
-        if let Some((core, kept)) = core.zip(kept.as_ref()) {
-            (core.changes)(&format!("serves {:?}, instance {:?}, no longer", kept.host.service, kept.host.instance));
+        let record = core.as_ref().and_then(|core| core.served.lock().remove(&self.number));
+        if let Some((core, record)) = core.zip(record.as_ref()) {
+            (core.changes)(&format!(
+                "serves {:?}, instance {:?}, no longer",
+                record.host.service, record.host.instance
+            ));
         }
         // Its subscriptions end after the lock.
-        drop(kept);
+        drop(record);
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Service {
     pub(crate) instance: Option<String>,
     /// Its version and its metadata; the id follows.
     pub(crate) release: InstanceInfo,
-    pub(crate) room: ConcurrencyLimits,
+    pub(crate) limits: ConcurrencyLimits,
     problem: Option<Error>,
 }
 
@@ -91,7 +91,7 @@ impl Service {
             durables: Vec::new(),
             instance: None,
             release,
-            room: ConcurrencyLimits::default(),
+            limits: ConcurrencyLimits::default(),
             problem,
         }
     }
@@ -114,8 +114,8 @@ impl Service {
         let id = id.into();
         self.note(names::token("instance", &id));
         if id.starts_with(STANDBY) {
-            let mend = "ids that begin with it are of instances that stand by: give another";
-            self.note(Err(Error::invalid(format!("instance: {id:?} is not allowed: {mend}"))));
+            let fix = "ids that begin with it are of instances that stand by: give another";
+            self.note(Err(Error::invalid(format!("instance: {id:?} is not allowed: {fix}"))));
         }
         self.instance = Some(id);
         self
@@ -138,7 +138,7 @@ impl Service {
     /// default. Further calls wait.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.note(within(&limits::SERVICE_CONCURRENCY, "concurrency", calls as u64));
-        self.room.calls = calls;
+        self.limits.calls = calls;
         self
     }
 
@@ -146,7 +146,7 @@ impl Service {
     /// Further ones wait.
     pub fn streams(mut self, streams: usize) -> Self {
         self.note(up_to(&limits::SERVICE_STREAMS, "streams", 1, streams));
-        self.room.streams = streams;
+        self.limits.streams = streams;
         self
     }
 
@@ -154,7 +154,7 @@ impl Service {
     /// One more is refused with `limit_exceeded`.
     pub fn waiting(mut self, calls: usize) -> Self {
         self.note(up_to(&limits::SERVICE_WAITING, "waiting", 0, calls));
-        self.room.waiting = calls;
+        self.limits.waiting = calls;
         self
     }
 
@@ -229,8 +229,8 @@ impl Service {
         self.note(durable.check());
         let consumer = durable.consumer();
         if self.durables.iter().any(|known| known.consumer() == consumer) {
-            let mend = "give each its own";
-            let text = format!("durable: {consumer:?} is the consumer of two handlers: {mend}");
+            let fix = "give each its own";
+            let text = format!("durable: {consumer:?} is the consumer of two handlers: {fix}");
             self.note(Err(Error::invalid(text)));
         }
         self.info.events.push(durable.info.clone());

@@ -225,8 +225,8 @@ impl Bucket {
     pub fn history(&self, name: &str) -> Pending<Vec<Entry>> {
         match key(name) {
             Ok(key) => {
-                let kept = self.home.history(&self.name, key);
-                Pending::new(async move { Ok(kept.await?.into_iter().map(Entry).collect()) })
+                let entries = self.home.history(&self.name, key);
+                Pending::new(async move { Ok(entries.await?.into_iter().map(Entry).collect()) })
             }
             Err(error) => Pending::failed(error),
         }
@@ -247,7 +247,7 @@ impl Bucket {
             wait_us: LONG_WAIT_US,
         });
         let (home, bucket) = (Arc::clone(&self.home), Arc::clone(&self.name));
-        Watch { home, bucket, watch, ready: VecDeque::new(), asked: None }
+        Watch { home, bucket, watch, ready: VecDeque::new(), pending: None }
     }
 
     /// Its settings, and how many keys and bytes it has.
@@ -320,7 +320,7 @@ pub struct Watch {
     bucket: Arc<str>,
     watch: Result<home::Watch, Error>,
     ready: VecDeque<Entry>,
-    asked: Option<Answer<Changes>>,
+    pending: Option<Answer<Changes>>,
 }
 
 impl Watch {
@@ -351,9 +351,9 @@ impl Watch {
             if let Some(entry) = self.ready.pop_front() {
                 return Poll::Ready(Ok(entry));
             }
-            let asked = self.asked.get_or_insert_with(|| self.home.watch(&self.bucket, watch.clone()));
-            let changes = std::task::ready!(Pin::new(asked).poll(context));
-            self.asked = None;
+            let pending = self.pending.get_or_insert_with(|| self.home.watch(&self.bucket, watch.clone()));
+            let changes = std::task::ready!(Pin::new(pending).poll(context));
+            self.pending = None;
             let changes = changes?;
             watch.after = changes.upto;
             self.ready.extend(changes.entries.into_iter().map(Entry));

@@ -268,7 +268,7 @@ impl CommandRun {
     /// Awaiting it fails with `not_found` if there is no such command. A command that has ended is
     /// stored as long as its service declares.
     pub fn info(&self) -> Pending<CommandInfo> {
-        self.asked("info")
+        self.call_command("info")
     }
 
     /// Cancels the command: at once if it waits; if it runs, when its handler ends. True if that
@@ -277,7 +277,7 @@ impl CommandRun {
     /// # Errors
     /// As for [`info`](CommandRun::info).
     pub fn cancel(&self) -> Pending<bool> {
-        self.asked("cancel")
+        self.call_command("cancel")
     }
 
     /// Restarts a failed or cancelled command, with all its attempts. True if it restarts.
@@ -285,12 +285,12 @@ impl CommandRun {
     /// # Errors
     /// As for [`info`](CommandRun::info).
     pub fn retry(&self) -> Pending<bool> {
-        self.asked("retry")
+        self.call_command("retry")
     }
 
-    fn asked<T: DeserializeOwned + Send + 'static>(&self, what: &str) -> Pending<T> {
-        let asked = self.commands.client.call(what, &(&*self.id,));
-        Pending::new(async move { asked.await.map_err(explained) })
+    fn call_command<T: DeserializeOwned + Send + 'static>(&self, what: &str) -> Pending<T> {
+        let call = self.commands.client.call(what, &(&*self.id,));
+        Pending::new(async move { call.await.map_err(explained) })
     }
 
     /// Waits until the command has ended, and returns its result. While the hub is away, this waits
@@ -357,7 +357,7 @@ impl Ended {
         match (self.stage, self.result, self.error) {
             (Stage::Succeeded, result, _) => values::read(&title, &*result.map_or_else(|| vec![0xc0], |bytes| bytes.0)),
             (Stage::Cancelled, ..) => Err(Error::new(ErrorCode::CallCancelled, format!("{title}: it was cancelled"))),
-            (_, _, Some(raised)) => Err(Error::told(&title, ErrorCode::RemoteError.number(), &raised.0)),
+            (_, _, Some(raised)) => Err(Error::of_reply(&title, ErrorCode::RemoteError.number(), &raised.0)),
             _ => {
                 let worker = self.worker.unwrap_or_default();
                 let lost = format!("its worker {worker:?} was lost in attempt {}, the last one", self.attempt);
@@ -438,8 +438,8 @@ fn explained(error: Error) -> Error {
     if error.code() != ErrorCode::NoResponders {
         return error;
     }
-    let mend = "join one that is started with `tidewire up --data DIR` or `--nats URL`";
-    Error::new(ErrorCode::NoResponders, format!("commands: the hub has no place for commands: {mend}"))
+    let fix = "join one that is started with `tidewire up --data DIR` or `--nats URL`";
+    Error::new(ErrorCode::NoResponders, format!("commands: the hub has no place for commands: {fix}"))
 }
 
 fn time_of(value: &Value) -> SystemTime {

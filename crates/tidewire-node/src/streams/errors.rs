@@ -45,8 +45,8 @@ fn kind_of(code: ErrorCode) -> HomeErrorKind {
 pub(super) fn of_call(error: &Error, title: &str) -> HomeError {
     let kind = kind_of(error.code());
     if error.code() == ErrorCode::NoResponders {
-        let mend = "start it with `tidewire up --data DIR`, or give this node a home of its own";
-        return HomeError::new(kind, format!("the hub has no place for streams, buckets and leases: {mend}"));
+        let fix = "start it with `tidewire up --data DIR`, or give this node a home of its own";
+        return HomeError::new(kind, format!("the hub has no place for streams, buckets and leases: {fix}"));
     }
     let said = error.remote().map_or(error.message(), |remote| remote.message.as_str());
     HomeError::new(kind, said.strip_prefix(title).unwrap_or(said).trim_start_matches([':', ' ']))

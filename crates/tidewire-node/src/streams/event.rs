@@ -282,7 +282,7 @@ impl Settler {
         let noted = Arc::clone(&troubles);
         let store = move |settled| home.settle(&stream, &consumer, settled);
         Arc::new(Self {
-            lane: Batcher::new(SETTLED_MAX, store, move |told, results| noted.note(told, results)),
+            lane: Batcher::new(SETTLED_MAX, store, move |callbacks, results| noted.note(callbacks, results)),
             troubles,
         })
     }
@@ -304,19 +304,19 @@ impl Settler {
 }
 
 impl SettleFailures {
-    fn note(&self, told: Vec<SettleCallback>, results: Results<()>) {
+    fn note(&self, callbacks: Vec<SettleCallback>, results: Results<()>) {
         match results {
             Ok(results) => {
-                for (told, result) in told.into_iter().zip(results) {
-                    match told {
-                        Some(told) => drop(told.tell(result)),
+                for (callback, result) in callbacks.into_iter().zip(results) {
+                    match callback {
+                        Some(callback) => drop(callback.tell(result)),
                         None => drop(result.map_err(|_| self.stale.fetch_add(1, Ordering::Relaxed))),
                     }
                 }
             }
             Err(error) => {
-                for told in told.into_iter().flatten() {
-                    drop(told.tell(Err(error.clone())));
+                for callback in callbacks.into_iter().flatten() {
+                    drop(callback.tell(Err(error.clone())));
                 }
                 *self.error.lock() = Some(error.into());
             }

@@ -357,8 +357,8 @@ fn read_other<'de, A: SeqAccess<'de>>(name: &str, from: SeqAccessDeserializer<A>
         }
         "capabilities" => act(|home| Ok(Answer::ready(Ok(lacking(home)))), plain),
         other => {
-            let mend = "use the same version of Tidewire on both sides";
-            return Err(A::Error::custom(format!("{other:?} is no call of a home: {mend}")));
+            let fix = "use the same version of Tidewire on both sides";
+            return Err(A::Error::custom(format!("{other:?} is no call of a home: {fix}")));
         }
     })
 }

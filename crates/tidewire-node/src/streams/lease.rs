@@ -108,7 +108,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
         let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(Instant::now())));
         left.min(ACQUIRE_WAIT_US)
     };
-    let mut asked = if core.home.is_none() {
+    let mut request = if core.home.is_none() {
         let client = Client::new(Arc::clone(core), SERVICE);
         LeaseRequest::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
     } else {
@@ -116,7 +116,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
     };
     Pending::new(async move {
         let (fence, stream) = loop {
-            match asked {
+            match request {
                 LeaseRequest::OverLink(mut stream) => {
                     let end = until.map(|until| Delay::begin(&runner, until.saturating_duration_since(Instant::now())));
                     let fence = granted(&mut stream, end.as_ref(), &name).await?;
@@ -125,7 +125,7 @@ pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pe
                 LeaseRequest::Home(answer) => match answer.await {
                     Ok(grant) => break (grant.fence, None),
                     Err(error) if error.kind() == HomeErrorKind::LeaseHeld && left_us() > 0 => {
-                        asked = LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us()));
+                        request = LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us()));
                     }
                     Err(error) => return Err(error.into()),
                 },

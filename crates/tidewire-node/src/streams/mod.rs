@@ -128,9 +128,9 @@ impl Node {
     /// Nothing is lost if it is dropped. The same holds for all calls that only read.
     pub fn stream(&self, name: &str) -> Pending<Stream> {
         let (home, runner, name) = (self.own_or_hub(), Arc::clone(&self.core().runner), name.to_owned());
-        let asked = home.stream_info(&name);
+        let info = home.stream_info(&name);
         Pending::new(async move {
-            asked.await?;
+            info.await?;
             Ok(Stream::new(home, runner, &name))
         })
     }
@@ -178,9 +178,9 @@ impl Node {
     /// Nothing is lost if it is dropped.
     pub fn bucket(&self, name: &str) -> Pending<Bucket> {
         let (home, name) = (self.own_or_hub(), name.to_owned());
-        let asked = home.bucket_info(&name);
+        let info = home.bucket_info(&name);
         Pending::new(async move {
-            asked.await?;
+            info.await?;
             Ok(Bucket::new(home, &name))
         })
     }

@@ -69,7 +69,7 @@ struct PublishOutcome {
     failed: u64,
     failures: Vec<NotStored>,
     /// Failures that the last caller has seen.
-    told: Vec<NotStored>,
+    reported: Vec<NotStored>,
 }
 
 impl Publisher {
@@ -120,7 +120,7 @@ impl Publisher {
     /// The messages that the last error of this publisher was about, in their order; at most the
     /// first 1,000 of them.
     pub fn failures(&self) -> Vec<NotStored> {
-        self.record.state.lock().told.clone()
+        self.record.state.lock().reported.clone()
     }
 
     /// How many messages are stored.
@@ -166,7 +166,7 @@ impl Record {
         let named = first.id.as_ref().map_or_else(String::new, |id| format!(" (id {id:?})"));
         let what = format!("message {}{named}: {}: {}", first.number, first.error.code().name(), first.error);
         let text = format!("stream {:?}: {} messages were not stored: {what}", self.stream, state.failed);
-        state.told = std::mem::take(&mut state.failures);
+        state.reported = std::mem::take(&mut state.failures);
         state.failed = 0;
         Err(Error::new(ErrorCode::PublishFailed, text))
     }

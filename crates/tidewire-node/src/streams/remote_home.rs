@@ -203,17 +203,17 @@ async fn ended_early<R: DeserializeOwned>(
     mut call: Pin<&mut Call<R>>,
 ) -> Option<Result<R, Error>> {
     let mut end = pin!(home.call::<bool>(CALL, &(END_WAIT, (token,))));
-    let mut is_asked = true;
+    let mut is_ending = true;
     poll_fn(|context| {
-        if is_asked && let Poll::Ready(told) = end.as_mut().poll(context) {
-            if !told.unwrap_or(false) {
+        if is_ending && let Poll::Ready(had_wait) = end.as_mut().poll(context) {
+            if !had_wait.unwrap_or(false) {
                 // Replies of the hub arrive in order: one that was on its way is here.
                 return match call.as_mut().poll(context) {
                     Poll::Ready(result) => Poll::Ready(Some(result)),
                     Poll::Pending => Poll::Ready(None),
                 };
             }
-            is_asked = false;
+            is_ending = false;
         }
         call.as_mut().poll(context).map(Some)
     })

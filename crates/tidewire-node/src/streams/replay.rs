@@ -63,7 +63,7 @@ pub struct Replay {
     stream: Arc<str>,
     read: Result<Read, Error>,
     ready: VecDeque<Event>,
-    asked: Option<Answer<Page>>,
+    pending: Option<Answer<Page>>,
     follows: bool,
     is_over: bool,
 }
@@ -80,7 +80,7 @@ impl Replay {
             wait_us: if follows { LONG_WAIT_US } else { 0 },
         });
         let (home, stream) = (Arc::clone(home), Arc::clone(stream));
-        Self { home, stream, read, ready: VecDeque::new(), asked: None, follows, is_over: false }
+        Self { home, stream, read, ready: VecDeque::new(), pending: None, follows, is_over: false }
     }
 
     /// Waits for the next event. None: there are no more.
@@ -119,9 +119,9 @@ impl Replay {
                     return Poll::Ready(Some(Err(error.clone())));
                 }
             };
-            let asked = self.asked.get_or_insert_with(|| self.home.read(&self.stream, read.clone()));
-            let page = std::task::ready!(Pin::new(asked).poll(context));
-            self.asked = None;
+            let pending = self.pending.get_or_insert_with(|| self.home.read(&self.stream, read.clone()));
+            let page = std::task::ready!(Pin::new(pending).poll(context));
+            self.pending = None;
             match page {
                 Ok(page) => {
                     read.start = Start::Sequence(page.next);

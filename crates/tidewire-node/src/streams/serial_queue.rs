@@ -73,7 +73,7 @@ mod tests {
         let turns = Arc::<SerialQueue>::default();
         let (say, begun) = sync_channel(10_000);
         let mut held: Vec<SerialPermit> = Vec::new();
-        let (keep, kept) = sync_channel(10_000);
+        let (keep, permits) = sync_channel(10_000);
         for number in 0..3 {
             let (say, keep) = (say.clone(), keep.clone());
             turns.take(move |turn| {
@@ -83,7 +83,7 @@ mod tests {
         }
         for number in 0..3 {
             assert_eq!((begun.try_recv().ok(), begun.try_recv().ok()), (Some(number), None), "one at a time");
-            held.push(kept.try_recv().expect("it runs"));
+            held.push(permits.try_recv().expect("it runs"));
             held.clear();
         }
         for number in 0..10_000 {

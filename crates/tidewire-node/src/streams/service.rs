@@ -109,7 +109,7 @@ pub(crate) fn service(home: Arc<HomeSlot>, leaving: &Arc<StopSignal>) -> Service
         name,
         holder,
         ttl_us,
-        asked: None,
+        pending: None,
         fence: None,
     });
     Service::new(SERVICE)
@@ -132,7 +132,7 @@ struct HeldLease {
     name: String,
     holder: String,
     ttl_us: u64,
-    asked: Option<PendingAnswer<Grant>>,
+    pending: Option<PendingAnswer<Grant>>,
     fence: Option<u64>,
 }
 
@@ -155,11 +155,11 @@ impl Stream for HeldLease {
                     Err(error) => return Poll::Ready(Some(Err(refused(error)))),
                 },
             };
-            let asked = this.asked.get_or_insert_with(|| {
+            let pending = this.pending.get_or_insert_with(|| {
                 pending_answer::acquire(home, &this.name, &this.holder, this.ttl_us, ACQUIRE_WAIT_US)
             });
-            let answered = std::task::ready!(Pin::new(asked).poll(context));
-            this.asked = None;
+            let answered = std::task::ready!(Pin::new(pending).poll(context));
+            this.pending = None;
             match answered {
                 Ok(grant) => {
                     this.fence = Some(grant.fence);

@@ -135,8 +135,8 @@ impl Stream {
         };
         let (teller, ack) = answer();
         if self.lane.offer(message, bytes, teller).is_err() {
-            let mend = "await some before the next, or use a publisher";
-            let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {mend}", self.name);
+            let fix = "await some before the next, or use a publisher";
+            let text = format!("stream {:?}: {WAITING_MAX} messages wait for their acks already: {fix}", self.name);
             return Pending::failed(Error::new(ErrorCode::LimitExceeded, text));
         }
         answered(ack)
@@ -168,9 +168,9 @@ impl Stream {
         };
         let title = format!("stream {:?}", self.name);
         if messages.len() > BATCH_MAX {
-            let mend = "store several batches, or use a publisher";
+            let fix = "store several batches, or use a publisher";
             return Pending::failed(Error::invalid(format!(
-                "{title}: a batch has at most {BATCH_MAX} messages: {mend}"
+                "{title}: a batch has at most {BATCH_MAX} messages: {fix}"
             )));
         }
         if messages.is_empty() {
@@ -289,10 +289,10 @@ impl Stream {
 }
 
 /// Tells each publisher its ack.
-fn tell(told: Vec<Teller<Ack>>, results: Results<Ack>) {
+fn tell(tellers: Vec<Teller<Ack>>, results: Results<Ack>) {
     match results {
-        Ok(results) => told.into_iter().zip(results).for_each(|(told, result)| drop(told.tell(result))),
-        Err(error) => told.into_iter().for_each(|told| drop(told.tell(Err(error.clone())))),
+        Ok(results) => tellers.into_iter().zip(results).for_each(|(tellers, result)| drop(tellers.tell(result))),
+        Err(error) => tellers.into_iter().for_each(|tellers| drop(tellers.tell(Err(error.clone())))),
     }
 }
 

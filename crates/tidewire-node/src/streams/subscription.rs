@@ -93,7 +93,7 @@ impl State {
 /// State of the fetching task.
 #[derive(Default)]
 struct Fetching {
-    asked: Option<PendingAnswer<Vec<home::Delivery>>>,
+    pending: Option<PendingAnswer<Vec<home::Delivery>>>,
     /// The next time at which deliveries are extended.
     extend: Option<(u64, Delay)>,
     /// After a fetch that failed.
@@ -213,8 +213,8 @@ impl DurableSubscription {
         match names.len() {
             1 => Ok(names.remove(0)),
             0 => {
-                let mend = "make one with Node::stream_with before it is served";
-                Err(Error::new(ErrorCode::NotFound, format!("{title}: no stream takes {:?}: {mend}", pattern.as_str())))
+                let fix = "make one with Node::stream_with before it is served";
+                Err(Error::new(ErrorCode::NotFound, format!("{title}: no stream takes {:?}: {fix}", pattern.as_str())))
             }
             _ => {
                 let text = format!("{title}: the streams {} take {:?}", names.join(", "), pattern.as_str());
@@ -261,7 +261,7 @@ impl DurableSubscription {
         self.troubles(place, fetching);
         loop {
             let is_leaving = self.is_leaving.load(Ordering::Acquire);
-            if is_leaving && fetching.asked.take().is_some() {
+            if is_leaving && fetching.pending.take().is_some() {
                 // Events on their way go back as the fetch is dropped.
                 self.state.lock().machine.fetched(&[], 0);
             }
@@ -270,7 +270,7 @@ impl DurableSubscription {
                 return Poll::Pending;
             }
             fetching.pause = None;
-            if fetching.asked.is_none() {
+            if fetching.pending.is_none() {
                 let credit = {
                     let state = &mut *self.state.lock();
                     if state.machine.is_over() && state.tasks == 0 {
@@ -283,11 +283,11 @@ impl DurableSubscription {
                     return Poll::Pending;
                 }
                 let fetch = Fetch { max_messages: credit, max_bytes: PAGE_BYTES, wait_us: LONG_WAIT_US };
-                fetching.asked = Some(pending_answer::fetch(&self.home, &place.stream, &place.consumer, fetch));
+                fetching.pending = Some(pending_answer::fetch(&self.home, &place.stream, &place.consumer, fetch));
             }
-            let Some(asked) = &mut fetching.asked else { continue };
-            let Poll::Ready(fetched) = Pin::new(asked).poll(context) else { return Poll::Pending };
-            fetching.asked = None;
+            let Some(pending) = &mut fetching.pending else { continue };
+            let Poll::Ready(fetched) = Pin::new(pending).poll(context) else { return Poll::Pending };
+            fetching.pending = None;
             match fetched {
                 Ok(fetched) => {
                     fetching.wait = Duration::ZERO;
@@ -308,8 +308,8 @@ impl DurableSubscription {
         }
         let stale = place.settler.stale();
         if stale > fetching.stale {
-            let mend = "they were delivered again; allow more with ConsumerOptions::ack_wait";
-            (self.log)(&format!("{}: {} events were handled too late: {mend}", self.title, stale - fetching.stale));
+            let fix = "they were delivered again; allow more with ConsumerOptions::ack_wait";
+            (self.log)(&format!("{}: {} events were handled too late: {fix}", self.title, stale - fetching.stale));
             fetching.stale = stale;
         }
     }

@@ -41,7 +41,7 @@ pub(crate) struct Cursor<'de> {
     /// Values were looked at before, and are read in any order now.
     checked: bool,
     /// The bytes from here on are still to be read.
-    kept_from: usize,
+    retained_from: usize,
 }
 
 /// A place to go back to.
@@ -54,7 +54,7 @@ impl<'de> Cursor<'de> {
     pub fn new(input: impl Into<Input<'de>>) -> Result<Self, DecodeError> {
         let (source, head) = Source::of(input.into())?;
         let (at, end) = (head.start, head.end);
-        Ok(Self { source, at, end, depth: 0, next_part: 0, checked: false, kept_from: usize::MAX })
+        Ok(Self { source, at, end, depth: 0, next_part: 0, checked: false, retained_from: usize::MAX })
     }
 
     pub fn at(&self) -> usize {
@@ -108,7 +108,7 @@ impl<'de> Cursor<'de> {
     /// part of it; None: copy it.
     pub fn take_out(&mut self, span: Span) -> Option<Vec<u8>> {
         match &mut self.source {
-            Source::Passing(head, _) if span.at < self.kept_from => head.take_out(span),
+            Source::Passing(head, _) if span.at < self.retained_from => head.take_out(span),
             _ => None,
         }
     }
@@ -123,13 +123,13 @@ impl<'de> Cursor<'de> {
     #[inline]
     pub fn pass(&mut self) {
         if let Source::Passing(head, _) = &mut self.source {
-            head.pass(self.at.min(self.kept_from));
+            head.pass(self.at.min(self.retained_from));
         }
     }
 
-    /// Returns to a known position. Other positions from `kept_from` on follow later.
-    pub fn go_to(&mut self, at: usize, kept_from: usize) {
-        (self.at, self.kept_from) = (at, kept_from);
+    /// Returns to a known position. Other positions from `retained_from` on follow later.
+    pub fn go_to(&mut self, at: usize, retained_from: usize) {
+        (self.at, self.retained_from) = (at, retained_from);
         self.checked = true;
     }
 

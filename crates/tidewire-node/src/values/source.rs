@@ -149,7 +149,7 @@ impl FrontBuffer {
     #[inline]
     pub fn pass(&mut self, at: usize) {
         if self.begin + at >= self.gone + self.step {
-            self.let_go(at);
+            self.release(at);
         }
     }
 
@@ -173,12 +173,12 @@ impl FrontBuffer {
     /// memory.
     fn pass_for(&mut self, span: Span) {
         if self.place(span.at) + span.bytes >= self.step {
-            self.let_go(span.at);
+            self.release(span.at);
         }
     }
 
     #[cold]
-    fn let_go(&mut self, at: usize) {
+    fn release(&mut self, at: usize) {
         let place = self.place(at);
         self.memory.drain(..place);
         self.memory.shrink_to_fit();

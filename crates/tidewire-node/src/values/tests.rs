@@ -189,9 +189,9 @@ proptest! {
 
     #[test]
     fn bytes_by_chance_are_refused_or_read_but_never_a_panic(blob in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let kept = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
+        let decoded = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
         let passed = read::<Value>("value", passing(&blob)).map_err(|wrong| wrong.to_string());
-        prop_assert_eq!(format!("{kept:?}"), format!("{passed:?}"));
+        prop_assert_eq!(format!("{decoded:?}"), format!("{passed:?}"));
         let _ = from_bytes::<Quote>(&blob);
         let _ = from_bytes::<Side>(&blob);
         let names = ["a".to_owned(), "b".to_owned()];
@@ -206,8 +206,8 @@ proptest! {
         let mut blob = to_bytes(&value).expect("it can be written");
         let at = at.index(blob.len());
         blob[at] = byte;
-        let kept = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
+        let decoded = from_bytes::<Value>(&blob).map_err(|wrong| wrong.to_string());
         let passed = read::<Value>("value", passing(&blob)).map_err(|wrong| wrong.to_string());
-        prop_assert_eq!(format!("{kept:?}"), format!("{passed:?}"));
+        prop_assert_eq!(format!("{decoded:?}"), format!("{passed:?}"));
     }
 }
