@@ -342,8 +342,8 @@ impl<M: Send + 'static> ActorRef<M> {
         T: Send + 'static,
         F: FnOnce(Reply<T>) -> M,
     {
-        let (pending, reply, asked) = Pending::new(&self.cell.core, self.id(), timeout);
-        let meta = Meta { asked: Some(asked), sender: current::actor_of(&self.cell.core), ..Meta::default() };
+        let (pending, reply, handle) = Pending::new(&self.cell.core, self.id(), timeout);
+        let meta = Meta { ask: Some(handle), sender: current::actor_of(&self.cell.core), ..Meta::default() };
         let envelope = Envelope::with(make(reply), meta);
         match self.cell.push(envelope, priority) {
             Ok(Sent::Accepted | Sent::Dropped) => {}

@@ -85,7 +85,7 @@ pub(crate) struct ColdState<M> {
     pub children: BTreeMap<ActorId, Arc<dyn AnyCell>>,
     pub watchers: Vec<Arc<dyn AnyCell>>,
     /// To be woken when there is nothing to do.
-    pub rest_wakers: Vec<Waker>,
+    pub idle_wakers: Vec<Waker>,
     pub ending: Option<Arc<EndReporter<M>>>,
     pub reason: Option<StopReason>,
     /// Returned messages go to the caller of `stop`; otherwise they become dead letters.
@@ -114,7 +114,7 @@ impl<M> Default for ColdState<M> {
             parent: None,
             children: BTreeMap::new(),
             watchers: Vec::new(),
-            rest_wakers: Vec::new(),
+            idle_wakers: Vec::new(),
             ending: None,
             reason: None,
             returns: false,
@@ -354,7 +354,7 @@ impl<M: Send + 'static> ActorCell<M> {
     #[cold]
     fn wake_resters(&self) {
         self.attention.fetch_and(!ATTEND_REST, Ordering::Relaxed);
-        let woken = self.with_aside(|aside| std::mem::take(&mut aside.rest_wakers));
+        let woken = self.with_aside(|aside| std::mem::take(&mut aside.idle_wakers));
         wake_all(woken);
     }
 

@@ -65,7 +65,7 @@ pub struct DeadLetters {
 struct State {
     letters: VecDeque<DeadLetter>,
     next: u64,
-    let_go: u64,
+    discarded: u64,
     counts: BTreeMap<DeadReason, u64>,
 }
 
@@ -128,7 +128,7 @@ impl DeadLetters {
 
     /// Number of letters that were evicted because the store was full.
     pub fn let_go(&self) -> u64 {
-        self.state.lock().let_go
+        self.state.lock().discarded
     }
 
     /// Calls this after each new letter, on the thread that gave the message up: the call must be
@@ -190,7 +190,7 @@ impl DeadLetters {
             *state.counts.entry(letter.reason).or_default() += 1;
             state.letters.push_back(letter);
             let full = state.letters.len() > self.capacity;
-            state.let_go += u64::from(full);
+            state.discarded += u64::from(full);
             (full.then(|| state.letters.pop_front()), number)
         };
         guarded(|| drop(old));

@@ -49,11 +49,11 @@ impl<T> Reply<T> {
     where
         T: Send + 'static,
     {
-        let (pending, reply, asked) =
+        let (pending, reply, handle) =
             Pending::of(Arc::new(AskSlot::new(Weak::new())), None, ActorId::NONE, Duration::MAX);
         // No engine says when the handler has returned: the reply itself ends the wait, used or
         // not.
-        asked.settle(AskEnd::Handled);
+        handle.settle(AskEnd::Handled);
         (reply, pending)
     }
 
@@ -95,13 +95,13 @@ pub struct Pending<T> {
 /// Wait edge: an actor that waits in its handler for another actor.
 struct Edge {
     asker: ActorId,
-    asked: ActorId,
+    target: ActorId,
     core: Arc<Core>,
 }
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        self.core.rings.remove(self.asker, self.asked);
+        self.core.rings.remove(self.asker, self.target);
     }
 }
 
@@ -122,8 +122,8 @@ impl<T: Send + 'static> Pending<T> {
     ) -> (Self, Reply<T>, Arc<dyn AskHandle>) {
         slot.begin(actor, after, clock::after(after));
         let reply = Reply { slot: Some(Arc::clone(&slot)) };
-        let asked: Arc<dyn AskHandle> = Arc::clone(&slot) as Arc<dyn AskHandle>;
-        (Self { slot: Some(slot), watch, edge: None, polled: false }, reply, asked)
+        let handle: Arc<dyn AskHandle> = Arc::clone(&slot) as Arc<dyn AskHandle>;
+        (Self { slot: Some(slot), watch, edge: None, polled: false }, reply, handle)
     }
 
     pub(crate) fn end(&self, error: AskError) {
@@ -171,9 +171,9 @@ fn edge<T>(slot: &AskSlot<T>) -> Result<Option<Edge>, AskError> {
     }
     let Some(core) = slot.home.upgrade() else { return Ok(None) };
     let Some(asker) = current::handling(&core) else { return Ok(None) };
-    let asked = slot.actor();
-    core.rings.add(&core, asker, asked)?;
-    Ok(Some(Edge { asker, asked, core }))
+    let target = slot.actor();
+    core.rings.add(&core, asker, target)?;
+    Ok(Some(Edge { asker, target, core }))
 }
 
 fn counted<T>(slot: &AskSlot<T>, mut value: Result<T, AskError>) -> Result<T, AskError> {

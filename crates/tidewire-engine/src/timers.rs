@@ -442,9 +442,9 @@ impl<M> NodeState<M> {
 impl<M: Send + 'static> Node<M> {
     /// A node that nobody else has: the one that this thread keeps, or a new one.
     fn spare() -> Arc<Self> {
-        let kept = SPARE.try_with(std::cell::Cell::take).ok().flatten();
-        let kept = kept.and_then(|kept| (kept as Arc<dyn Any + Send + Sync>).downcast().ok());
-        kept.unwrap_or_else(|| {
+        let cached = SPARE.try_with(std::cell::Cell::take).ok().flatten();
+        let cached = cached.and_then(|cached| (cached as Arc<dyn Any + Send + Sync>).downcast().ok());
+        cached.unwrap_or_else(|| {
             Arc::new(Self { state: ShortMutex::new(NodeState::over()), over: AtomicBool::new(true) })
         })
     }

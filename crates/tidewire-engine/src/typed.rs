@@ -79,7 +79,7 @@ impl<A: Actor> Typed<A> {
             turn.handled(meta);
             return true;
         };
-        let kept = A::copy(&message);
+        let message_copy = A::copy(&message);
         ctx.meta = meta;
         let result = match (self.behaviours.top(), &mut self.actor) {
             (Some(behaviour), _) => caught(|| behaviour(message, ctx)),
@@ -95,7 +95,7 @@ impl<A: Actor> Typed<A> {
                 turn.handled(meta);
                 true
             }
-            Err(fault) => turn.failed(kept, meta, fault),
+            Err(fault) => turn.failed(message_copy, meta, fault),
         }
     }
 }

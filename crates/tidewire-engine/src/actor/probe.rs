@@ -51,7 +51,7 @@ const DISPATCHER: &str = "probe";
 pub struct Probe<M: Send + 'static> {
     engine: Engine,
     served: Arc<External>,
-    kept: ProbeQueue<M>,
+    inbox: ProbeQueue<M>,
     me: ActorRef<M>,
 }
 
@@ -76,14 +76,14 @@ impl<M: Send + 'static> Probe<M> {
     pub fn new() -> Result<Self, EngineError> {
         let served = External::new(Box::new(|| {}));
         let engine = Engine::builder().threads(1).external(DISPATCHER, Arc::clone(&served)).build()?;
-        let kept = ProbeQueue::default();
-        let keeping = Arc::clone(&kept);
+        let inbox = ProbeQueue::default();
+        let keeping = Arc::clone(&inbox);
         let options = SpawnOptions::new().dispatcher(DISPATCHER);
         let me = match engine.spawn_with(options, move || Keeping(Arc::clone(&keeping))) {
             Ok(me) => me,
             Err(wrong) => unreachable!("an actor without a name, on a dispatcher that is there: {wrong}"),
         };
-        Ok(Self { engine, served, kept, me })
+        Ok(Self { engine, served, inbox, me })
     }
 
     /// The actor, to be given to those who tell it something.
@@ -107,7 +107,7 @@ impl<M: Send + 'static> Probe<M> {
     /// `Reply` in its message.
     pub fn told(&self) -> Option<M> {
         while self.served.run_ready() > 0 {}
-        self.kept.lock().pop_front()
+        self.inbox.lock().pop_front()
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum NextStep {
 
 impl<M: Send + 'static> ActorRun<M> {
     pub fn new(driver: Box<dyn Driver<M>>, policy: Supervision, id: ActorId) -> Self {
-        let usual = policy == Supervision::default();
+        let is_default = policy == Supervision::default();
         Self {
             hand: VecDeque::new(),
             started: !driver.wants_start(),
@@ -55,7 +55,7 @@ impl<M: Send + 'static> ActorRun<M> {
             turns: 0,
             restart_due: false,
             failed_outside: false,
-            supervision: (!usual).then(|| Box::new(Supervised { policy, restarts: Restarts::new(&policy, id) })),
+            supervision: (!is_default).then(|| Box::new(Supervised { policy, restarts: Restarts::new(&policy, id) })),
         }
     }
 

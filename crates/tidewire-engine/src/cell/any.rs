@@ -34,9 +34,9 @@ pub(crate) trait AnyCell: Send + Sync {
     fn adopt(&self, child: Arc<dyn AnyCell>) -> bool;
     fn statistics(&self) -> ActorStatistics;
     /// How many messages it has accepted so far, if it has nothing to do.
-    fn at_rest(&self) -> Option<u64>;
+    fn accepted_if_idle(&self) -> Option<u64>;
     /// Wakes `waker` once it has nothing to do or has ended; false if that is so already.
-    fn wakes_at_rest(&self, waker: &Waker) -> bool;
+    fn wake_when_idle(&self, waker: &Waker) -> bool;
     fn tell_any(self: Arc<Self>, message: Box<dyn Any + Send>) -> Result<(), (Refusal, Box<dyn Any + Send>)>;
     fn run_inline(self: Arc<Self>);
     /// True if this thread may run the actor inline: no event loop of another thread runs it.
@@ -174,7 +174,7 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
         self.aside.lock().as_ref().and_then(|aside| aside.parent.clone())
     }
 
-    fn at_rest(&self) -> Option<u64> {
+    fn accepted_if_idle(&self) -> Option<u64> {
         let dead = self.aside.lock().as_ref().map_or(0, |aside| aside.dead);
         let inbox = self.inbox.lock();
         // A task of a coroutine may have a message in hand while the actor is idle: what counts is
@@ -184,10 +184,10 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
         (rests || inbox.intake == AcceptState::Closed).then_some(inbox.accepted)
     }
 
-    fn wakes_at_rest(&self, waker: &Waker) -> bool {
+    fn wake_when_idle(&self, waker: &Waker) -> bool {
         self.with_aside(|aside| {
-            if !aside.rest_wakers.iter().any(|known| known.will_wake(waker)) {
-                aside.rest_wakers.push(waker.clone());
+            if !aside.idle_wakers.iter().any(|known| known.will_wake(waker)) {
+                aside.idle_wakers.push(waker.clone());
             }
         });
         {
@@ -196,11 +196,11 @@ impl<M: Send + 'static> AnyCell for ActorCell<M> {
             let _inbox = self.inbox.lock();
             self.attention.fetch_or(ATTEND_REST, Ordering::Relaxed);
         }
-        let busy = self.at_rest().is_none();
+        let busy = self.accepted_if_idle().is_none();
         if !busy {
-            let at = |aside: &ColdState<M>| aside.rest_wakers.iter().position(|known| known.will_wake(waker));
-            let kept = self.with_aside(|aside| at(aside).map(|at| aside.rest_wakers.swap_remove(at)));
-            drop(kept);
+            let at = |aside: &ColdState<M>| aside.idle_wakers.iter().position(|known| known.will_wake(waker));
+            let woken = self.with_aside(|aside| at(aside).map(|at| aside.idle_wakers.swap_remove(at)));
+            drop(woken);
         }
         busy
     }

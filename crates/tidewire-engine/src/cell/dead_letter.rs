@@ -48,14 +48,14 @@ impl<M: Send + 'static> ActorCell<M> {
             letter
         });
         match letter {
-            Some(number) => self.core.dead.complete(number, message.map(kept), error.map(Arc::from), detail),
+            Some(number) => self.core.dead.complete(number, message.map(stored), error.map(Arc::from), detail),
             None => self.record(message, reason, error, detail),
         }
     }
 
     fn settle_dead(&self, meta: Option<Box<Meta<M>>>, reason: DeadReason) {
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Dead { actor: self.id, reason });
+        if let Some(ask) = meta.and_then(|meta| meta.ask) {
+            ask.settle(AskEnd::Dead { actor: self.id, reason });
         }
     }
 
@@ -67,8 +67,8 @@ impl<M: Send + 'static> ActorCell<M> {
     pub(crate) fn bury_failed(&self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault, error: &str) {
         self.with_aside(|aside| aside.dead += 1);
         self.record_taken(message, DeadReason::Failed, Some(error), detail_of(&fault, error));
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Failed(fault));
+        if let Some(ask) = meta.and_then(|meta| meta.ask) {
+            ask.settle(AskEnd::Failed(fault));
         }
     }
 
@@ -93,7 +93,7 @@ impl<M: Send + 'static> ActorCell<M> {
     }
 
     pub(crate) fn record(&self, message: Option<M>, reason: DeadReason, error: Option<&str>, detail: Option<Arc<str>>) {
-        let (message, error) = (message.map(kept), error.map(Arc::from));
+        let (message, error) = (message.map(stored), error.map(Arc::from));
         self.core.dead.add(DeadLetter { message, error, detail, ..self.letter(reason) });
     }
 
@@ -116,7 +116,7 @@ impl<M: Send + 'static> ActorCell<M> {
     }
 }
 
-fn kept<M: Send + 'static>(message: M) -> StoredMessage {
+fn stored<M: Send + 'static>(message: M) -> StoredMessage {
     Arc::new(Mutex::new(Some(Box::new(message) as Box<dyn Any + Send>)))
 }
 

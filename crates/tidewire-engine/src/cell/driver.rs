@@ -139,9 +139,9 @@ impl<M: Send + 'static> Activation<'_, M> {
     pub fn handled(&mut self, meta: Option<Box<Meta<M>>>) {
         add(&self.cell.handled);
         if let Some(meta) = meta
-            && let Some(asked) = meta.asked
+            && let Some(ask) = meta.ask
         {
-            asked.settle(AskEnd::Handled);
+            ask.settle(AskEnd::Handled);
         }
     }
 
@@ -151,38 +151,38 @@ impl<M: Send + 'static> Activation<'_, M> {
         self.cell.with_aside(|aside| aside.timings.handling.record(took.as_nanos() as u64));
     }
 
-    /// Reports that a handler failed. `kept` is the message or a copy of it, if there is one.
+    /// Reports that a handler failed. `message` is the message or a copy of it, if there is one.
     /// Returns true if the driver may go on with the next message.
-    pub fn failed(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
+    pub fn failed(&mut self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
         let failures = meta.as_ref().map_or(0, |meta| meta.failures) + 1;
         if failures < self.max_deliveries
-            && let Some(message) = kept
+            && let Some(message) = message
         {
             let meta = meta.map(|meta| *meta).unwrap_or_default();
             self.hand.push_front(Envelope::with(message, Meta { failures, ..meta }));
         } else {
-            self.cell.bury_failed(kept, meta, fault, &error);
+            self.cell.bury_failed(message, meta, fault, &error);
         }
         self.after_failure(error)
     }
 
     /// Reports that a handler failed on a message that is not to be delivered again, whatever the
     /// policy is. Answers as [`failed`](Activation::failed) does.
-    pub fn given_up(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
+    pub fn given_up(&mut self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) -> bool {
         self.cell.count_failure();
         let error = fault.to_string();
-        self.cell.bury_failed(kept, meta, fault, &error);
+        self.cell.bury_failed(message, meta, fault, &error);
         self.after_failure(error)
     }
 
     /// Reports that a message was found to be out of date by its handler: it is given up as
     /// expired, which is no failure.
-    pub fn expired_in_handler(&mut self, kept: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) {
-        self.cell.bury_expired(kept, &fault.to_string());
-        if let Some(asked) = meta.and_then(|meta| meta.asked) {
-            asked.settle(AskEnd::Failed(fault));
+    pub fn expired_in_handler(&mut self, message: Option<M>, meta: Option<Box<Meta<M>>>, fault: Fault) {
+        self.cell.bury_expired(message, &fault.to_string());
+        if let Some(ask) = meta.and_then(|meta| meta.ask) {
+            ask.settle(AskEnd::Failed(fault));
         }
     }
 
@@ -228,7 +228,7 @@ impl<M: Send + 'static> Activation<'_, M> {
     }
 
     fn expired(&self, envelope: &Envelope<M>) -> Option<DeadReason> {
-        match envelope.asked()?.standing() {
+        match envelope.ask()?.standing() {
             AskState::Live => None,
             AskState::Expired => Some(DeadReason::Expired),
             AskState::Cancelled => Some(DeadReason::Cancelled),

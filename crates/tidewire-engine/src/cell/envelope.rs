@@ -39,10 +39,10 @@ impl<M> Envelope<M> {
 
     /// The ask that the message belongs to.
     #[inline]
-    pub fn asked(&self) -> Option<&Arc<dyn AskHandle>> {
+    pub fn ask(&self) -> Option<&Arc<dyn AskHandle>> {
         match self {
             Self::Plain(_) => None,
-            Self::With(meta) => meta.asked.as_ref(),
+            Self::With(meta) => meta.ask.as_ref(),
         }
     }
 
@@ -55,7 +55,7 @@ impl<M> Envelope<M> {
     pub(crate) fn is_returnable(&self) -> bool {
         match self {
             Self::Plain(_) => true,
-            Self::With(meta) => meta.message.is_some() && meta.asked.is_none(),
+            Self::With(meta) => meta.message.is_some() && meta.ask.is_none(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl<M> Envelope<M> {
 pub struct Meta<M> {
     pub(crate) message: Option<M>,
     /// Where the end of an ask is to be reported.
-    pub asked: Option<Arc<dyn AskHandle>>,
+    pub ask: Option<Arc<dyn AskHandle>>,
     /// The actor whose handler sent the message, where that is known.
     pub sender: Option<ActorId>,
     /// How often the message was handed to a handler that failed.
@@ -75,7 +75,7 @@ pub struct Meta<M> {
 
 impl<M> Default for Meta<M> {
     fn default() -> Self {
-        Self { message: None, asked: None, sender: None, failures: 0, change: None }
+        Self { message: None, ask: None, sender: None, failures: 0, change: None }
     }
 }
 

@@ -18,12 +18,12 @@ pub(crate) struct WaitGraph {
 
 impl WaitGraph {
     /// Adds an edge, unless it closes a ring.
-    pub fn add(&self, core: &Core, asker: ActorId, asked: ActorId) -> Result<(), AskError> {
+    pub fn add(&self, core: &Core, asker: ActorId, target: ActorId) -> Result<(), AskError> {
         let ring = {
             let mut edges = self.edges.lock();
-            match path(&edges, asked, asker) {
+            match path(&edges, target, asker) {
                 None => {
-                    edges.entry(asker).or_default().push(asked);
+                    edges.entry(asker).or_default().push(target);
                     self.count.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -34,10 +34,10 @@ impl WaitGraph {
         Err(AskError::Cycle { path })
     }
 
-    pub fn remove(&self, asker: ActorId, asked: ActorId) {
+    pub fn remove(&self, asker: ActorId, target: ActorId) {
         let mut edges = self.edges.lock();
         if let Some(asks) = edges.get_mut(&asker) {
-            if let Some(at) = asks.iter().position(|id| *id == asked) {
+            if let Some(at) = asks.iter().position(|id| *id == target) {
                 asks.swap_remove(at);
                 self.count.fetch_sub(1, Ordering::Relaxed);
             }

@@ -49,7 +49,7 @@ impl EngineHandle {
 
     /// The actors that have something to do.
     pub fn busy(&self) -> Vec<ActorStatistics> {
-        let busy = self.core.all().into_iter().filter(|cell| cell.at_rest().is_none());
+        let busy = self.core.all().into_iter().filter(|cell| cell.accepted_if_idle().is_none());
         busy.map(|cell| cell.statistics()).collect()
     }
 }
@@ -88,7 +88,7 @@ impl Future for Idle {
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<IdleSnapshot> {
         loop {
             while let Some(busy) = self.looked.find_busy() {
-                if busy.wakes_at_rest(cx.waker()) {
+                if busy.wake_when_idle(cx.waker()) {
                     return Poll::Pending;
                 }
             }
@@ -117,7 +117,7 @@ impl IdleScan {
     /// The next actor that has something to do. Asked again, it looks at that one again.
     fn find_busy(&mut self) -> Option<&Arc<dyn AnyCell>> {
         while let Some(cell) = self.cells.get(self.at) {
-            let Some(accepted) = cell.at_rest() else { break };
+            let Some(accepted) = cell.accepted_if_idle() else { break };
             self.accepted += accepted;
             self.at += 1;
         }

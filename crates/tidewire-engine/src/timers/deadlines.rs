@@ -242,7 +242,7 @@ mod tests {
         let deadlines = Deadlines::new();
         let mut wheel = tidewire_core::wheel::Wheel::new();
         let gone = put(&deadlines, 10);
-        let kept: Vec<_> = (0..1_000).map(|n| put(&deadlines, 20 + n)).collect();
+        let left_keys: Vec<_> = (0..1_000).map(|n| put(&deadlines, 20 + n)).collect();
         assert!(matches!(deadlines.remove(gone), CancelOutcome::Over));
         assert_eq!(deadlines.earliest(), 10, "what was taken back may wake the watcher once for nothing");
 
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((wheel.len(), deadlines.waiting(), deadlines.earliest()), (1_000, 0, u64::MAX));
         deadlines.move_due(u64::MAX, |_| 0, |_, _| unreachable!("all have moved"));
 
-        for key in kept {
+        for key in left_keys {
             let CancelOutcome::InWheel(at) = deadlines.remove(key) else { panic!("{key:?} is in the wheel") };
             assert!(wheel.remove(at).is_some());
             assert!(matches!(deadlines.remove(key), CancelOutcome::Over), "a key names one deadline for ever");
