@@ -18,8 +18,8 @@ pub struct Priority(tidewire_engine::Priority);
 
 impl Priority {
     /// The lane that was asked for, or the normal one.
-    pub fn lane(asked: Option<Self>) -> tidewire_engine::Priority {
-        asked.map_or(tidewire_engine::Priority::Normal, |asked| asked.0)
+    pub fn lane(requested: Option<Self>) -> tidewire_engine::Priority {
+        requested.map_or(tidewire_engine::Priority::Normal, |requested| requested.0)
     }
 }
 
@@ -47,8 +47,8 @@ impl<'a> FromPyObject<'a, '_> for Reason {
         let reasons = [DeadReason::Failed, DeadReason::Expired, DeadReason::Stopped, DeadReason::MailboxFull];
         let named = value.extract::<&str>().ok();
         let reason = reasons.into_iter().find(|reason| named == Some(reason.as_str()));
-        let mend = "use \"failed\", \"expired\", \"stopped\" or \"mailbox_full\"";
-        reason.map(Self).ok_or_else(|| refuse(&value, "reason", mend))
+        let fix = "use \"failed\", \"expired\", \"stopped\" or \"mailbox_full\"";
+        reason.map(Self).ok_or_else(|| refuse(&value, "reason", fix))
     }
 }
 
@@ -102,8 +102,8 @@ impl FromPyObject<'_, '_> for Delay {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let mend = "give a number of seconds from 0 to 1e19";
-        seconds(&value).map(Self).ok_or_else(|| refuse(&value, "delay", mend))
+        let fix = "give a number of seconds from 0 to 1e19";
+        seconds(&value).map(Self).ok_or_else(|| refuse(&value, "delay", fix))
     }
 }
 
@@ -114,9 +114,9 @@ impl FromPyObject<'_, '_> for Every {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let mend = "give a number of seconds from 0.000001 to 1e19, or None for a single time";
+        let fix = "give a number of seconds from 0.000001 to 1e19, or None for a single time";
         let period = seconds(&value).filter(|period| *period >= Duration::from_micros(1));
-        period.map(Self).ok_or_else(|| refuse(&value, "every", mend))
+        period.map(Self).ok_or_else(|| refuse(&value, "every", fix))
     }
 }
 
@@ -207,11 +207,11 @@ impl FromPyObject<'_, '_> for Patterns {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let mend = "give a list of patterns";
+        let fix = "give a list of patterns";
         if value.is_instance_of::<PyString>() {
-            return Err(refuse(&value, "patterns", mend));
+            return Err(refuse(&value, "patterns", fix));
         }
-        let items = value.try_iter().map_err(|_| refuse(&value, "patterns", mend))?;
+        let items = value.try_iter().map_err(|_| refuse(&value, "patterns", fix))?;
         items.map(|item| Ok(item?.extract::<Pattern<'_>>()?.0.to_owned())).collect::<PyResult<_>>().map(Self)
     }
 }
@@ -233,12 +233,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Subject<'a, 'py> {
 /// A string that UTF-8 can hold. Anything else is an error of the given class.
 fn text<'a>(value: Borrowed<'a, '_, PyAny>, field: &str, class: &str) -> PyResult<&'a str> {
     value.extract().map_err(|_: PyErr| {
-        let mend = if value.is_instance_of::<PyString>() {
+        let fix = if value.is_instance_of::<PyString>() {
             "it holds one half of a pair of surrogates: give text that UTF-8 can hold"
         } else {
             "give a string"
         };
-        refuse_as(&value, field, mend, class)
+        refuse_as(&value, field, fix, class)
     })
 }
 
@@ -279,11 +279,11 @@ impl FromPyObject<'_, '_> for Letter {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        let mend = "give a tw.DeadLetter, or its number";
+        let fix = "give a tw.DeadLetter, or its number";
         if value.is_instance_of::<PyBool>() {
-            return Err(refuse(&value, "letter", mend));
+            return Err(refuse(&value, "letter", fix));
         }
-        value.extract().map(Self).map_err(|_: PyErr| refuse(&value, "letter", mend))
+        value.extract().map(Self).map_err(|_: PyErr| refuse(&value, "letter", fix))
     }
 }
 
@@ -317,13 +317,13 @@ fn not_an_actor(value: &Bound<'_, PyAny>, field: &str) -> PyErr {
 }
 
 #[cold]
-fn refuse(value: &Bound<'_, PyAny>, field: &str, mend: &str) -> PyErr {
-    refuse_as(value, field, mend, "InvalidArgument")
+fn refuse(value: &Bound<'_, PyAny>, field: &str, fix: &str) -> PyErr {
+    refuse_as(value, field, fix, "InvalidArgument")
 }
 
 #[cold]
-fn refuse_as(value: &Bound<'_, PyAny>, field: &str, mend: &str, class: &str) -> PyErr {
-    error(value.py(), class, &format!("{field}: {} is not allowed: {mend}", shown(value)), &[])
+fn refuse_as(value: &Bound<'_, PyAny>, field: &str, fix: &str, class: &str) -> PyErr {
+    error(value.py(), class, &format!("{field}: {} is not allowed: {fix}", shown(value)), &[])
 }
 
 /// Most characters of a value that an error shows.

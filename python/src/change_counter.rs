@@ -18,21 +18,21 @@ pub struct ChangeCounter {
 
 #[derive(Default)]
 struct State {
-    told: u64,
+    count: u64,
     waiting: Vec<Waker>,
 }
 
 impl ChangeCounter {
     /// Number of changes so far.
-    pub fn told(&self) -> u64 {
-        self.state.lock().told
+    pub fn count(&self) -> u64 {
+        self.state.lock().count
     }
 
     /// Counts a change and wakes the waiters.
     pub fn tell(&self) {
         let waiting = {
             let mut state = self.state.lock();
-            state.told += 1;
+            state.count += 1;
             std::mem::take(&mut state.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
@@ -41,7 +41,7 @@ impl ChangeCounter {
     /// True if there are more changes than `seen`. Otherwise the next change wakes the waker.
     fn is_newer(&self, seen: u64, waker: &Waker) -> bool {
         let mut state = self.state.lock();
-        if state.told != seen {
+        if state.count != seen {
             return true;
         }
         if !state.waiting.iter().any(|other| other.will_wake(waker)) {
@@ -76,7 +76,7 @@ impl PyChangeCounter {
     /// Number of changes.
     #[getter]
     fn count(&self) -> u64 {
-        self.0.told()
+        self.0.count()
     }
 
     /// Says that there are some: those who wait for them look again.

@@ -80,8 +80,8 @@ impl ActorRef {
         };
         let cell = Arc::clone(self.inner.cell());
         let operation = async move {
-            let told = |error| attach(|py| errors::ask(py, error, cell.name(), || cell.hint()));
-            Ok(pending.await.map_err(told)?.into_py())
+            let to_python = |error| attach(|py| errors::ask(py, error, cell.name(), || cell.hint()));
+            Ok(pending.await.map_err(to_python)?.into_py())
         };
         Pending::owed(py, "ask", acting, Box::pin(operation))
     }

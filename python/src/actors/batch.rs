@@ -72,7 +72,7 @@ impl Function {
 fn gather(turn: &mut Activation<'_, Message>) -> (DrainedMessages, Option<Envelope<Message>>) {
     let mut taken = Vec::new();
     while let Some(envelope) = turn.take() {
-        if envelope.asked().is_some() {
+        if envelope.ask().is_some() {
             return (taken, Some(envelope));
         }
         match envelope.split() {

@@ -93,9 +93,9 @@ pub fn interrupted(py: Python<'_>, error: &PyErr) {
 }
 
 fn pass_on(py: Python<'_>, how: &str, error: PyErr) {
-    let told = PyModule::import(py, "tidewire._loop")
+    let called = PyModule::import(py, "tidewire._loop")
         .and_then(|module| module.getattr(how)?.call1((error.into_value(py),)).map(drop));
-    if let Err(failure) = told {
+    if let Err(failure) = called {
         failure.write_unraisable(py, None);
     }
 }

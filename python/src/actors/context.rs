@@ -26,7 +26,7 @@ pub struct Context {
 #[derive(Default)]
 struct State {
     reply: Option<Reply<PyRef<PyAny>>>,
-    asked: bool,
+    is_ask: bool,
     sender: Option<PyRef<ActorRef>>,
     subject: Option<PyRef<PyAny>>,
     headers: Option<PyRef<PyAny>>,
@@ -45,7 +45,7 @@ impl Context {
     ) -> Self {
         let extra = extra.unwrap_or_default();
         let state = State {
-            asked: extra.reply.is_some(),
+            is_ask: extra.reply.is_some(),
             reply: extra.reply,
             sender,
             subject: extra.subject,
@@ -131,7 +131,7 @@ impl Context {
     /// True for an ask: the sender waits, or has waited, for a reply.
     #[getter]
     fn asked(&self) -> bool {
-        self.state.lock().asked
+        self.state.lock().is_ask
     }
 
     /// The node that this actor lives in.
@@ -147,13 +147,13 @@ impl Context {
     /// Replies before the handler returns, whose return value is then not used. Returns true if an
     /// asker waited.
     fn reply(&self, py: Python<'_>, value: Py<PyAny>) -> PyResult<bool> {
-        let (reply, asked) = {
+        let (reply, is_ask) = {
             let mut state = self.state.lock();
-            (state.reply.take(), state.asked)
+            (state.reply.take(), state.is_ask)
         };
         match reply {
             Some(reply) => Ok(reply.send(value.into())),
-            None if asked => Err(error(py, "InvalidArgument", "reply: this message has been replied to already", &[])),
+            None if is_ask => Err(error(py, "InvalidArgument", "reply: this message has been replied to already", &[])),
             None => Ok(false),
         }
     }

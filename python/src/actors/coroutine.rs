@@ -96,7 +96,7 @@ impl Tasks {
 
     /// True if a task may take one more message after it has handed its own to another thread,
     /// which then uses its slot.
-    pub fn has_room(&self, concurrency: usize) -> bool {
+    pub fn has_capacity(&self, concurrency: usize) -> bool {
         self.active.load(Ordering::Relaxed) <= concurrency
     }
 

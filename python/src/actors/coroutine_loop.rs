@@ -53,7 +53,7 @@ pub struct CoroutineLoop {
 struct Present {
     first: Option<First>,
     /// The running handler.
-    under_way: Option<Steps>,
+    running: Option<Steps>,
     waits: bool,
     /// A handler has raised, which may end the actor.
     failed: bool,
@@ -154,8 +154,8 @@ impl CoroutineLoop {
             }
         };
         loop {
-            let under_way = self.state.lock().under_way.take();
-            let stepped = match under_way {
+            let running = self.state.lock().running.take();
+            let stepped = match running {
                 Some(steps) => self.step(py, steps, &task, thrown.take()),
                 None => match thrown.take() {
                     // The task was cancelled before it began.
@@ -202,7 +202,7 @@ impl CoroutineLoop {
             Step::Waits(what) => {
                 let waited = {
                     let mut state = self.state.lock();
-                    state.under_way = Some(steps);
+                    state.running = Some(steps);
                     std::mem::replace(&mut state.waits, true)
                 };
                 if !waited && self.tasks.waits() {
@@ -256,7 +256,7 @@ impl CoroutineLoop {
                 },
                 Some(First::Message(envelope)) => Some(*envelope),
                 Some(First::InLine) | None => {
-                    let more = !tired && self.tasks.has_room(self.concurrency);
+                    let more = !tired && self.tasks.has_capacity(self.concurrency);
                     self.finish_and_take(py, more)
                 }
             };
@@ -298,9 +298,9 @@ impl CoroutineLoop {
             self.cell.outside(|turn| turn.expired_in_handler(message, meta, errors::fault(error)));
             return true;
         }
-        let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+        let is_ask = meta.as_ref().is_some_and(|meta| meta.ask.is_some());
         let (error, final_) = errors::given_up(py, error);
-        let fault = logged(py, &self.me, "receive", error, is_told);
+        let fault = logged(py, &self.me, "receive", error, is_ask);
         if let Some(context) = &context {
             for change in context.bind(py).get().take_changes() {
                 self.change_behaviour(change);
@@ -321,21 +321,21 @@ impl CoroutineLoop {
 
     /// The task is over: the actor looks at its mailbox itself again.
     fn end(&self) {
-        let (task, under_way, waits, failed) = {
+        let (task, running, waits, failed) = {
             let mut state = self.state.lock();
             if std::mem::replace(&mut state.over, true) {
                 return;
             }
-            (state.task.take(), state.under_way.take(), state.waits, state.failed || state.first.is_some())
+            (state.task.take(), state.running.take(), state.waits, state.failed || state.first.is_some())
         };
         attach(|py| {
-            let told = task.map_or(Ok(()), |task| let_go(py, &task));
-            if let Err(error) = told {
+            let ended = task.map_or(Ok(()), |task| end_task(py, &task));
+            if let Err(error) = ended {
                 error.write_unraisable(py, None);
             }
         });
         self.tasks.over(!waits);
-        if failed || under_way.is_some() {
+        if failed || running.is_some() {
             self.cell.resume();
         } else {
             self.cell.resume_unless_idle();
@@ -357,7 +357,7 @@ impl CoroutineLoop {
         let (object, sender, extra) = message.into_parts();
         let needs = handler.takes_context || extra.as_ref().is_some_and(|extra| extra.reply.is_some());
         let failures = meta.as_ref().map_or(0, |meta| meta.failures);
-        let (context, kept) = if needs {
+        let (context, stored) = if needs {
             let context = self.context(py, sender, extra.map(|extra| *extra), failures)?;
             (Some(context), Message::plain(object.clone_ref(py)))
         } else {
@@ -366,7 +366,7 @@ impl CoroutineLoop {
         {
             let mut state = self.state.lock();
             state.handled += 1;
-            state.message = Some(kept);
+            state.message = Some(stored);
             state.meta = meta;
             state.context = context.as_ref().map(|context| context.clone_ref(py));
             state.counts = counts;
@@ -460,7 +460,7 @@ impl CoroutineLoop {
 }
 
 /// Says that a task is at its end.
-fn let_go(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
+fn end_task(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
     static OVER: Once<Py<PyAny>> = Once::new();
     let over = OVER.of(py, "tidewire._drive", "over")?;
     over.call1((task,)).map(drop)

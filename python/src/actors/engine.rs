@@ -117,8 +117,8 @@ impl Engine {
             .build()
             .map_err(|failure| error(py, "ConfigError", &failure.to_string(), &[]))?;
         let change_counter = Arc::new(ChangeCounter::default());
-        let told = Arc::clone(&change_counter);
-        inner.dead_letters().on_added(move || told.tell());
+        let counter = Arc::clone(&change_counter);
+        inner.dead_letters().on_added(move || counter.tell());
         Ok(Self { inner: PerProcessOwned::new(inner), config, external, place, change_counter })
     }
 

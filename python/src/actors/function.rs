@@ -336,19 +336,19 @@ fn fail(
         turn.expired_in_handler(Some(message), meta, errors::fault(error));
         return true;
     }
-    let is_told = meta.as_ref().is_some_and(|meta| meta.asked.is_some());
+    let is_ask = meta.as_ref().is_some_and(|meta| meta.ask.is_some());
     let (error, final_) = errors::given_up(py, error);
-    let fault = logged(py, me, "receive", error, is_told);
+    let fault = logged(py, me, "receive", error, is_ask);
     if final_ { turn.given_up(Some(message), meta, fault) } else { turn.failed(Some(message), meta, fault) }
 }
 
 /// Reports an error to `tidewire._log`, which writes less if an asker gets the error.
-pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_told: bool) -> Fault {
+pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is_ask: bool) -> Fault {
     crate::actors::bridge::interrupted(py, &error);
-    let told = PyModule::import(py, "tidewire._log")
+    let logged = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("failed"))
-        .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py), is_told)));
-    if let Err(failure) = told {
+        .and_then(|failed| failed.call1((me.bind(py), hook, error.clone_ref(py).into_value(py), is_ask)));
+    if let Err(failure) = logged {
         failure.write_unraisable(py, None);
     }
     errors::fault(error)
@@ -356,10 +356,10 @@ pub fn logged(py: Python<'_>, me: &PyRef<ActorRef>, hook: &str, error: PyErr, is
 
 /// A message of another node can't be read here: it is logged, and nobody handles it.
 pub fn unreadable(py: Python<'_>, me: &PyRef<ActorRef>, error: PyErr) {
-    let told = PyModule::import(py, "tidewire._log")
+    let logged = PyModule::import(py, "tidewire._log")
         .and_then(|log| log.getattr("unreadable"))
         .and_then(|unreadable| unreadable.call1((me.bind(py), error.into_value(py))));
-    if let Err(failure) = told {
+    if let Err(failure) = logged {
         failure.write_unraisable(py, None);
     }
 }

@@ -35,7 +35,7 @@ impl SubscriptionReady {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Pending>>> {
         match &self.shared {
-            Some(shared) if Pending::is_under_way(shared.bind(py))? => Ok(Some(shared.clone_ref(py))),
+            Some(shared) if Pending::is_pending(shared.bind(py))? => Ok(Some(shared.clone_ref(py))),
             Some(shared) => match shared.get().outcome(py) {
                 Ok(_) => self.give(py),
                 Err(error) => Err(self.subscription.get().refused(py, error)),

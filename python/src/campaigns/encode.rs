@@ -231,7 +231,7 @@ fn write_other(column: &mut Values, value: &Bound<'_, PyAny>) -> Result<usize, S
     let kind = column.kind();
     let mut put = |value: Value<'_>| column.push(value).map_err(|kind| format!("is of the column type {kind}"));
     let value = &plain(value).map_err(said)?;
-    let unfit = || format!("({}) is not what a column of type {kind} holds{}", type_name(value), mend(kind, value));
+    let unfit = || format!("({}) is not what a column of type {kind} holds{}", type_name(value), fix(kind, value));
     match kind {
         _ if value.is_none() => put(Value::Null).map(|()| 0),
         ColumnType::Integer if value.is_instance_of::<PyInt>() => {
@@ -291,10 +291,10 @@ fn too_large() -> String {
     "does not fit into 64 bits: return it as text or as a float".to_owned()
 }
 
-fn mend(kind: ColumnType, value: &Bound<'_, PyAny>) -> String {
+fn fix(kind: ColumnType, value: &Bound<'_, PyAny>) -> String {
     let number = value.is_instance_of::<PyFloat>() && kind == ColumnType::Integer;
-    let mend = if number { ": annotate the column as float" } else { ": return the same types from every run" };
-    mend.to_owned()
+    let fix = if number { ": annotate the column as float" } else { ": return the same types from every run" };
+    fix.to_owned()
 }
 
 fn said(failure: impl Display) -> String {

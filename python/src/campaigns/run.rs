@@ -148,9 +148,9 @@ impl Run {
     pub fn next<'py>(this: &Bound<'py, Self>, index: u64, attempt: u32) -> PyResult<Bound<'py, Self>> {
         let py = this.py();
         // A borrow counts as a reference.
-        let is_kept = held(this.as_ptr()) > 1;
+        let is_referenced = held(this.as_ptr()) > 1;
         let mut run = this.borrow_mut();
-        let (spare, spare_numpy) = if is_kept {
+        let (spare, spare_numpy) = if is_referenced {
             (run.spare.take(), run.spare_numpy.take())
         } else {
             (run.give_spare(py), run.give_spare_numpy(py))

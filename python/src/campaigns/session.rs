@@ -336,7 +336,7 @@ impl StoreThread {
             self.answer(Next::Leave(state));
             return Ok(());
         }
-        let asked = us(begun.elapsed());
+        let began_us = us(begun.elapsed());
         let most = self.patience.work.map_or(u64::MAX, |most| us(most.saturating_sub(waited)));
         let mut left = hint_us.clamp(1, most.max(1));
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
@@ -346,7 +346,7 @@ impl StoreThread {
             }
             left -= step;
         }
-        self.shared.lock().waited_us += us(begun.elapsed()).saturating_sub(asked);
+        self.shared.lock().waited_us += us(begun.elapsed()).saturating_sub(began_us);
         Ok(())
     }
 

@@ -31,13 +31,13 @@ impl NeverAwaited {
     /// Warn of an operation under this title.
     pub fn remind(self, py: Python<'_>, title: &str) {
         // The drop may happen while an error is raised.
-        let on_its_way = PyErr::take(py);
-        let told = PyModule::import(py, "tidewire._futures")
+        let pending = PyErr::take(py);
+        let warned = PyModule::import(py, "tidewire._futures")
             .and_then(|module| module.getattr("never_awaited")?.call1((title, self.0)).map(drop));
-        if let Err(error) = told {
+        if let Err(error) = warned {
             error.write_unraisable(py, None);
         }
-        if let Some(error) = on_its_way {
+        if let Some(error) = pending {
             error.restore(py);
         }
     }

@@ -87,8 +87,8 @@ struct BorrowedNotifier(Arc<ThreadNotifier>);
 
 impl BorrowedNotifier {
     fn take() -> PyResult<Self> {
-        let kept = BELL.try_with(RefCell::take).ok().flatten();
-        match kept
+        let cached = BELL.try_with(RefCell::take).ok().flatten();
+        match cached
             .filter(|notifier| notifier.process == std::process::id() && !notifier.is_broken.load(Ordering::Relaxed))
         {
             Some(notifier) => Ok(Self(notifier)),
@@ -101,7 +101,7 @@ impl Drop for BorrowedNotifier {
     fn drop(&mut self) {
         // A late wake-up, for an operation that was given up, only causes one more look by the next
         // one.
-        let _ = BELL.try_with(|kept| kept.replace(Some(Arc::clone(&self.0))));
+        let _ = BELL.try_with(|cached| cached.replace(Some(Arc::clone(&self.0))));
     }
 }
 

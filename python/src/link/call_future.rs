@@ -25,7 +25,7 @@ pub struct DeferredCall {
     args: PyRef<PyTuple>,
     kwargs: Option<PyRef<PyDict>>,
     /// The fast path, if it applies.
-    usual: Option<FastPath>,
+    fast_path: Option<FastPath>,
     retrying_call: Once<PyRef<PyAny>>,
 }
 
@@ -34,13 +34,13 @@ impl DeferredCall {
         calling: Bound<'_, NativeMethod>,
         args: &Bound<'_, PyTuple>,
         kwargs: Option<&Bound<'_, PyDict>>,
-        usual: Option<FastPath>,
+        fast_path: Option<FastPath>,
     ) -> Self {
         Self {
             calling: calling.into(),
             args: args.clone().into(),
             kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
-            usual,
+            fast_path,
             retrying_call: Once::new(),
         }
     }
@@ -67,28 +67,28 @@ impl DeferredCall {
 
     /// Sends the call, if the fast path applies.
     fn send(&self, py: Python<'_>) -> PyResult<Option<Sent>> {
-        let Some(usual) = &self.usual else { return Ok(None) };
-        let dice = drawn(usual.policy, usual.dice.bind(py))?;
+        let Some(fast_path) = &self.fast_path else { return Ok(None) };
+        let dice = drawn(fast_path.policy, fast_path.dice.bind(py))?;
         let Some(outer) = ParentCall::of(py)? else { return Ok(None) };
-        let balancer = usual.balancer.get();
-        let Some(held) = balancer.route(py, usual.version, usual.policy, dice) else { return Ok(None) };
+        let balancer = fast_path.balancer.get();
+        let Some(held) = balancer.route(py, fast_path.version, fast_path.policy, dice) else { return Ok(None) };
         let route = held.get();
         let args = self.args.bind(py).as_any();
         let value = match &self.kwargs {
             None => args.clone(),
             Some(kwargs) => PyList::new(py, [args, kwargs.bind(py).as_any()])?.into_any(),
         };
-        let asked = CallRequest {
-            subject: &format!("{}{}", route.prefix, usual.method),
-            timeout_s: outer.left_s.map_or(usual.timeout_s, |left_s| left_s.min(usual.timeout_s)),
+        let request = CallRequest {
+            subject: &format!("{}{}", route.prefix, fast_path.method),
+            timeout_s: outer.left_s.map_or(fast_path.timeout_s, |left_s| left_s.min(fast_path.timeout_s)),
             priority: self.calling.get().priority(),
-            headers: outer.headers(usual.headers.as_ref().map(|headers| headers.bind(py)))?,
+            headers: outer.headers(fast_path.headers.as_ref().map(|headers| headers.bind(py)))?,
             begun: Instant::now(),
         };
         // An error here is found again, and reported, by the slow path.
-        let Ok(asking) = route.link.get().ask(py, route.engine.get(), &value, &asked) else { return Ok(None) };
+        let Ok(asking) = route.link.get().ask(py, route.engine.get(), &value, &request) else { return Ok(None) };
         balancer.began(&route.instance);
-        Ok(Some(Sent { asking, balancer: usual.balancer.clone_ref(py), route: held, begun: asked.begun }))
+        Ok(Some(Sent { asking, balancer: fast_path.balancer.clone_ref(py), route: held, begun: request.begun }))
     }
 }
 
@@ -181,8 +181,8 @@ impl CallFuture {
             Err(error) => error,
         };
         let retrying_call = self.sketch.retrying_call(py)?;
-        if let Some(usual) = &self.sketch.usual {
-            let group = usual.group.bind(py);
+        if let Some(fast_path) = &self.sketch.fast_path {
+            let group = fast_path.group.bind(py);
             retrying_call.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
         }
         self.state = State::Planned(Box::new(CallbackFuture::failed(retrying_call.unbind(), error)));

@@ -50,7 +50,7 @@ pub struct NativeMethod {
     /// Makes a result the type that the client knows.
     result: Option<Py<PyAny>>,
     takes: Option<Takes>,
-    usual: Mutex<Option<FastPath>>,
+    fast_path: Mutex<Option<FastPath>>,
 }
 
 /// Arguments of a method, as far as they are known: names of the positional ones, the number of
@@ -88,7 +88,7 @@ impl FastPath {
 impl NativeMethod {
     #[new]
     fn new(priority: Priority, result: Option<Py<PyAny>>, takes: Option<Takes>) -> Self {
-        Self { priority, result, takes, usual: Mutex::new(None) }
+        Self { priority, result, takes, fast_path: Mutex::new(None) }
     }
 
     /// Enables the fast path while the instances have `version`.
@@ -104,7 +104,7 @@ impl NativeMethod {
         timeout_s: f64,
     ) {
         let (kind, explore, dice) = policy;
-        let usual = FastPath {
+        let fast_path = FastPath {
             group: group.into(),
             balancer: balancer.into(),
             version,
@@ -114,7 +114,7 @@ impl NativeMethod {
             method: method.into(),
             timeout_s,
         };
-        let before = self.usual.lock().replace(usual);
+        let before = self.fast_path.lock().replace(fast_path);
         drop(before);
     }
 
@@ -126,8 +126,8 @@ impl NativeMethod {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let kwargs = kwargs.filter(|kwargs| !kwargs.is_empty());
-        if let Some(usual) = this.get().usual_for(args, kwargs)? {
-            return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(usual)));
+        if let Some(fast_path) = this.get().fast_path_for(args, kwargs)? {
+            return begun_later(py, DeferredCall::new(this.clone(), args, kwargs, Some(fast_path)));
         }
         let kwargs = kwargs.map_or_else(|| PyDict::new(py), |kwargs| kwargs.clone());
         this.call_method1(intern!(py, "_call"), (args, kwargs))
@@ -140,31 +140,35 @@ impl NativeMethod {
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
-        let usual = this.get().usual_for(args, kwargs)?;
-        begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, usual))
+        let fast_path = this.get().fast_path_for(args, kwargs)?;
+        begun_later(this.py(), DeferredCall::new(this.clone(), args, kwargs, fast_path))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
         // A locked state is in use by another thread: the garbage collector looks again later.
-        let Some(usual) = self.usual.try_lock() else { return Ok(()) };
-        let Some(usual) = &*usual else { return Ok(()) };
-        visit.call(&*usual.group)?;
-        visit.call(&*usual.balancer)?;
-        visit.call(&*usual.dice)?;
-        usual.headers.as_ref().map_or(Ok(()), |headers| visit.call(&**headers))
+        let Some(fast_path) = self.fast_path.try_lock() else { return Ok(()) };
+        let Some(fast_path) = &*fast_path else { return Ok(()) };
+        visit.call(&*fast_path.group)?;
+        visit.call(&*fast_path.balancer)?;
+        visit.call(&*fast_path.dice)?;
+        fast_path.headers.as_ref().map_or(Ok(()), |headers| visit.call(&**headers))
     }
 }
 
 impl NativeMethod {
     /// The fast path of a call with these arguments, if it applies now.
-    fn usual_for(&self, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<FastPath>> {
-        let usual = match &*self.usual.lock() {
-            Some(usual) => usual.clone_ref(args.py()),
+    fn fast_path_for(
+        &self,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<FastPath>> {
+        let fast_path = match &*self.fast_path.lock() {
+            Some(fast_path) => fast_path.clone_ref(args.py()),
             None => return Ok(None),
         };
-        let is_usual = usual.balancer.get().is_current(usual.version) && self.binds(args, kwargs)?;
-        Ok((is_usual && is_plain(args, kwargs)?).then_some(usual))
+        let is_fast = fast_path.balancer.get().is_current(fast_path.version) && self.binds(args, kwargs)?;
+        Ok((is_fast && is_plain(args, kwargs)?).then_some(fast_path))
     }
 
     pub fn priority(&self) -> Priority {

@@ -41,7 +41,7 @@ impl Directory {
     /// Changes from a list of the hub.
     fn listed(&self, py: Python<'_>, number: u64, listed: &[u8]) -> PyResult<Vec<DirectoryChanges>> {
         let (mut updates, entries) = read(py, listed)?;
-        updates.extend(self.0.lock().listed(number, entries).into_iter().map(told));
+        updates.extend(self.0.lock().listed(number, entries).into_iter().map(change_of));
         Ok(updates)
     }
 
@@ -51,10 +51,10 @@ impl Directory {
         let mut machine = self.0.lock();
         // One that describes itself wrongly now is not what it was.
         let gone: Vec<_> = updates.iter().filter_map(|(_, _, pattern, ..)| machine.left(pattern)).collect();
-        updates.extend(gone.into_iter().map(told));
+        updates.extend(gone.into_iter().map(change_of));
         for (pattern, entry) in entries {
             let changes = if came { machine.came(pattern, entry) } else { Vec::from_iter(machine.left(&pattern)) };
-            updates.extend(changes.into_iter().map(told));
+            updates.extend(changes.into_iter().map(change_of));
         }
         Ok(updates)
     }
@@ -65,7 +65,7 @@ impl Directory {
     }
 }
 
-fn told(change: Change<String, Entry>) -> DirectoryChanges {
+fn change_of(change: Change<String, Entry>) -> DirectoryChanges {
     let (came, pattern, (node, kind, text)) = match change {
         Change::Came(pattern, entry) => (true, pattern, entry),
         Change::Left(pattern, entry) => (false, pattern, entry),

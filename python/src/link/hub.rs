@@ -341,12 +341,12 @@ impl Lines {
     fn log_all(&self, lines: &Receiver<LogLine>) {
         let mut summed = Instant::now();
         while let Some((is_wrong, line)) = self.next(lines, &mut summed) {
-            let told = try_attach(|py| {
+            let logged = try_attach(|py| {
                 if let Err(error) = self.log.call1(py, (line, is_wrong)) {
                     error.write_unraisable(py, None);
                 }
             });
-            if told.is_none() {
+            if logged.is_none() {
                 // The program is at its end, and nobody reads on.
                 return;
             }

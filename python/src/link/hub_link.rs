@@ -63,9 +63,9 @@ impl ReplyWaiter for Announced {
 
     fn failed(&self, failure: Failure) {
         // A task that awaits the answer gets the failure there. A lost link is no refusal.
-        let is_told = failure.message.is_none() || self.place.is_awaited();
+        let is_reported = failure.message.is_none() || self.place.is_awaited();
         self.place.failed(failure);
-        if let Some(intake) = self.intake.upgrade().filter(|_| !is_told) {
+        if let Some(intake) = self.intake.upgrade().filter(|_| !is_reported) {
             intake.refused(self.number, Arc::clone(&self.place));
         }
     }
@@ -116,15 +116,15 @@ impl Link {
         py: Python<'py>,
         engine: &Engine,
         value: &Bound<'py, PyAny>,
-        asked: &CallRequest<'_, 'py>,
+        request: &CallRequest<'_, 'py>,
     ) -> PyResult<PendingReply> {
         let place = Arc::new(reply_slot::ReplySlot::default());
         let waiting = Arc::clone(&place) as Arc<dyn ReplyWaiter>;
-        let (timeout, priority) = (Some(asked.timeout_s), Some(asked.priority));
-        let headers = asked.headers.as_ref();
-        let (key, bytes) = self.send(py, asked.subject, value, None, timeout, priority, headers, 0, waiting)?;
+        let (timeout, priority) = (Some(request.timeout_s), Some(request.priority));
+        let headers = request.headers.as_ref();
+        let (key, bytes) = self.send(py, request.subject, value, None, timeout, priority, headers, 0, waiting)?;
         self.flush(py, bytes);
-        Ok(self.asking(place, key, asked.subject, deadline(engine, timeout, asked.begun)))
+        Ok(self.asking(place, key, request.subject, deadline(engine, timeout, request.begun)))
     }
 
     fn asking(
@@ -327,8 +327,8 @@ impl Link {
     ) -> PyResult<()> {
         self.inner.born.check(py)?;
         if OWNED.iter().any(|prefix| subject.text.starts_with(prefix)) {
-            let mend = "is not published on: such subjects belong to the hub or to one node: choose another one";
-            return Err(error(py, "InvalidSubject", &format!("subject {:?} {mend}", subject.text), &[]));
+            let fix = "is not published on: such subjects belong to the hub or to one node: choose another one";
+            return Err(error(py, "InvalidSubject", &format!("subject {:?} {fix}", subject.text), &[]));
         }
         let (mut blob, headers) =
             (crate::values::encode(value, "message", self.inner.payload_bytes(), None)?, fields(py, headers)?);

@@ -371,8 +371,8 @@ impl RemoteCall {
     /// Sends an item, if the link has capacity for it. Otherwise the exchange is notified once
     /// the link has capacity.
     fn send_item(&self, py: Python<'_>, blob: &mut Blob) -> PyResult<bool> {
-        let told: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
-        let send = |call: &Call| call.may_send_item(blob.bytes(), &told).then(|| call.item(sending(blob)));
+        let waiter: Arc<dyn Exchange> = Arc::clone(&self.exchange) as _;
+        let send = |call: &Call| call.may_send_item(blob.bytes(), &waiter).then(|| call.item(sending(blob)));
         let Some(sent) = self.with(py, send)? else { return Ok(false) };
         sent.map_err(|why| refused(py, "an item", &why))?;
         self.exchange.credit.fetch_sub(1, Ordering::AcqRel);

@@ -73,24 +73,24 @@ impl InboundCallState {
     pub fn tell(&self, py: Python<'_>) {
         // Apart from the match, so that the lock is free while Python runs.
         let on_cancel = self.on_cancel.lock().take();
-        let told = match on_cancel {
-            None => return self.let_go(py),
+        let called = match on_cancel {
+            None => return self.release_unopened(py),
             Some(OnCancel::Call(call)) => call.call0(py).map(drop),
             Some(OnCancel::Cancel(handling)) if self.late.load(Ordering::Acquire) => {
                 InboundCallRun::late(handling.bind(py))
             }
             Some(OnCancel::Cancel(handling)) => {
-                self.let_go(py);
+                self.release_unopened(py);
                 InboundCallRun::cancel(handling.bind(py), None)
             }
         };
-        if let Err(error) = told {
+        if let Err(error) = called {
             crate::actors::bridge::raised(py, error);
         }
     }
 
     /// Releases a call that waits for admission, with all that it came with: nobody will begin it.
-    fn let_go(&self, py: Python<'_>) {
+    fn release_unopened(&self, py: Python<'_>) {
         if !self.cancelled.load(Ordering::Acquire) {
             return;
         }

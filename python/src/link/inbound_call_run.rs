@@ -115,7 +115,7 @@ impl InboundCallRun {
         gate.begins(this)?;
         let ran = context.bind(py).call_method1(intern!(py, "run"), (this,));
         let left = self.leave(this, None);
-        let told = match ran {
+        let answered = match ran {
             Err(error) => self.raised(this, error),
             Ok(_) if self.cancelled() => {
                 gate.counters(py).cancelled();
@@ -127,7 +127,7 @@ impl InboundCallRun {
                 self.answer(this, &value)
             }
         };
-        left.and(told)
+        left.and(answered)
     }
 
     /// The deadline of a plain function has passed: its caller is notified.

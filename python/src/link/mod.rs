@@ -113,10 +113,10 @@ fn failed(py: Python<'_>, title: &str, failure: &Failure) -> PyErr {
         let text = format!("{}: {what}", titled(title));
         return of_link(py, error(py, "LinkLost", &text, &[]));
     };
-    told(py, title, failure.number, message)
+    reply_error(py, title, failure.number, message)
 }
 
-fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
+fn reply_error(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
     let code = ErrorCode::from_number(number);
     if code == Some(ErrorCode::RemoteError)
         && let Ok(raised) = crate::values::decode(py, message.payload(), None)
@@ -213,6 +213,6 @@ fn sending(blob: &mut Blob) -> OutgoingPayload<'_> {
     }
     match blob {
         Blob::Whole(all) => OutgoingPayload::Short(all),
-        kept @ Blob::Kept(..) => OutgoingPayload::Pieces(kept),
+        stored @ Blob::Kept(..) => OutgoingPayload::Pieces(stored),
     }
 }

@@ -21,13 +21,13 @@ pub struct LoopWatchdog {
     machine: Watchdog,
     /// The engine whose threads run plain functions.
     engine: Option<EngineHandle>,
-    starvation_told: AtomicBool,
+    starvation_logged: AtomicBool,
 }
 
 impl LoopWatchdog {
     pub fn new(engine: Option<EngineHandle>) -> Self {
-        let (machine, starvation_told) = (Watchdog::default(), AtomicBool::default());
-        Self { began: Instant::now(), machine, engine, starvation_told }
+        let (machine, starvation_logged) = (Watchdog::default(), AtomicBool::default());
+        Self { began: Instant::now(), machine, engine, starvation_logged }
     }
 
     /// The loop is asked for something, and will be woken.
@@ -53,10 +53,10 @@ impl LoopWatchdog {
     fn starved_ms(&self) -> u32 {
         let starvation = self.engine.as_ref().and_then(EngineHandle::starvation);
         let Some((starvation, time)) = starvation.filter(|(_, time)| *time >= STARVED) else {
-            self.starvation_told.store(false, Ordering::Relaxed);
+            self.starvation_logged.store(false, Ordering::Relaxed);
             return 0;
         };
-        if !self.starvation_told.swap(true, Ordering::Relaxed) {
+        if !self.starvation_logged.swap(true, Ordering::Relaxed) {
             log(Cause::Threads(starvation));
         }
         u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
@@ -76,7 +76,7 @@ enum Cause {
 /// Logs on a thread of its own. Code that blocks the loop may hold the interpreter, and the link
 /// thread must not wait.
 fn log(cause: Cause) {
-    let told = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
+    let started = std::thread::Builder::new().name("tidewire-log".to_owned()).spawn(move || {
         // At the end of the program there is nobody to tell.
         let _ = try_attach(|py| {
             if let Err(error) = warn(py, &cause) {
@@ -85,7 +85,7 @@ fn log(cause: Cause) {
         });
     });
     // Without a thread no line is logged. Callers are notified all the same.
-    drop(told);
+    drop(started);
 }
 
 fn warn(py: Python<'_>, cause: &Cause) -> PyResult<()> {

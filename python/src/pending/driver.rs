@@ -152,13 +152,13 @@ impl Pending {
 
     /// Polls the operation. If it is not ready, a task that this object is yielded to is called at
     /// its end.
-    pub fn is_under_way(this: &Bound<'_, Self>) -> PyResult<bool> {
+    pub fn is_pending(this: &Bound<'_, Self>) -> PyResult<bool> {
         let owned = this.clone().unbind();
-        let under_way = this.get().poll(&owned, this.py())?.is_none();
-        if under_way && let State::Running { blocking, .. } = &mut *this.get().state.lock() {
+        let is_pending = this.get().poll(&owned, this.py())?.is_none();
+        if is_pending && let State::Running { blocking, .. } = &mut *this.get().state.lock() {
             *blocking = true;
         }
-        Ok(under_way)
+        Ok(is_pending)
     }
 
     /// Blocks this thread until the operation is ready, unless an event loop runs on it.
@@ -221,7 +221,7 @@ impl Pending {
 
     /// Takes a callback back, as often as it was given: how often that was.
     pub(super) fn call_no_more(&self, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let kept = {
+        let taken = {
             let mut state = self.state.lock();
             match &mut *state {
                 State::Running { callbacks, .. } => std::mem::take(callbacks),
@@ -229,9 +229,9 @@ impl Pending {
             }
         };
         let py = callback.py();
-        let before = kept.len();
+        let before = taken.len();
         let mut left = Vec::new();
-        for (other, context) in kept {
+        for (other, context) in taken {
             if !other.bind(py).eq(callback)? {
                 left.push((other, context));
             }

@@ -181,7 +181,7 @@ impl Pending {
             return Ok(None);
         }
         let owned = this.clone().unbind();
-        if Self::is_under_way(this)? {
+        if Self::is_pending(this)? {
             return Ok(Some(owned));
         }
         let value = this.get().outcome(py).map_err(|error| errors::inside_next(py, error))?;

@@ -43,8 +43,8 @@ impl Balancer {
     /// Adds an instance, unless there is one with this id. `route` is for calls with nothing
     /// unusual.
     fn add(&self, instance: &str, port: Py<PyAny>, route: Option<Py<Route>>, standby: bool) {
-        let way = InstanceRoute { port: port.into(), route: route.map(PyRef::from), standby };
-        let left = self.changed(|machine| machine.add(instance, way));
+        let entry = InstanceRoute { port: port.into(), route: route.map(PyRef::from), standby };
+        let left = self.changed(|machine| machine.add(instance, entry));
         drop(left);
     }
 
@@ -59,9 +59,9 @@ impl Balancer {
     #[getter]
     fn version(&self) -> Option<u64> {
         let state = self.state.lock();
-        let mut active = state.machine.iter().filter(|(_, way)| !way.standby).peekable();
-        let is_usual = active.peek().is_some() && active.all(|(_, way)| way.route.is_some());
-        is_usual.then_some(state.version)
+        let mut active = state.machine.iter().filter(|(_, entry)| !entry.standby).peekable();
+        let is_fast = active.peek().is_some() && active.all(|(_, entry)| entry.route.is_some());
+        is_fast.then_some(state.version)
     }
 
     /// The connection to the instance for a call, which begins. None: every instance has refused
@@ -79,7 +79,7 @@ impl Balancer {
         let dice = drawn(policy, dice)?;
         let machine = &mut self.state.lock().machine;
         let chosen = machine.choose(policy, dice, |id| without.iter().any(|other| other == id));
-        let chosen = chosen.map(|(id, way)| (Arc::clone(id), way.port.clone_ref(py)));
+        let chosen = chosen.map(|(id, entry)| (Arc::clone(id), entry.port.clone_ref(py)));
         Ok(chosen.map(|(id, port)| {
             machine.began(&id);
             port.into_py()
@@ -89,7 +89,7 @@ impl Balancer {
     /// The connection to an instance, where a call begins. None: there is no such instance.
     fn named(&self, py: Python<'_>, instance: &str) -> Option<Py<PyAny>> {
         let machine = &mut self.state.lock().machine;
-        let port = machine.get(instance).map(|(_, way)| way.port.clone_ref(py).into_py());
+        let port = machine.get(instance).map(|(_, entry)| entry.port.clone_ref(py).into_py());
         machine.began(instance);
         port
     }
@@ -114,9 +114,9 @@ impl Balancer {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // A locked state is in use by another thread: the garbage collector looks again later.
         let Some(state) = self.state.try_lock() else { return Ok(()) };
-        state.machine.iter().try_for_each(|(_, way)| {
-            visit.call(&*way.port)?;
-            way.route.as_ref().map_or(Ok(()), |route| visit.call(&**route))
+        state.machine.iter().try_for_each(|(_, entry)| {
+            visit.call(&*entry.port)?;
+            entry.route.as_ref().map_or(Ok(()), |route| visit.call(&**route))
         })
     }
 }
@@ -141,9 +141,9 @@ impl Balancer {
             return None;
         }
         let passive: Vec<_> =
-            state.machine.iter().filter(|(_, way)| way.standby).map(|(id, _)| Arc::clone(id)).collect();
+            state.machine.iter().filter(|(_, entry)| entry.standby).map(|(id, _)| Arc::clone(id)).collect();
         let chosen = state.machine.choose(policy, dice, |id| passive.iter().any(|other| **other == *id));
-        chosen.and_then(|(_, way)| Some(way.route.as_ref()?.clone_ref(py)))
+        chosen.and_then(|(_, entry)| Some(entry.route.as_ref()?.clone_ref(py)))
     }
 
     /// Notes that a call begins.

@@ -180,8 +180,8 @@ impl DetachedCopy {
             *part = from..bytes.len();
         }
         if bytes.len() >= memory::STEP_BYTES {
-            memory::let_go(&mut all[..main.start]);
-            memory::let_go(&mut all[main.end..]);
+            memory::release_pages(&mut all[..main.start]);
+            memory::release_pages(&mut all[main.end..]);
         }
         Self { bytes, head: head.len(), parts, main }
     }

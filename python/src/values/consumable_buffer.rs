@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use crate::values::memory::{LONG_BYTES, STEP_BYTES, let_go};
+use crate::values::memory::{LONG_BYTES, STEP_BYTES, release_pages};
 
 /// Bytes whose consumed front part is released, if the bytes are many.
 pub struct ConsumableBuffer<'a> {
@@ -22,7 +22,7 @@ impl<'a> ConsumableBuffer<'a> {
     #[inline]
     pub fn pass(&mut self, at: usize) {
         if at >= self.next_step {
-            self.let_go(at);
+            self.release_pages(at);
         }
     }
 
@@ -32,8 +32,8 @@ impl<'a> ConsumableBuffer<'a> {
     }
 
     #[cold]
-    fn let_go(&mut self, at: usize) {
-        let_go(&mut self.bytes[self.gone..at]);
+    fn release_pages(&mut self, at: usize) {
+        release_pages(&mut self.bytes[self.gone..at]);
         self.gone = at;
         self.next_step = at + STEP_BYTES;
     }

@@ -97,14 +97,14 @@ impl<'a, 'py> Encoder<'a, 'py> {
         match value.to_str() {
             Ok(text) => {
                 if text.len() > INLINE_BYTES {
-                    self.check_room(text.len())?;
+                    self.check_capacity(text.len())?;
                 }
                 writer::text(&mut self.out, text);
                 Ok(())
             }
             Err(_) => {
-                let mend = "holds one half of a pair of surrogates: send text that UTF-8 can hold, or bytes";
-                Err(Failure::refused(format!("{} {mend}", shown(value))))
+                let fix = "holds one half of a pair of surrogates: send text that UTF-8 can hold, or bytes";
+                Err(Failure::refused(format!("{} {fix}", shown(value))))
             }
         }
     }
@@ -229,10 +229,10 @@ impl<'a, 'py> Encoder<'a, 'py> {
     }
 
     pub fn check_size(&self) -> WriteResult {
-        self.check_room(0)
+        self.check_capacity(0)
     }
 
-    fn check_room(&self, further: usize) -> WriteResult {
+    fn check_capacity(&self, further: usize) -> WriteResult {
         let needed = blob::length(self.out.len(), self.parts.len(), self.parts_bytes).saturating_add(further);
         let fits = needed <= self.bytes_max && further <= u32::MAX as usize;
         if fits { Ok(()) } else { Err(Failure::new(Reason::TooLarge)) }

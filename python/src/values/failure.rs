@@ -137,8 +137,8 @@ impl Failure {
 pub fn not_data(value: &Bound<'_, PyAny>) -> Box<Failure> {
     let kind = kind_of(value);
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
-    let mend = "send plain values, a dataclass, a msgspec.Struct or a pydantic model";
-    Failure::refused(format!("{article} {kind} ({}) can't be sent: {mend}", shown(value)))
+    let fix = "send plain values, a dataclass, a msgspec.Struct or a pydantic model";
+    Failure::refused(format!("{article} {kind} ({}) can't be sent: {fix}", shown(value)))
 }
 
 fn kind_of(value: &Bound<'_, PyAny>) -> String {

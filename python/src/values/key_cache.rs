@@ -27,13 +27,13 @@ pub fn key<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>>
     if bytes.is_empty() || bytes.len() > LONGEST {
         return PyString::from_bytes(py, bytes);
     }
-    KEPT.with_borrow_mut(|kept| {
-        if kept.is_empty() {
-            kept.resize_with(SLOTS, || None);
+    KEPT.with_borrow_mut(|cache| {
+        if cache.is_empty() {
+            cache.resize_with(SLOTS, || None);
         }
-        let slot = &mut kept[slot(bytes)];
+        let slot = &mut cache[slot(bytes)];
         match slot {
-            Some(kept) if kept.bytes[..kept.length] == *bytes => Ok(kept.key.bind(py).clone()),
+            Some(cached) if cached.bytes[..cached.length] == *bytes => Ok(cached.key.bind(py).clone()),
             _ => keep(py, bytes, slot),
         }
     })

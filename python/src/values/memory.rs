@@ -24,7 +24,7 @@ const TEXT_STEPS: usize = 32;
 
 /// Returns whole pages to the system. Their content is lost: they read as zeros.
 #[cfg(target_os = "linux")]
-pub fn let_go(bytes: &mut [u8]) {
+pub fn release_pages(bytes: &mut [u8]) {
     let page = rustix::param::page_size();
     let skipped = bytes.as_ptr().align_offset(page);
     let Some(rest) = bytes.get_mut(skipped..) else { return };
@@ -39,7 +39,7 @@ pub fn let_go(bytes: &mut [u8]) {
 
 /// Other systems don't promise to take pages back at once.
 #[cfg(not(target_os = "linux"))]
-pub fn let_go(_: &mut [u8]) {}
+pub fn release_pages(_: &mut [u8]) {}
 
 /// Asks the system for all pages of memory that is about to be written: one after the other they
 /// would cost twice as much.
@@ -87,7 +87,7 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
     let step = STEP_BYTES.max(from.len() / TEXT_STEPS);
     let (first, mut rest) = from.split_at_mut(boundary(from, step));
     let mut whole = shape.begun(py, first)?.into_ptr();
-    let_go(first);
+    release_pages(first);
     while !rest.is_empty() {
         let (next, after) = rest.split_at_mut(boundary(rest, step));
         let piece = PyString::from_bytes(py, next)?;
@@ -97,7 +97,7 @@ pub fn text<'py>(py: Python<'py>, from: &mut [u8]) -> PyResult<Bound<'py, PyStri
         if whole.is_null() {
             return Err(PyErr::fetch(py));
         }
-        let_go(next);
+        release_pages(next);
         rest = after;
     }
     // SAFETY: it is not null, and this is the only reference to it.
@@ -189,7 +189,7 @@ unsafe fn fill(to: *mut c_char, from: &mut [u8]) {
             to = to.add(step.len());
         }
         if is_long {
-            let_go(step);
+            release_pages(step);
         }
     }
 }

@@ -32,6 +32,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Hook<'a, 'py> {
 }
 
 #[cold]
-fn refuse(value: &Bound<'_, PyAny>, field: &str, mend: &str) -> PyErr {
-    error(value.py(), "InvalidArgument", &format!("{field}: {} is not allowed: {mend}", shown(value)), &[])
+fn refuse(value: &Bound<'_, PyAny>, field: &str, fix: &str) -> PyErr {
+    error(value.py(), "InvalidArgument", &format!("{field}: {} is not allowed: {fix}", shown(value)), &[])
 }

@@ -148,17 +148,17 @@ impl<'py> Encoder<'_, 'py> {
 
     /// Writes those entries of a dict that can be sent.
     fn what_travels(&mut self, state: &Bound<'py, PyDict>) -> WriteResult {
-        let kept = PyDict::new(self.py);
+        let sendable = PyDict::new(self.py);
         for (key, value) in state.copy().map_err(|failure| Failure::raised(self.py, failure))? {
             let place = self.place();
             match self.value(&key).and_then(|()| self.value(&value)) {
                 Err(failure) if !failure.can_be_left_out() => return Err(failure),
                 Err(_) => {}
-                Ok(()) => kept.set_item(key, value).map_err(|failure| Failure::raised(self.py, failure))?,
+                Ok(()) => sendable.set_item(key, value).map_err(|failure| Failure::raised(self.py, failure))?,
             }
             self.back_to(&place);
         }
-        self.dict(&kept)
+        self.dict(&sendable)
     }
 
     fn array(&mut self, array: &Bound<'py, PyAny>) -> WriteResult {
@@ -232,8 +232,8 @@ impl<'py> Encoder<'_, 'py> {
         name: &str,
         value: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyTuple>, Box<Failure>> {
-        let asked = function.of(self.py, module, name).and_then(|function| function.call1((value,)));
-        let parts = asked.map_err(|failure| Failure::raised(self.py, failure))?;
+        let called = function.of(self.py, module, name).and_then(|function| function.call1((value,)));
+        let parts = called.map_err(|failure| Failure::raised(self.py, failure))?;
         parts.cast_into().map_err(|failure| Failure::raised(self.py, failure.into()))
     }
 
