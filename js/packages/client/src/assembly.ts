@@ -47,8 +47,8 @@ export class Assemblies {
 		}
 		this.bytes += bytes;
 		// Its head is stored, and its buffer may be used again.
-		const kept = frame.bytes.slice(frame.at, frame.end);
-		const own = new Frame(new DataView(kept.buffer), kept, 0, frame.headEnd - frame.at, kept.length);
+		const copy = frame.bytes.slice(frame.at, frame.end);
+		const own = new Frame(new DataView(copy.buffer), copy, 0, frame.headEnd - frame.at, copy.length);
 		this.coming.set(keyOf(frame, frame.answer), {
 			frame: own,
 			bytes: new Uint8Array(bytes),

@@ -1,6 +1,6 @@
 /** Calls of other nodes: one value, or a stream of items. */
 import { TidewireError } from "./error.js";
-import { type Caller, told } from "./exchanges.js";
+import { type Caller, errorOfNumber } from "./exchanges.js";
 import type { Fields, Id } from "./frames.js";
 import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "./generated/errors.js";
 import { LINK_RESENDS, STREAM_CREDIT } from "./generated/limits.js";
@@ -258,7 +258,7 @@ function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unk
 		plan.gone?.();
 	}
 	if (number !== REMOTE_ERROR) {
-		const error = told(number, `${plan.title}: ${decodeLenient(payload)}`);
+		const error = errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
 		// Another instance may take it, or this one when it is back.
 		then(error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error);
 		return;
@@ -267,7 +267,7 @@ function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unk
 	raised().then(
 		(error) =>
 			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`)),
-		() => then(told(REMOTE_ERROR, decodeLenient(payload))),
+		() => then(errorOfNumber(REMOTE_ERROR, decodeLenient(payload))),
 	);
 }
 

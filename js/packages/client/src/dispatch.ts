@@ -54,7 +54,7 @@ export class Dispatch {
 			}
 			const subscription = this.subscriptions.find(call.to);
 			if (subscription !== undefined) {
-				return this.asked(call, session, subscription, now);
+				return this.requested(call, session, subscription, now);
 			}
 			for (const serving of this.servings) {
 				if (serving.has(call.to)) {
@@ -117,7 +117,7 @@ export class Dispatch {
 		return host.take(over === undefined ? work : { ...work, over }, now);
 	}
 
-	private asked(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
+	private requested(call: Incoming, session: Session, subscription: Subscribed, now: number): Callee | undefined {
 		const { subject, fields } = call;
 		const run = (): unknown => {
 			const value = readValue(call.payload);

@@ -92,7 +92,7 @@ export interface Agreed {
 }
 
 /** The error of a number that travelled. */
-export function told(number: number, text: string): TidewireError {
+export function errorOfNumber(number: number, text: string): TidewireError {
 	const made = ERRORS.get(number);
 	return made === undefined
 		? new WireError(`error ${number}, which this version does not know: ${text}`)

@@ -393,25 +393,25 @@ export class Head8 {
 	view: DataView;
 	at = 0;
 
-	constructor(room = 256) {
-		this.bytes = new Uint8Array(room);
+	constructor(capacity = 256) {
+		this.bytes = new Uint8Array(capacity);
 		this.view = new DataView(this.bytes.buffer);
 	}
 
 	u8(value: number): this {
-		const at = this.room(1);
+		const at = this.reserve(1);
 		this.view.setUint8(at, value);
 		return this;
 	}
 
 	u16(value: number): this {
-		const at = this.room(2);
+		const at = this.reserve(2);
 		this.view.setUint16(at, value, true);
 		return this;
 	}
 
 	u32(value: number): this {
-		const at = this.room(4);
+		const at = this.reserve(4);
 		this.view.setUint32(at, value, true);
 		return this;
 	}
@@ -421,14 +421,14 @@ export class Head8 {
 	}
 
 	raw(bytes: Uint8Array): this {
-		const at = this.room(bytes.length);
+		const at = this.reserve(bytes.length);
 		this.bytes.set(bytes, at);
 		return this;
 	}
 
 	/** Text behind its length in 16 bits. */
 	text16(text: string): this {
-		const at = this.room(2 + text.length * 3);
+		const at = this.reserve(2 + text.length * 3);
 		const length = encodeInto(text, this.bytes, at + 2);
 		this.view.setUint16(at, length, true);
 		this.at = at + 2 + length;
@@ -454,7 +454,7 @@ export class Head8 {
 		return this;
 	}
 
-	private room(bytes: number): number {
+	private reserve(bytes: number): number {
 		const at = this.at;
 		this.at += bytes;
 		if (this.at > this.bytes.length) {

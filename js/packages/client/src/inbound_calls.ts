@@ -75,7 +75,7 @@ export class InboundCalls {
 	 * True if an item may be sent now; false if the outbox must be written first. An item of a
 	 * call that has ended may be sent, and is dropped.
 	 */
-	hasRoom(id: Id): boolean {
+	hasCapacity(id: Id): boolean {
 		const theirs = this.open(id);
 		return theirs === undefined || !this.out.holdsBack(id, theirs.origin);
 	}

@@ -3,7 +3,7 @@
  * go in, actions come out.
  */
 import { TidewireError } from "./error.js";
-import { type Agreed, type SessionEvents, told } from "./exchanges.js";
+import { type Agreed, errorOfNumber, type SessionEvents } from "./exchanges.js";
 import {
 	type Fields,
 	fieldBytes,
@@ -189,7 +189,7 @@ export class Link {
 		for (const frame of readFrames(message, limits.LINK_FRAME_BYTES)) {
 			const head = readHead(frame);
 			if (frame.kind === Kind.ERROR) {
-				throw told(head.number as number, decodeLenient(frame.payload));
+				throw errorOfNumber(head.number as number, decodeLenient(frame.payload));
 			}
 			if (frame.kind !== Kind.WELCOME || head.version !== VERSION) {
 				throw new WireError("the hub's first frame is no WELCOME of a version that was offered");

@@ -402,7 +402,7 @@ export class Node {
 			this.incoming?.references.joined(joined.node);
 			session.subscribe(`$node.${joined.node}.>`, "", false, [], () => {});
 			this.incoming?.joined();
-			this.presence.told();
+			this.presence.notify();
 			this.emit("joined", joined.hub);
 		},
 		lost: (reason) => {
@@ -413,7 +413,7 @@ export class Node {
 		},
 		closed: (error) => {
 			this.current = undefined;
-			this.presence.told(error ?? new NodeStopped("the node was closed"));
+			this.presence.notify(error ?? new NodeStopped("the node was closed"));
 			this.incoming?.closed();
 			this.emit("closed", error);
 		},

@@ -68,8 +68,8 @@ export function choiceOf(policy: Policy | undefined): number {
 
 /** Refuses options that are not allowed. */
 export function checkOptions(options: CallOptions): void {
-	const refuse = (name: string, value: unknown, mend: string): never => {
-		throw new InvalidArgument(`with: ${name}: ${shown(value)} is not allowed: ${mend}`);
+	const refuse = (name: string, value: unknown, fix: string): never => {
+		throw new InvalidArgument(`with: ${name}: ${shown(value)} is not allowed: ${fix}`);
 	};
 	const unknown = Object.keys(options).find((name) => !KNOWN.has(name));
 	if (unknown !== undefined) {

@@ -50,9 +50,9 @@ export class PageReader<T> implements Reader<T> {
 		if (this.isOver) {
 			return DONE;
 		}
-		const told = this.waiters.wait(signal);
+		const result = this.waiters.wait(signal);
 		void this.pull();
-		return told;
+		return result;
 	}
 
 	async return(): Promise<IteratorResult<T, undefined>> {

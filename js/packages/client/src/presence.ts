@@ -38,7 +38,7 @@ export class Presence {
 	}
 
 	/** There is a link, or there will be none: the waiters are notified. */
-	told(error?: TidewireError): void {
+	notify(error?: TidewireError): void {
 		for (const waits of [...this.waiting]) {
 			waits(error);
 		}

@@ -111,9 +111,9 @@ class ConcurrencyLimits {
 	}
 }
 
-/** Handlers that run at the same time: calls and streams each have their own room. */
+/** Handlers that run at the same time: calls and streams each have their own admission. */
 export class HandlerLimits {
-	private readonly rooms: readonly [calls: ConcurrencyLimits, streams: ConcurrencyLimits];
+	private readonly admissions: readonly [calls: ConcurrencyLimits, streams: ConcurrencyLimits];
 	private isClosed = false;
 	private counts = { calls: 0, errors: 0, cancelled: 0 };
 	private whenIdle: (() => void)[] = [];
@@ -124,12 +124,12 @@ export class HandlerLimits {
 		limits: HostLimits = {},
 	) {
 		const { concurrency = SERVICE_CONCURRENCY, streams = SERVICE_STREAMS, waiting = SERVICE_WAITING } = limits;
-		this.rooms = [new ConcurrencyLimits(concurrency, waiting), new ConcurrencyLimits(streams, waiting)];
+		this.admissions = [new ConcurrencyLimits(concurrency, waiting), new ConcurrencyLimits(streams, waiting)];
 		this.waitingMax = waiting;
 	}
 
 	statistics(): ServiceStatistics {
-		const [calls, streams] = this.rooms;
+		const [calls, streams] = this.admissions;
 		return {
 			...this.counts,
 			inFlight: calls.inside.size + streams.inside.size,
@@ -151,9 +151,9 @@ export class HandlerLimits {
 			session.theirs.fail(call.id, INVALID_ARGUMENT, encode(`${work.title}: ${text}`));
 			return undefined;
 		}
-		const room = this.rooms[work.streams ? 1 : 0];
+		const admission = this.admissions[work.streams ? 1 : 0];
 		const running = new RunningCall(this.runtime, work, now, (failed) => this.left(running, failed));
-		const entry = room.enter(running);
+		const entry = admission.enter(running);
 		if (entry === "inside") {
 			this.begin(running);
 		} else if (entry === "full") {
@@ -167,10 +167,13 @@ export class HandlerLimits {
 	async drain(): Promise<void> {
 		this.isClosed = true;
 		// First those that wait, so that none of them takes the place of one that ends.
-		for (const running of [...this.rooms.flatMap((room) => room.queued()), ...this.rooms[1].inside]) {
+		for (const running of [
+			...this.admissions.flatMap((admission) => admission.queued()),
+			...this.admissions[1].inside,
+		]) {
 			running.cut();
 		}
-		if (this.rooms.some((room) => room.inside.size > 0)) {
+		if (this.admissions.some((admission) => admission.inside.size > 0)) {
 			await new Promise<void>((resolve) => this.whenIdle.push(resolve));
 		}
 	}
@@ -178,8 +181,8 @@ export class HandlerLimits {
 	/** Ends everything. */
 	cut(): void {
 		this.isClosed = true;
-		for (const room of this.rooms) {
-			for (const running of room.inside) {
+		for (const admission of this.admissions) {
+			for (const running of admission.inside) {
 				running.cut();
 			}
 		}
@@ -193,15 +196,15 @@ export class HandlerLimits {
 	}
 
 	private left(running: RunningCall, outcome: Outcome): void {
-		const room = this.rooms[running.work.streams ? 1 : 0];
+		const admission = this.admissions[running.work.streams ? 1 : 0];
 		if (outcome !== "done") {
 			this.counts[outcome]++;
 		}
-		const next = room.leave(running);
+		const next = admission.leave(running);
 		if (next !== undefined) {
 			this.begin(next);
 		}
-		if (this.rooms.every((one) => one.inside.size === 0)) {
+		if (this.admissions.every((one) => one.inside.size === 0)) {
 			for (const idle of this.whenIdle.splice(0)) {
 				idle();
 			}
@@ -338,8 +341,8 @@ class RunningCall implements Callee {
 		const { call, session, give, title } = this.work;
 		try {
 			while (!this.stopped) {
-				if (this.credit <= 0 || !session.theirs.hasRoom(call.id)) {
-					await this.room(session);
+				if (this.credit <= 0 || !session.theirs.hasCapacity(call.id)) {
+					await this.untilReady(session);
 					continue;
 				}
 				const { done, value } = await within(this.context as CallContext, () => iterator.next());
@@ -362,12 +365,12 @@ class RunningCall implements Callee {
 		return this.isGone || this.isUnread || this.isOver;
 	}
 
-	private room(session: Session): Promise<void> {
+	private untilReady(session: Session): Promise<void> {
 		return new Promise((resolve) => {
 			this.wake = resolve;
 			if (this.credit > 0) {
 				this.runtime.when(() => {
-					const mayGoOn = this.stopped || session.theirs.hasRoom(this.work.call.id);
+					const mayGoOn = this.stopped || session.theirs.hasCapacity(this.work.call.id);
 					if (mayGoOn) {
 						resolve();
 					}

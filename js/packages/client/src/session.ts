@@ -5,7 +5,7 @@
 
 import { Assemblies, type Progress } from "./assembly.js";
 import type { TidewireError } from "./error.js";
-import { type Agreed, type Caller, type Outgoing, type Peer, type SessionEvents, told } from "./exchanges.js";
+import { type Agreed, type Caller, errorOfNumber, type Outgoing, type Peer, type SessionEvents } from "./exchanges.js";
 import {
 	type Fields,
 	Flag,
@@ -325,7 +325,7 @@ export class Session {
 		}
 		switch (frame.kind) {
 			case Kind.ERROR:
-				throw told(head.number as number, decodeLenient(frame.payload));
+				throw errorOfNumber(head.number as number, decodeLenient(frame.payload));
 			case Kind.PING:
 				this.tell(Kind.PONG, 0, frame);
 				break;
@@ -551,7 +551,7 @@ export class Session {
 					mine.caller.failed({ number: head.number as number, payload: whole });
 				} else if (mine?.is === "subscription") {
 					this.mine.remove(id);
-					mine.answered(told(head.number as number, decodeLenient(whole)));
+					mine.answered(errorOfNumber(head.number as number, decodeLenient(whole)));
 				}
 		}
 	}

@@ -52,7 +52,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	private fetchedAt = 0;
 	private settled: Settled[] = [];
 	private settling: Promise<void> | undefined;
-	private rooms: (() => void)[] = [];
+	private capacityWaiters: (() => void)[] = [];
 	private broken: { readonly error: unknown } | undefined;
 	private stale = 0;
 
@@ -145,7 +145,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 			this.settled.push(settled);
 			this.settling ??= this.settle();
 			while (this.settled.length >= SETTLED_MAX) {
-				await new Promise<void>((resolve) => this.rooms.push(resolve));
+				await new Promise<void>((resolve) => this.capacityWaiters.push(resolve));
 			}
 		},
 	};
@@ -157,7 +157,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 			while (this.settled.length > 0) {
 				const batch = this.settled;
 				this.settled = [];
-				this.room();
+				this.wakeWaiters();
 				// Twice does no harm: the second is stale.
 				const results = (await this.home.ask("settle", [this.stream, this.name, batch])) as unknown[];
 				this.stale += results.filter((result) => result !== null).length;
@@ -166,15 +166,15 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 			// The next caller that takes or settles gets the error; the events come again.
 			this.broken = { error };
 			this.settled = [];
-			this.room();
+			this.wakeWaiters();
 		} finally {
 			this.settling = undefined;
 		}
 	}
 
-	private room(): void {
-		for (const room of this.rooms.splice(0)) {
-			room();
+	private wakeWaiters(): void {
+		for (const wake of this.capacityWaiters.splice(0)) {
+			wake();
 		}
 	}
 

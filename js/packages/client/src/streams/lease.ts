@@ -51,8 +51,8 @@ export class Lease {
 	): Promise<Lease> {
 		const { ttl = TTL_MS, holder = node.name, signal } = options;
 		if (typeof ttl !== "number" || !(ttl >= TTL_MIN_MS && ttl <= TTL_MAX_MS)) {
-			const mend = `give ${TTL_MIN_MS} to ${TTL_MAX_MS} milliseconds`;
-			throw new InvalidArgument(`ttl: ${shown(ttl)} is not allowed: ${mend}`);
+			const fix = `give ${TTL_MIN_MS} to ${TTL_MAX_MS} milliseconds`;
+			throw new InvalidArgument(`ttl: ${shown(ttl)} is not allowed: ${fix}`);
 		}
 		signal?.throwIfAborted();
 		const home = new Home(node, () => clock.now());

@@ -35,7 +35,7 @@ export class Publisher {
 	private waiting: UnackedMessage[] = [];
 	private underWay = 0;
 	private isRunning = false;
-	private rooms: (() => void)[] = [];
+	private capacityWaiters: (() => void)[] = [];
 
 	constructor(
 		private readonly home: Home,
@@ -62,7 +62,7 @@ export class Publisher {
 	/** Ends when there is room for a message. */
 	async room(): Promise<void> {
 		while (this.waiting.length + this.underWay >= WAITING_MAX) {
-			await new Promise<void>((resolve) => this.rooms.push(resolve));
+			await new Promise<void>((resolve) => this.capacityWaiters.push(resolve));
 		}
 	}
 
@@ -110,8 +110,8 @@ export class Publisher {
 				}
 			}
 			this.underWay = 0;
-			for (const room of this.rooms.splice(0)) {
-				room();
+			for (const wake of this.capacityWaiters.splice(0)) {
+				wake();
 			}
 		}
 		this.isRunning = false;

@@ -40,8 +40,8 @@ export function whenOf(when: string | number): string {
 	}
 	const micros = microseconds("when", when);
 	if (!micros || micros % 1_000_000 !== 0) {
-		const mend = 'give "0 22 * * 1-5", "@daily" or milliseconds that are whole seconds';
-		throw new InvalidArgument(`when: ${shown(when)} is not allowed: ${mend}`);
+		const fix = 'give "0 22 * * 1-5", "@daily" or milliseconds that are whole seconds';
+		throw new InvalidArgument(`when: ${shown(when)} is not allowed: ${fix}`);
 	}
 	return `@every ${micros / 1_000_000}s`;
 }

@@ -189,8 +189,8 @@ export class Stream<T = unknown> {
 		const isOwn = oneOf("mode", mode, ["compete", "broadcast"]) === "broadcast";
 		oneOf("order", order, ["none", "key"]);
 		if (!Number.isInteger(maxInFlight) || maxInFlight < 1 || maxInFlight > CONSUMER_IN_FLIGHT_MAX) {
-			const mend = `give 1 to ${CONSUMER_IN_FLIGHT_MAX}`;
-			throw new InvalidArgument(`maxInFlight: ${shown(maxInFlight)} is not allowed: ${mend}`);
+			const fix = `give 1 to ${CONSUMER_IN_FLIGHT_MAX}`;
+			throw new InvalidArgument(`maxInFlight: ${shown(maxInFlight)} is not allowed: ${fix}`);
 		}
 		const own = isOwn ? `${name}-${this.unique()}` : name;
 		const made = (await this.home.ask("create_consumer", [

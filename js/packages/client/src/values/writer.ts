@@ -193,10 +193,10 @@ class Writer implements ValueWriter {
 	private reference(value: unknown, depth: number, what: string): void {
 		const stands = this.give?.(value);
 		if (stands === undefined) {
-			const mend = this.give
+			const fix = this.give
 				? "send plain data, a function, an async generator, or `remote(object)`"
 				: "here only data can be sent";
-			throw new Unsendable(`${what} can't be sent: ${mend}`);
+			throw new Unsendable(`${what} can't be sent: ${fix}`);
 		}
 		this.extended(Ext.REFERENCE, () => this.value(stands, depth + 1));
 	}
@@ -317,7 +317,7 @@ class Writer implements ValueWriter {
 
 	/** An extension that holds values. */
 	private extended(kind: number, write: () => void): void {
-		const begin = this.room(6);
+		const begin = this.reserve(6);
 		write();
 		this.view.setUint8(begin, 0xc9);
 		this.view.setUint32(begin + 1, this.at - begin - 6);
@@ -325,7 +325,7 @@ class Writer implements ValueWriter {
 	}
 
 	short(kind: number, write: () => void): void {
-		const begin = this.room(6);
+		const begin = this.reserve(6);
 		write();
 		const content = this.bytes.slice(begin + 6, this.at);
 		const fixed = [1, 2, 4, 8, 16].indexOf(content.length);
@@ -401,7 +401,7 @@ class Writer implements ValueWriter {
 	}
 
 	private text(text: string): void {
-		const begin = this.room(5 + text.length * 3);
+		const begin = this.reserve(5 + text.length * 3);
 		const guess = text.length < 32 ? 1 : text.length <= 0xff ? 2 : text.length <= 0xffff ? 3 : 5;
 		const length = encodeInto(text, this.bytes, begin + guess);
 		if (length > text.length && isBroken(text)) {
@@ -448,46 +448,46 @@ class Writer implements ValueWriter {
 	}
 
 	copy(bytes: Uint8Array): void {
-		const at = this.room(bytes.length);
+		const at = this.reserve(bytes.length);
 		this.bytes.set(bytes, at);
 	}
 
 	private u8(value: number): void {
-		const at = this.room(1);
+		const at = this.reserve(1);
 		this.bytes[at] = value;
 	}
 
 	private u16(value: number): void {
-		const at = this.room(2);
+		const at = this.reserve(2);
 		this.view.setUint16(at, value);
 	}
 
 	private u32(value: number): void {
-		const at = this.room(4);
+		const at = this.reserve(4);
 		this.view.setUint32(at, value);
 	}
 
 	i32(value: number): void {
-		const at = this.room(4);
+		const at = this.reserve(4);
 		this.view.setInt32(at, value);
 	}
 
 	i64(value: bigint): void {
-		const at = this.room(8);
+		const at = this.reserve(8);
 		this.view.setBigInt64(at, value);
 	}
 
 	private u64(value: bigint): void {
-		const at = this.room(8);
+		const at = this.reserve(8);
 		this.view.setBigUint64(at, value);
 	}
 
 	f64(value: number): void {
-		const at = this.room(8);
+		const at = this.reserve(8);
 		this.view.setFloat64(at, value);
 	}
 
-	private room(bytes: number): number {
+	private reserve(bytes: number): number {
 		const at = this.at;
 		this.at += bytes;
 		if (this.at > this.bytes.length) {
