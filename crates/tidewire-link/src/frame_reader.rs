@@ -22,7 +22,7 @@ pub struct FrameReader {
     to: usize,
     frame_max: usize,
     /// Capacity of the buffer when nothing needs more.
-    usual: usize,
+    default_bytes: usize,
     /// True if the buffer may grow when many bytes arrive at once.
     widens: bool,
     /// Whole frames may be left that were not visited.
@@ -47,12 +47,12 @@ pub enum ReadProgress {
 
 impl FrameReader {
     pub fn new(frame_max: usize) -> Self {
-        Self::with_room(READ_BYTES, frame_max)
+        Self::with_capacity(READ_BYTES, frame_max)
     }
 
     /// A reader with a small capacity, for short frames: the sender is not known yet.
     pub fn small(frame_max: usize) -> Self {
-        Self::with_room(SMALL_BYTES, frame_max)
+        Self::with_capacity(SMALL_BYTES, frame_max)
     }
 
     /// Allows longer frames and a greater capacity, once the sender is known.
@@ -65,14 +65,14 @@ impl FrameReader {
         !self.widens
     }
 
-    fn with_room(usual: usize, frame_max: usize) -> Self {
+    fn with_capacity(default_bytes: usize, frame_max: usize) -> Self {
         Self {
-            bytes: vec![0; usual],
+            bytes: vec![0; default_bytes],
             from: 0,
             to: 0,
             frame_max,
-            usual,
-            widens: usual > SMALL_BYTES,
+            default_bytes,
+            widens: default_bytes > SMALL_BYTES,
             left: false,
             begun: None,
         }
@@ -83,7 +83,7 @@ impl FrameReader {
     /// # Errors
     /// `WouldBlock` if there is nothing, or whatever reading fails with.
     pub fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<ReadProgress> {
-        self.make_room();
+        self.reserve();
         self.fill_most(READ_BYTES, read)
     }
 
@@ -93,7 +93,7 @@ impl FrameReader {
     /// # Errors
     /// As for [`fill`](Self::fill).
     pub fn fill_between(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<ReadProgress> {
-        self.make_room();
+        self.reserve();
         self.fill_most(BETWEEN_BYTES, read)
     }
 
@@ -108,14 +108,17 @@ impl FrameReader {
         read: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
     ) -> io::Result<(usize, ReadProgress)> {
         debug_assert!(self.from == self.to, "what came of the chunk has been visited");
-        let room = chunk.len();
+        let chunk_bytes = chunk.len();
         let mut count = 0;
-        self.make_room();
+        self.reserve();
         let filled = self.fill_most(BETWEEN_BYTES, |between| {
             count = read(&mut [IoSliceMut::new(chunk), IoSliceMut::new(between)])?;
-            Ok(count.saturating_sub(room))
+            Ok(count.saturating_sub(chunk_bytes))
         })?;
-        Ok((count.min(room), if count > 0 && filled == ReadProgress::Closed { ReadProgress::All } else { filled }))
+        Ok((
+            count.min(chunk_bytes),
+            if count > 0 && filled == ReadProgress::Closed { ReadProgress::All } else { filled },
+        ))
     }
 
     /// The chunk whose rest comes next.
@@ -139,13 +142,13 @@ impl FrameReader {
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<ReadProgress> {
         let end = self.bytes.len().min(self.to.saturating_add(most));
-        let room = &mut self.bytes[self.to..end];
-        let most = room.len();
-        let count = read(room)?;
+        let spare = &mut self.bytes[self.to..end];
+        let most = spare.len();
+        let count = read(spare)?;
         keep_freed(count);
         self.to += count;
         if count == most && self.widens {
-            self.usual = READ_BYTES;
+            self.default_bytes = READ_BYTES;
         }
         Ok(match count {
             0 => ReadProgress::Closed,
@@ -217,17 +220,17 @@ impl FrameReader {
         }
     }
 
-    fn make_room(&mut self) {
+    fn reserve(&mut self) {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
-            if self.bytes.len() != self.usual {
+            if self.bytes.len() != self.default_bytes {
                 // A long frame needed more, and that is over; or much comes at once.
-                self.bytes = vec![0; self.usual];
+                self.bytes = vec![0; self.default_bytes];
             }
-        } else if self.bytes.len() - self.to < self.usual / 4 {
+        } else if self.bytes.len() - self.to < self.default_bytes / 4 {
             self.bytes.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, self.to - self.from);
-            if self.bytes.len() - self.to < self.usual / 4 {
+            if self.bytes.len() - self.to < self.default_bytes / 4 {
                 // A frame is at most frame_max long, so this ends.
                 self.bytes.resize(self.bytes.len() * 2, 0);
             }
@@ -301,9 +304,9 @@ mod tests {
             };
             match reading.begun().filter(|_| straight) {
                 Some(mut chunk) => {
-                    let room = (ID, chunk.flags.answer());
+                    let key = (ID, chunk.flags.answer());
                     let filled =
-                        parts.fill(room, chunk.left, |room| reading.beside(room, give).map(|(count, _)| count));
+                        parts.fill(key, chunk.left, |spare| reading.beside(spare, give).map(|(count, _)| count));
                     let count = filled.expect("it is awaited").expect("it can be read");
                     beside += count;
                     let flags = chunk.take(count);
@@ -312,7 +315,7 @@ mod tests {
                     whole = came(&mut parts, progress).map(|payload| (payload, pings)).or(whole);
                 }
                 None => {
-                    let filled = reading.fill_between(|room| give(&mut [IoSliceMut::new(room)]));
+                    let filled = reading.fill_between(|spare| give(&mut [IoSliceMut::new(spare)]));
                     assert_ne!(filled.expect("it can be read"), ReadProgress::Closed);
                 }
             }
@@ -365,9 +368,9 @@ mod tests {
         let (sent, mut pings) = (sent(&payload(30_000)), 0);
         let (mut reading, mut left) = (FrameReader::new(1 << 20), &sent[..]);
         while !left.is_empty() {
-            let filled = reading.fill(|room| {
-                let count = room.len().min(left.len()).min(900);
-                room[..count].copy_from_slice(&left[..count]);
+            let filled = reading.fill(|spare| {
+                let count = spare.len().min(left.len()).min(900);
+                spare[..count].copy_from_slice(&left[..count]);
                 left = &left[count..];
                 Ok(count)
             });
@@ -380,14 +383,14 @@ mod tests {
     #[test]
     fn a_chunk_that_is_read_beside_tells_of_the_end() {
         let mut reading = FrameReader::new(1 << 20);
-        let (mut room, most) = ([0; 100], 100 + BETWEEN_BYTES);
+        let (mut chunk, most) = ([0; 100], 100 + BETWEEN_BYTES);
         for (count, filled) in
             [(0, ReadProgress::Closed), (40, ReadProgress::All), (100, ReadProgress::All), (101, ReadProgress::All)]
         {
-            let read = reading.beside(&mut room, |_| Ok(count)).expect("it can be read");
+            let read = reading.beside(&mut chunk, |_| Ok(count)).expect("it can be read");
             assert_eq!(read, (count.min(100), filled));
             (reading.from, reading.to) = (0, 0);
         }
-        assert_eq!(reading.beside(&mut room, |_| Ok(most)).expect("it can be read"), (100, ReadProgress::Some));
+        assert_eq!(reading.beside(&mut chunk, |_| Ok(most)).expect("it can be read"), (100, ReadProgress::Some));
     }
 }

@@ -71,7 +71,7 @@ type OnLeft = Box<dyn Fn(u32) + Send + Sync>;
 struct Shared {
     state: Mutex<State>,
     exchanges: Mutex<HashMap<u64, Arc<dyn Exchange>>>,
-    way: Mutex<Option<Arc<Connection>>>,
+    connection: Mutex<Option<Arc<Connection>>>,
     /// Callback that offers the reading of the socket to an event loop.
     readers: Mutex<Option<ReaderCallback>>,
     /// Number of the thread of that event loop; 0: there is none.
@@ -86,7 +86,7 @@ struct Shared {
     /// Shared memory for long payloads, if the hub is on this host.
     memory: Option<Arc<SharedArena>>,
     /// Number of payloads of this link that were placed there.
-    laid: AtomicU64,
+    shared_payloads: AtomicU64,
     /// Senders of stream items wait for capacity.
     holds_back: AtomicBool,
     /// Payloads wait to be placed in shared memory.
@@ -284,7 +284,7 @@ impl Link {
 
     /// Number of payloads that were placed in shared memory for other processes of this host.
     pub fn laid(&self) -> u64 {
-        self.shared.laid.load(Ordering::Relaxed)
+        self.shared.shared_payloads.load(Ordering::Relaxed)
     }
 
     /// Calls of others that this node has not answered yet.

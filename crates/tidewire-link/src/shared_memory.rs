@@ -46,7 +46,7 @@ pub struct SharedArena {
     file: File,
     secret: [u8; MARK_BYTES],
     /// How many payloads have lain here: no two have the same mark.
-    laid: AtomicU64,
+    placed: AtomicU64,
     free: Mutex<Free>,
 }
 
@@ -99,7 +99,7 @@ impl SharedArena {
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
         write_all(&file, &mut [IoSlice::new(&secret)], 0)?;
         let free = Free { parts: BTreeMap::from([(PAGE, bytes)]), bytes, used_us: None };
-        Ok(Self { file, secret, laid: AtomicU64::new(0), free: Mutex::new(free) })
+        Ok(Self { file, secret, placed: AtomicU64::new(0), free: Mutex::new(free) })
     }
 
     /// Description of the memory by which other processes find out if they share it.
@@ -119,7 +119,7 @@ impl SharedArena {
     }
 
     /// Gives the memory back to the system, if it is free and was not used for a while.
-    pub fn let_go(&self, now_us: u64) {
+    pub fn release(&self, now_us: u64) {
         let mut free = self.free.lock();
         if free.is_all() && free.used_us.take_if(|used_us| now_us.saturating_sub(*used_us) > KEPT_US).is_some() {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -130,7 +130,7 @@ impl SharedArena {
 
     /// A mark that nobody can guess, and that has not been used before.
     fn next_mark(&self) -> [u8; MARK_BYTES] {
-        let number = self.laid.fetch_add(1, Ordering::Relaxed);
+        let number = self.placed.fetch_add(1, Ordering::Relaxed);
         let mut mark = self.secret;
         mark.iter_mut().zip(number.to_le_bytes()).for_each(|(byte, other)| *byte ^= other);
         mark
@@ -213,27 +213,27 @@ impl Drop for Block {
     }
 }
 
-/// Reads a payload in its place to the end of `room`, which has capacity for it. False: the payload
-/// is gone, or this process can't read it; `room` may then have other bytes at its end.
-pub fn read(place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> bool {
-    opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, room)).unwrap_or(false)
+/// Reads a payload in its place to the end of `buffer`, which has capacity for it. False: the
+/// payload is gone, or this process can't read it; `buffer` may then have other bytes at its end.
+pub fn read(place: &MemoryLocation, bytes: usize, buffer: &mut Vec<u8>) -> bool {
+    opened(place.process, place.file).and_then(|file| read_from(&file, place, bytes, buffer)).unwrap_or(false)
 }
 
-fn read_from(file: &File, place: &MemoryLocation, bytes: usize, room: &mut Vec<u8>) -> io::Result<bool> {
-    let end = room.len() + bytes;
+fn read_from(file: &File, place: &MemoryLocation, bytes: usize, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let end = buffer.len() + bytes;
     let mut at = place.at.checked_add(MARK_BYTES as u64).ok_or(io::ErrorKind::InvalidInput)?;
     if !has_mark(file, place)? {
         return Ok(false);
     }
-    while room.len() < end {
-        match rustix::io::pread(file, spare_capacity(room), at) {
+    while buffer.len() < end {
+        match rustix::io::pread(file, spare_capacity(buffer), at) {
             Ok(0) => return Ok(false),
             Ok(count) => at += count as u64,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    room.truncate(end);
+    buffer.truncate(end);
     // The owner may have given up the call, and placed another payload there meanwhile.
     has_mark(file, place)
 }
@@ -322,20 +322,20 @@ mod tests {
     }
 
     fn read_there(place: &MemoryLocation, bytes: usize) -> Option<Vec<u8>> {
-        let mut room = Vec::with_capacity(bytes + 7);
-        room.extend_from_slice(b"before ");
-        read(place, bytes, &mut room).then(|| room.split_off(7))
+        let mut buffer = Vec::with_capacity(bytes + 7);
+        buffer.extend_from_slice(b"before ");
+        read(place, bytes, &mut buffer).then(|| buffer.split_off(7))
     }
 
     #[test]
     fn a_payload_in_shared_memory_is_read_in_place() {
         let memory = memory(1 << 20);
-        let mut kept = Vec::new();
+        let mut blocks = Vec::new();
         for bytes in [1, 4_080, 4_081, 70_000, 300_000] {
             let (place, block) = memory.lay(&PieceReader(payload(bytes))).expect("there is room");
-            kept.push((place, block, bytes));
+            blocks.push((place, block, bytes));
         }
-        for (place, lying, bytes) in &kept {
+        for (place, lying, bytes) in &blocks {
             assert!(read_there(place, *bytes) == Some(payload(*bytes)), "{bytes} bytes");
             assert!(lying.bytes() == *bytes && lying.piece(0) == payload(*bytes), "{bytes} bytes in chunks");
         }
@@ -362,14 +362,14 @@ mod tests {
         let used = || memory.file.metadata().expect("it is open").blocks() * 512;
         let block = memory.lay(&payload(500_000)).expect("there is room");
         let later = now_us() + 2 * KEPT_US;
-        memory.let_go(later);
+        memory.release(later);
         drop(block);
-        memory.let_go(now_us());
+        memory.release(now_us());
         assert!(used() >= 500_000, "it may soon be used again");
-        memory.let_go(later);
+        memory.release(later);
         assert!(used() < 20_000, "{} bytes", used());
         let (place, _block) = memory.lay(&payload(500_000)).expect("there is room");
-        memory.let_go(later);
+        memory.release(later);
         assert!(read_there(&place, 500_000).is_some(), "what lies there stays");
     }
 

@@ -29,7 +29,7 @@ impl SharedArena {
         match **self {}
     }
 
-    pub fn let_go(&self, _now_us: u64) {
+    pub fn release(&self, _now_us: u64) {
         match *self {}
     }
 }

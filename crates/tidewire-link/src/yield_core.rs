@@ -17,7 +17,7 @@ const LATE_US: u64 = 500;
 /// parts. Meanwhile the system shares the core out.
 const REST_US: u64 = 100_000;
 
-static CORE: CoreContention = CoreContention { kept_until_us: AtomicU64::new(0) };
+static CORE: CoreContention = CoreContention { paused_until_us: AtomicU64::new(0) };
 
 /// Yields the core to other threads of this host, if recent yields came back soon.
 pub fn yield_core() {
@@ -30,17 +30,17 @@ pub fn yield_core() {
 
 /// Record of late returns from yields.
 struct CoreContention {
-    kept_until_us: AtomicU64,
+    paused_until_us: AtomicU64,
 }
 
 impl CoreContention {
     fn is_given(&self, now_us: u64) -> bool {
-        now_us >= self.kept_until_us.load(Ordering::Relaxed)
+        now_us >= self.paused_until_us.load(Ordering::Relaxed)
     }
 
     fn came_back(&self, gave_us: u64, now_us: u64) {
         if now_us.saturating_sub(gave_us) > LATE_US {
-            self.kept_until_us.store(now_us + REST_US, Ordering::Relaxed);
+            self.paused_until_us.store(now_us + REST_US, Ordering::Relaxed);
         }
     }
 }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_gets_the_core_back_late_keeps_it_for_a_while() {
-        let core = CoreContention { kept_until_us: AtomicU64::new(0) };
+        let core = CoreContention { paused_until_us: AtomicU64::new(0) };
         core.came_back(5_000, 5_000 + LATE_US);
         assert!(core.is_given(5_000 + LATE_US), "it was back in time");
         let late = 7_001 + LATE_US;

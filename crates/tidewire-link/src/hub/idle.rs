@@ -18,7 +18,7 @@ struct UnflushedBytes {
     /// In the outbox.
     filled: FlushMark,
     /// It was taken out of it, and the node was asked whether it has read that.
-    is_asked: bool,
+    is_requested: bool,
 }
 
 impl HubHandle {
@@ -54,7 +54,7 @@ impl Shared {
         let mut hub = self.hub.lock();
         let owed = |(at, peer): (LinkId, Option<Arc<Peer>>)| {
             let peer = peer.filter(|peer| !matches!(**peer, Peer::Local { .. }))?;
-            Some(UnflushedBytes { at, peer, filled: hub.outbox(at)?.filled(), is_asked: false })
+            Some(UnflushedBytes { at, peer, filled: hub.outbox(at)?.filled(), is_requested: false })
         };
         let owed = peers.into_iter().filter_map(owed).collect();
         // Nothing that came meanwhile is left out.
@@ -67,13 +67,13 @@ impl Shared {
         }
         {
             let mut hub = self.hub.lock();
-            if owed.is_asked {
+            if owed.is_requested {
                 return hub.has_read(owed.at);
             }
             if hub.outbox(owed.at).is_some_and(|out| !out.has_given(&owed.filled)) {
                 return false;
             }
-            owed.is_asked = true;
+            owed.is_requested = true;
             if !hub.ask(owed.at, now_us()) {
                 return true;
             }

@@ -145,7 +145,7 @@ impl Drop for Listening {
 }
 
 impl ListenError {
-    fn mend(&self) -> &'static str {
+    fn fix(&self) -> &'static str {
         match (self.error.kind(), &self.address) {
             (io::ErrorKind::AddrInUse, Address::Unix(_)) => {
                 ": end the program that listens there, or choose another path"
@@ -171,7 +171,7 @@ impl fmt::Display for ListenError {
         if self.is_tls() {
             return write!(f, "{}", self.error);
         }
-        write!(f, "url: can't listen at {}: {}{}", self.address, self.error, self.mend())
+        write!(f, "url: can't listen at {}: {}{}", self.address, self.error, self.fix())
     }
 }
 

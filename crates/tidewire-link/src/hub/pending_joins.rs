@@ -86,16 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_the_largest_crowd_makes_room() {
+    fn the_first_of_the_largest_crowd_is_dropped() {
         let greetings = PendingJoins::new(4);
         let mut crowd: Vec<PendingJoin> = (0..3).map(|_| greetings.begin(7)).collect();
         let other = greetings.begin(8);
         crowd.push(greetings.begin(7));
-        let told = |greeting: &PendingJoin| {
+        let is_notified = |greeting: &PendingJoin| {
             !greetings.waiting.lock().places.values().flatten().any(|end| Arc::ptr_eq(end, &greeting.end))
         };
-        assert_eq!(crowd.iter().map(told).collect::<Vec<_>>(), [true, false, false, false]);
-        assert!(!told(&other));
+        assert_eq!(crowd.iter().map(is_notified).collect::<Vec<_>>(), [true, false, false, false]);
+        assert!(!is_notified(&other));
         drop(crowd);
         assert_eq!(greetings.waiting.lock().count, 1);
         drop(other);

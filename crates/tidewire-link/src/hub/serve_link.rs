@@ -131,7 +131,7 @@ impl Incoming {
     fn take(&mut self, shared: &Shared, at: LinkId, socket: &Socket) -> io::Result<()> {
         let filled = match self.reading.is_left() {
             true => ReadProgress::Some,
-            false => match self.reading.fill(|room| socket.try_read(room)) {
+            false => match self.reading.fill(|spare| socket.try_read(spare)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadProgress::All,
                 Ok(ReadProgress::Closed) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 other => other?,

@@ -16,9 +16,9 @@ impl Shared {
     pub(super) fn close(&self) {
         self.state.lock().ended = true;
         self.ends.notify_one();
-        let way = self.way.lock().take();
-        if let Some(way) = way {
-            way.end.notify_one();
+        let connection = self.connection.lock().take();
+        if let Some(connection) = connection {
+            connection.end.notify_one();
         }
         self.lost();
         self.give_up_subscribing();

@@ -55,8 +55,8 @@ impl DirectRead<'_> {
     fn read(&mut self, plain: &RawStream, reading: &mut FrameReader) -> io::Result<ReadProgress> {
         let filled = match self.read_chunk(plain, reading) {
             Some(filled) => filled?,
-            None if self.hearing.session().awaits_chunks() => reading.fill_between(|room| plain.try_read(room))?,
-            None => reading.fill(|room| plain.try_read(room))?,
+            None if self.hearing.session().awaits_chunks() => reading.fill_between(|spare| plain.try_read(spare))?,
+            None => reading.fill(|spare| plain.try_read(spare))?,
         };
         self.hearing.goes_on();
         self.bytes += reading.waiting();
@@ -70,8 +70,8 @@ impl DirectRead<'_> {
     fn read_chunk(&mut self, plain: &RawStream, reading: &mut FrameReader) -> Option<io::Result<ReadProgress>> {
         let mut chunk = reading.begun()?;
         let mut filled = ReadProgress::All;
-        let read = self.hearing.session().fill(&chunk, |room| {
-            let (count, all) = reading.beside(room, |places| plain.try_read_to(places))?;
+        let read = self.hearing.session().fill(&chunk, |spare| {
+            let (count, all) = reading.beside(spare, |places| plain.try_read_to(places))?;
             filled = all;
             Ok(count)
         })?;

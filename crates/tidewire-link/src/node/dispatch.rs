@@ -213,8 +213,8 @@ impl Shared {
     /// A link inside of one process was closed by its hub, which goes on: it is joined anew.
     fn join_again_here(self: Arc<Self>) {
         let Some(place) = &self.place else { return };
-        let before = self.way.lock().take();
-        let Some(Transport::Local(end)) = before.as_deref().map(|way| &way.kind) else { return };
+        let before = self.connection.lock().take();
+        let Some(Transport::Local(end)) = before.as_deref().map(|connection| &connection.kind) else { return };
         let mut begun = false;
         // Messages of the hub over the previous connection must not count as messages over the next
         // one.
@@ -229,8 +229,8 @@ impl Shared {
         self.flush();
         if self.state.lock().ended {
             // The link was ended meanwhile, before it had a connection.
-            let way = self.way.lock().take();
-            drop(way);
+            let connection = self.connection.lock().take();
+            drop(connection);
         }
     }
 }

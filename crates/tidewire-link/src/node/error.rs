@@ -38,11 +38,11 @@ impl fmt::Display for JoinError {
         match self {
             Self::Tls(error) => error.fmt(f),
             Self::Io(address, error) => {
-                let mend = match error.kind() {
+                let fix = match error.kind() {
                     io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ": start one there, or mend the URL",
                     _ => "",
                 };
-                write!(f, "url: there is no hub at {address}: {error}{mend}")
+                write!(f, "url: there is no hub at {address}: {error}{fix}")
             }
             Self::Untrusted(address, text) => write!(f, "tls: no trust between this node and {address}: {text}"),
             Self::Told(address, _, text) => write!(f, "the hub at {address} says: {text}"),

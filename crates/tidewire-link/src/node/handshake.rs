@@ -40,9 +40,9 @@ impl Link {
         let connected = runtime.block_on(async move {
             let frame_max = shared.greeting.frame_bytes;
             let socket = Socket::connect(&to, frame_max).await.map_err(|error| JoinError::not_connected(&to, error))?;
-            let told = shared.begin();
+            let joined = shared.begin();
             tokio::spawn(keep(Arc::clone(&shared), socket));
-            match told.await {
+            match joined.await {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(Fault::Told { number, .. })) if number == ErrorCode::LinkLost.number() => {
                     let text = "it closed the connection before it said WELCOME: check whether it listens with the scheme of the URL";
@@ -86,7 +86,7 @@ impl Link {
         let address = Address::Tcp { host: "here".to_owned(), port: 0 };
         let link = Self::new(greeting, None, Some(place), Box::new(|_| {}))?;
         let feed: Arc<dyn LocalFrameSink> = Arc::clone(&link.shared) as Arc<dyn LocalFrameSink>;
-        let told = link.shared.begin();
+        let joined = link.shared.begin();
         let attached = link.shared.place.as_ref().and_then(|place| place.attach(Arc::downgrade(&feed)));
         let Some(end) = attached else {
             return Err(JoinError::Told(
@@ -99,7 +99,7 @@ impl Link {
         link.shared.flush();
         // Mostly everything has happened inside of the flush; but the thread of the links may be at
         // it.
-        match told.blocking_recv() {
+        match joined.blocking_recv() {
             Ok(Ok(())) => Ok(link),
             Ok(Err(Fault::Told { number, text })) => Err(JoinError::Told(address, number, text)),
             Ok(Err(fault)) => Err(JoinError::Fault(address, String::from(&fault))),
@@ -135,7 +135,7 @@ impl Link {
         let shared = Arc::new_cyclic(|me| Shared {
             state: Mutex::new(state),
             exchanges: Mutex::default(),
-            way: Mutex::new(None),
+            connection: Mutex::new(None),
             readers: Mutex::new(None),
             loop_thread: AtomicUsize::new(0),
             paused: AtomicBool::new(false),
@@ -143,7 +143,7 @@ impl Link {
             compressed_from: AtomicUsize::new(usize::MAX),
             greeting,
             memory,
-            laid: AtomicU64::new(0),
+            shared_payloads: AtomicU64::new(0),
             holds_back: AtomicBool::new(false),
             lays: AtomicBool::new(false),
             placed: Mutex::default(),

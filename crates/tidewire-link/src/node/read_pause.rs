@@ -15,8 +15,8 @@ impl Shared {
             return;
         }
         // The thread of the links may be waiting for something to read.
-        if let Some(way) = &*self.way.lock() {
-            way.turn.changed.notify_one();
+        if let Some(connection) = &*self.connection.lock() {
+            connection.turn.changed.notify_one();
         }
     }
 
@@ -24,13 +24,13 @@ impl Shared {
         if !self.paused.swap(false, Ordering::AcqRel) {
             return;
         }
-        let way = self.way.lock().clone();
-        match way.as_deref().map(|way| &way.kind) {
+        let connection = self.connection.lock().clone();
+        match connection.as_deref().map(|connection| &connection.kind) {
             Some(Transport::Local(end)) => {
                 end.resume();
                 self.work_on_placed();
             }
-            Some(_) => way.iter().for_each(|way| way.turn.changed.notify_one()),
+            Some(_) => connection.iter().for_each(|connection| connection.turn.changed.notify_one()),
             None => {}
         }
     }

@@ -35,7 +35,7 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
         if let Some(socket) = socket.take() {
             let epoch = shared.state.lock().epoch;
             let reason = match Connection::over(socket, shared.greeting.frame_bytes, epoch) {
-                Ok(way) => shared.go(Arc::new(way)).await,
+                Ok(connection) => shared.go(Arc::new(connection)).await,
                 Err(_) => gone(),
             };
             if shared.state.lock().ended {
@@ -78,16 +78,16 @@ pub(super) async fn keep(shared: Arc<Shared>, socket: Socket) {
 }
 
 /// Keeps a connection until it can't go on, and says why.
-async fn run(shared: &Arc<Shared>, way: &Connection) -> Fault {
-    let ended = match &way.kind {
-        Transport::Plain(plain) => run_plain(shared, way, plain).await,
-        Transport::Layered(layered) => run_layered(shared, way, layered).await,
+async fn run(shared: &Arc<Shared>, connection: &Connection) -> Fault {
+    let ended = match &connection.kind {
+        Transport::Plain(plain) => run_plain(shared, connection, plain).await,
+        Transport::Layered(layered) => run_layered(shared, connection, layered).await,
         Transport::Local(_) => Ok(()),
     };
-    ended.err().or_else(|| way.turn.fault()).unwrap_or_else(gone)
+    ended.err().or_else(|| connection.turn.fault()).unwrap_or_else(gone)
 }
 
-async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) -> Result<(), Fault> {
+async fn run_plain(shared: &Arc<Shared>, connection: &Connection, plain: &RawStream) -> Result<(), Fault> {
     let (mut watched, mut full) = (AsyncStream::default(), false);
     let look_us = shared.greeting.heartbeat_ms * 500;
     let mut look = now_us() + look_us;
@@ -96,42 +96,45 @@ async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) ->
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // A waiter off the loop may have gone: the loop is asked again now and then.
-        let next =
-            if shared.loop_thread.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
-        let reads = way.turn.is_of_links() && !shared.is_paused();
+        let next = if shared.loop_thread.load(Ordering::Acquire) != 0 && connection.turn.is_to_offer() {
+            due.min(look)
+        } else {
+            due
+        };
+        let reads = connection.turn.is_of_links() && !shared.is_paused();
         shared.sleeps_until_us.store(next, Ordering::Release);
         tokio::select! {
             biased;
-            () = way.end.notified() => return shared.last_words(way),
-            () = way.turn.changed.notified() => {}
+            () = connection.end.notified() => return shared.last_words(connection),
+            () = connection.turn.changed.notified() => {}
             () = shared.look.notified() => shared.looks(),
-            () = way.writing.full.notified(), if !full => full = true,
+            () = connection.writing.full.notified(), if !full => full = true,
             ready = watched.ready(plain, reads, full) => {
                 ready.map_err(|_| gone())?;
                 let mut done = Ok(());
                 if full {
                     watched.act(Interest::WRITABLE, || {
                         full = false;
-                        done = shared.resume(way);
+                        done = shared.resume(connection);
                         Err(io::ErrorKind::WouldBlock.into())
                     });
                     if done.is_err() {
-                        return shared.last_words(way);
+                        return shared.last_words(connection);
                     }
                 }
                 let mut filled = Ok(ReadProgress::All);
                 if reads {
                     watched.act(Interest::READABLE, || {
-                        filled = way.read(shared);
+                        filled = connection.read(shared);
                         let all = matches!(filled, Ok(ReadProgress::All));
                         if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
                     });
                     filled?;
                 }
             }
-            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(way),
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(connection),
             () = tokio::time::sleep_until(instant(next).into()) => {
-                shared.catch_up(way)?;
+                shared.catch_up(connection)?;
                 shared.tick()?;
                 shared.offer();
                 look = now_us() + look_us;
@@ -140,21 +143,21 @@ async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) ->
     }
 }
 
-async fn run_layered(shared: &Arc<Shared>, way: &Connection, layered: &LayeredStream) -> Result<(), Fault> {
+async fn run_layered(shared: &Arc<Shared>, connection: &Connection, layered: &LayeredStream) -> Result<(), Fault> {
     let mut reading = FrameReader::new(shared.greeting.frame_bytes);
     let mut full = false;
     loop {
         let next = shared.state.lock().session.next_us();
         tokio::select! {
             biased;
-            () = way.end.notified() => return last_words_under(shared, layered, &mut reading),
-            () = way.turn.changed.notified() => {}
+            () = connection.end.notified() => return last_words_under(shared, layered, &mut reading),
+            () = connection.turn.changed.notified() => {}
             () = shared.look.notified() => shared.looks(),
-            () = way.writing.full.notified(), if !full => full = true,
+            () = connection.writing.full.notified(), if !full => full = true,
             ready = layered.stream().writable(), if full => {
                 full = false;
                 ready.map_err(|_| gone())?;
-                if shared.resume(way).is_err() {
+                if shared.resume(connection).is_err() {
                     return last_words_under(shared, layered, &mut reading);
                 }
             }
@@ -164,7 +167,7 @@ async fn run_layered(shared: &Arc<Shared>, way: &Connection, layered: &LayeredSt
                     return Ok(());
                 }
             }
-            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(way),
+            () = tokio::task::yield_now(), if shared.has_placed() => shared.work_on_next_placed(connection),
             () = tokio::time::sleep_until(instant(next).into()) => shared.tick()?,
         }
     }
@@ -176,7 +179,7 @@ fn read_layered(
     layered: &LayeredStream,
     reading: &mut FrameReader,
 ) -> Result<ReadProgress, Fault> {
-    match reading.fill(|room| layered.try_read(room)) {
+    match reading.fill(|spare| layered.try_read(spare)) {
         Ok(ReadProgress::Closed) => Ok(ReadProgress::Closed),
         Ok(filled) => shared.read(reading).map(|()| filled),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadProgress::All),
@@ -205,8 +208,9 @@ pub(super) fn gone() -> Fault {
 
 impl Shared {
     /// Goes on with writing.
-    fn resume(&self, way: &Connection) -> Result<(), Fault> {
-        let resumed = way.writing.resume(|burst| self.take(way, burst), |burst| way.kind.write(burst));
+    fn resume(&self, connection: &Connection) -> Result<(), Fault> {
+        let resumed =
+            connection.writing.resume(|burst| self.take(connection, burst), |burst| connection.kind.write(burst));
         self.let_write();
         self.idle.tell();
         resumed.map_err(|_| gone())
@@ -214,9 +218,9 @@ impl Shared {
 
     /// Reads what has come, although it may be the turn of a loop: it may be busy, and the hub is
     /// not silent then.
-    fn catch_up(self: &Arc<Self>, way: &Connection) -> Result<(), Fault> {
+    fn catch_up(self: &Arc<Self>, connection: &Connection) -> Result<(), Fault> {
         for _ in 0..CATCH_UP_READS {
-            if self.is_paused() || way.read(self)? != ReadProgress::Some {
+            if self.is_paused() || connection.read(self)? != ReadProgress::Some {
                 break;
             }
         }
@@ -224,8 +228,8 @@ impl Shared {
     }
 
     /// Nothing can be written any more. The hub may have said why before it closed.
-    fn last_words(self: &Arc<Self>, way: &Connection) -> Result<(), Fault> {
-        if self.state.lock().ended { Ok(()) } else { self.catch_up(way) }
+    fn last_words(self: &Arc<Self>, connection: &Connection) -> Result<(), Fault> {
+        if self.state.lock().ended { Ok(()) } else { self.catch_up(connection) }
     }
 
     fn tick(&self) -> Result<(), Fault> {
@@ -253,25 +257,25 @@ impl Shared {
     /// Lets go of shared memory that nobody uses.
     pub(super) fn tidy(&self, now: u64) {
         if let Some(memory) = &self.memory {
-            memory.let_go(now);
+            memory.release(now);
         }
     }
 
-    pub(super) fn go_by(&self, way: Arc<Connection>) {
+    pub(super) fn go_by(&self, connection: Arc<Connection>) {
         let (far, near) = self.greeting.compress_bytes;
-        let from = if way.is_near() { near } else { far };
+        let from = if connection.is_near() { near } else { far };
         self.compressed_from.store(if from == 0 { usize::MAX } else { from }, Ordering::Relaxed);
-        *self.way.lock() = Some(way);
+        *self.connection.lock() = Some(connection);
     }
 
     /// Runs one connection until it ends, and returns the reason.
-    async fn go(self: &Arc<Self>, way: Arc<Connection>) -> Fault {
-        self.go_by(Arc::clone(&way));
+    async fn go(self: &Arc<Self>, connection: Arc<Connection>) -> Fault {
+        self.go_by(Arc::clone(&connection));
         self.flush();
         self.offer();
-        let reason = run(self, &way).await;
-        *self.way.lock() = None;
-        way.close();
+        let reason = run(self, &connection).await;
+        *self.connection.lock() = None;
+        connection.close();
         reason
     }
 

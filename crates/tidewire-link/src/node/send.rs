@@ -53,10 +53,10 @@ impl Shared {
 
     /// Has the thread of the links flush the outbox, once for all requests meanwhile.
     pub(super) fn flush_soon(&self) {
-        let way = self.way.lock().clone();
-        match way {
+        let connection = self.connection.lock().clone();
+        match connection {
             // Nobody looks after a link inside of one process.
-            Some(way) if matches!(way.kind, Transport::Local(_)) => self.flush(),
+            Some(connection) if matches!(connection.kind, Transport::Local(_)) => self.flush(),
             _ if !self.to_flush.swap(true, Ordering::AcqRel) => self.look.notify_one(),
             _ => {}
         }
@@ -70,22 +70,24 @@ impl Shared {
     }
 
     fn write_out(&self) {
-        let Some(way) = self.way.lock().clone() else { return };
-        let flushed = way.writing.flush(|burst| self.take(&way, burst), |burst| way.kind.write(burst));
+        let Some(connection) = self.connection.lock().clone() else { return };
+        let flushed =
+            connection.writing.flush(|burst| self.take(&connection, burst), |burst| connection.kind.write(burst));
         if flushed.is_err() {
-            way.end.notify_one();
+            connection.end.notify_one();
         }
         self.idle.tell();
     }
 
-    pub(super) fn take(&self, way: &Connection, burst: &mut WriteBatch) -> bool {
+    pub(super) fn take(&self, connection: &Connection, burst: &mut WriteBatch) -> bool {
         let count = self.greeting.batch.write_bytes();
         let mut state = self.state.lock();
-        if state.epoch != way.epoch {
+        if state.epoch != connection.epoch {
             return false;
         }
         let out = &mut state.session.out;
-        let taken = if way.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
+        let taken =
+            if connection.kind.writes_parts() { out.take(burst, count) } else { out.take(burst.bytes(), count) };
         let lays = out.has_to_lay();
         if taken {
             state.session.sent(now_us());

@@ -49,10 +49,10 @@ impl Shared {
     }
 
     /// Lays one payload in shared memory, and reads one there.
-    pub(super) fn work_on_next_placed(self: &Arc<Self>, way: &Connection) {
+    pub(super) fn work_on_next_placed(self: &Arc<Self>, connection: &Connection) {
         self.lay_next();
         if !self.is_paused() {
-            self.read_next_placed(way);
+            self.read_next_placed(connection);
         }
         self.flush();
     }
@@ -67,32 +67,32 @@ impl Shared {
         };
         let (Some(PendingSharedPayload { id, answer, payload }), Some(memory)) = (next, &self.memory) else { return };
         let shared = memory.lay(&*payload).map(|(place, lying)| SharedPayload { payload: Box::new(lying), place });
-        self.laid.fetch_add(u64::from(shared.is_some()), Ordering::Relaxed);
+        self.shared_payloads.fetch_add(u64::from(shared.is_some()), Ordering::Relaxed);
         // The original payload is released now, if it lies in shared memory.
         drop(payload);
         self.with(CallKey { epoch, id }, |session| session.out.lay(id, answer, shared));
     }
 
-    fn read_next_placed(self: &Arc<Self>, way: &Connection) {
+    fn read_next_placed(self: &Arc<Self>, connection: &Connection) {
         let next = self.placed.lock().pop_front();
         let Some((placed, epoch)) = next else { return };
         let key = CallKey { epoch, id: 0 };
-        let Some(Some(mut room)) = self.with(key, |session| session.place_room(&placed)) else { return };
-        let begin = room.len();
-        if !shared_memory::read(&placed.place, placed.bytes, &mut room) {
-            room.truncate(begin);
+        let Some(Some(mut buffer)) = self.with(key, |session| session.place_room(&placed)) else { return };
+        let begin = buffer.len();
+        if !shared_memory::read(&placed.place, placed.bytes, &mut buffer) {
+            buffer.truncate(begin);
         }
         let hand_on = || {
             let mut events = Vec::new();
-            self.with(key, |session| session.place_read(&placed, room, now_us(), &mut events));
+            self.with(key, |session| session.place_read(&placed, buffer, now_us(), &mut events));
             self.happened(events, epoch);
         };
         // Others may give the session frames meanwhile, and what comes next may be the end of this
         // call.
-        match &way.kind {
+        match &connection.kind {
             Transport::Local(end) => end.in_order(hand_on),
             Transport::Plain(_) | Transport::Layered(_) => {
-                let order = way.turn.in_order();
+                let order = connection.turn.in_order();
                 hand_on();
                 drop(order);
             }
@@ -103,10 +103,10 @@ impl Shared {
 /// For a link inside of one process, on the thread of the links of its hub.
 async fn work_on_all_placed(shared: Weak<Shared>) {
     while let Some(shared) = shared.upgrade().filter(|shared| shared.has_placed()) {
-        let way = shared.way.lock().clone();
-        let Some(way) = way else { return };
-        shared.work_on_next_placed(&way);
-        drop((shared, way));
+        let connection = shared.connection.lock().clone();
+        let Some(connection) = connection else { return };
+        shared.work_on_next_placed(&connection);
+        drop((shared, connection));
         tokio::task::yield_now().await;
     }
 }

@@ -13,20 +13,20 @@ use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket, 
 /// Socket of a link, for the current reader.
 struct Socket {
     link: Weak<Shared>,
-    way: Arc<Connection>,
+    connection: Arc<Connection>,
 }
 
 impl SharedSocket for Socket {
     fn turn(&self) -> &Arc<ReadOwner> {
-        &self.way.turn
+        &self.connection.turn
     }
 
     fn read(&self) -> Result<ReadProgress, Fault> {
-        self.link.upgrade().map_or(Ok(ReadProgress::Closed), |shared| self.way.read(&shared))
+        self.link.upgrade().map_or(Ok(ReadProgress::Closed), |shared| self.connection.read(&shared))
     }
 
     fn ends(&self) {
-        self.way.end.notify_one();
+        self.connection.end.notify_one();
     }
 }
 
@@ -54,7 +54,7 @@ impl Link {
         self.shared.loop_thread.store(here(), Ordering::Release);
         // The previous reader may be blocked by now, so it gives the reading back first.
         *self.shared.readers.lock() = Some(Box::new(call));
-        let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn());
+        let turn = self.shared.connection.lock().as_ref().and_then(|connection| connection.turn());
         if let Some(turn) = turn {
             turn.give_back();
         }
@@ -67,7 +67,7 @@ impl Link {
         if !blocking && self.shared.loop_thread.load(Ordering::Acquire) == here() {
             return None;
         }
-        let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn())?;
+        let turn = self.shared.connection.lock().as_ref().and_then(|connection| connection.turn())?;
         Some(turn.wait_off_loop())
     }
 }
@@ -76,9 +76,9 @@ impl Shared {
     /// Offers the reading to an event loop, unless the loop has it, or a waiter was off the loop
     /// since the last time.
     pub(super) fn offer(&self) {
-        let Some(way) = self.way.lock().clone() else { return };
-        if let Transport::Plain(plain) = &way.kind {
-            let of = Arc::new(Socket { link: self.me.clone(), way: Arc::clone(&way) });
+        let Some(connection) = self.connection.lock().clone() else { return };
+        if let Transport::Plain(plain) = &connection.kind {
+            let of = Arc::new(Socket { link: self.me.clone(), connection: Arc::clone(&connection) });
             ReadOwner::offer(of, plain, |reader| {
                 // Without a loop, the dropped reader gives the reading back.
                 if let Some(readers) = &*self.readers.lock() {

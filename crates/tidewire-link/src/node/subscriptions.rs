@@ -169,7 +169,7 @@ impl ReplyWaiter for Resubscription {
     fn failed(&self, failure: Failure) {
         match (&self.later, &failure.message) {
             (Some(later), _) => later.failed(failure),
-            (None, Some(told)) => self.log(&String::from_utf8_lossy(told.payload())),
+            (None, Some(message)) => self.log(&String::from_utf8_lossy(message.payload())),
             (None, None) => {}
         }
     }

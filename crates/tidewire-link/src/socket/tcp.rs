@@ -18,7 +18,7 @@ thread_local! {
 /// left unread has no buffer: a hub has thousands that say little.
 pub struct TcpIo {
     stream: Arc<TcpStream>,
-    lent: Option<PeekedBytes>,
+    peeked: Option<PeekedBytes>,
     /// Bytes that may be read before others have their turn.
     left: usize,
     /// Bytes that were read.
@@ -34,7 +34,7 @@ struct PeekedBytes {
 
 impl TcpIo {
     pub fn new(stream: Arc<TcpStream>) -> Self {
-        Self { stream, lent: None, left: usize::MAX, came: 0 }
+        Self { stream, peeked: None, left: usize::MAX, came: 0 }
     }
 
     /// The stream, to wait for.
@@ -72,8 +72,8 @@ impl TcpIo {
 impl Read for TcpIo {
     /// `WouldBlock` means that nothing is left inside, either.
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut lent = match self.lent.take() {
-            Some(lent) => lent,
+        let mut peeked = match self.peeked.take() {
+            Some(peeked) => peeked,
             None if into.len() >= READ_BYTES => return self.ask(into),
             None => {
                 let mut bytes = SPARE.take().unwrap_or_else(|| vec![0; READ_BYTES].into());
@@ -86,13 +86,13 @@ impl Read for TcpIo {
                 }
             }
         };
-        let count = into.len().min(lent.end - lent.at);
-        into[..count].copy_from_slice(&lent.bytes[lent.at..lent.at + count]);
-        lent.at += count;
-        if lent.at < lent.end {
-            self.lent = Some(lent);
+        let count = into.len().min(peeked.end - peeked.at);
+        into[..count].copy_from_slice(&peeked.bytes[peeked.at..peeked.at + count]);
+        peeked.at += count;
+        if peeked.at < peeked.end {
+            self.peeked = Some(peeked);
         } else {
-            SPARE.set(Some(lent.bytes));
+            SPARE.set(Some(peeked.bytes));
         }
         Ok(count)
     }
@@ -142,14 +142,14 @@ mod tests {
                         came.extend_from_slice(&piece[..count]);
                     }
                     Err(_) => {
-                        assert!(direct.lent.is_none(), "it is told to wait with bytes inside");
+                        assert!(direct.peeked.is_none(), "it is told to wait with bytes inside");
                         direct.stream().readable().await.expect("it is open");
                     }
                 }
             }
             assert!(came == sent, "what came is something else");
             assert_eq!(direct.came(), sent.len() as u64);
-            assert!(direct.lent.is_none(), "it keeps a buffer");
+            assert!(direct.peeked.is_none(), "it keeps a buffer");
             direct.allow(3);
             let mut theirs = write.join().expect("it ends").expect("it is read");
             theirs.write_all(b"12345").expect("it is open");
