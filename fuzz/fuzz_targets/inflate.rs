@@ -15,7 +15,7 @@ fn inflate_in_parts(parts: &[&[u8]], payload: &mut Vec<u8>) -> Result<(), Unread
     for part in parts {
         inflater.packed().extend_from_slice(part);
         if inflater.is_ready() {
-            inflater.inflate(Bound { most: MOST, room: MOST }, payload)?;
+            inflater.inflate(Bound { most: MOST, capacity: MOST }, payload)?;
         }
         assert!(inflater.packed().len() < KEPT, "it keeps more than a block");
     }

@@ -148,7 +148,7 @@ impl ServiceInfo {
         for interest in hub.interests() {
             let (queue, pattern, says) = (&*interest.queue, &*interest.pattern, &*interest.says);
             let entry = Entry { node: "", queue, pattern, in_progress: 0, says };
-            let Ok(ValidAnnouncement::Service { name, instance, json }) = entry.told() else { continue };
+            let Ok(ValidAnnouncement::Service { name, instance, json }) = entry.validate() else { continue };
             found.extend(serde_json::from_str::<Self>(json).ok().map(|info| Self {
                 name,
                 instances: vec![instance],
@@ -236,7 +236,7 @@ fn services_of<'a>(listed: &'a Bytes, skipped: &Skipped) -> Result<Vec<Described
     let mut found = Vec::new();
     for entry in announcement::entries(listed) {
         let entry = entry.map_err(malformed)?;
-        match entry.told() {
+        match entry.validate() {
             Ok(ValidAnnouncement::Service { name: service, instance, json }) => {
                 found.push(Described { listed: Listed { service, instance, node: entry.node.to_owned() }, json });
             }

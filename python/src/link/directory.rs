@@ -84,7 +84,7 @@ fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
             error(py, "WireError", text, &[])
         })?;
         let (node, pattern) = (entry.node.to_owned(), entry.pattern.to_owned());
-        match entry.told() {
+        match entry.validate() {
             Ok(ValidAnnouncement::Service { json, .. }) => found.push((pattern, (node, "service", json.to_owned()))),
             Ok(ValidAnnouncement::Agent { json }) => found.push((pattern, (node, "agent", json.to_owned()))),
             Ok(ValidAnnouncement::Nothing) => {}

@@ -57,7 +57,7 @@ impl Imports {
 
     /// Releases a key that no object here holds any more. Returns true if it was held.
     fn let_go(&self, key: &str, identity: usize) -> bool {
-        let before = self.table.lock().let_go(key, identity);
+        let before = self.table.lock().release(key, identity);
         before.is_some()
     }
 

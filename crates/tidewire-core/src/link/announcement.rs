@@ -95,8 +95,8 @@ impl<'a> Entry<'a> {
     ///
     /// # Errors
     /// The problem. Only this entry is unusable: the rest of the list stays valid.
-    pub fn told(&self) -> Result<ValidAnnouncement<'a>, String> {
-        told(self.pattern, self.queue, self.says)
+    pub fn validate(&self) -> Result<ValidAnnouncement<'a>, String> {
+        validate(self.pattern, self.queue, self.says)
     }
 }
 
@@ -104,7 +104,7 @@ impl<'a> Entry<'a> {
 ///
 /// # Errors
 /// The problem, in a text of bounded length.
-pub fn told<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
+pub fn validate<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncement<'a>, String> {
     read(pattern, queue, says).map_err(|problem| problem.chars().take(PROBLEM_CHARACTERS_MAX).collect())
 }
 
@@ -160,8 +160,8 @@ pub fn check_release<'a>(version: &str, metadata: impl IntoIterator<Item = (&'a 
     if let Err(wrong) = semver::Version::parse(version)
         && !version.is_empty()
     {
-        let mend = "give a semantic version such as \"1.4.2\", and put what else names a build into metadata";
-        return Err(format!("version: {version:?} is not allowed ({wrong}): {mend}"));
+        let fix = "give a semantic version such as \"1.4.2\", and put what else names a build into metadata";
+        return Err(format!("version: {version:?} is not allowed ({wrong}): {fix}"));
     }
     let (most, mut bytes) = (limits::SERVICE_METADATA_BYTES, 0);
     for (name, value) in metadata {
@@ -287,7 +287,7 @@ impl Service {
 mod tests {
     use tidewire_proto::wire::FieldsWriter;
 
-    use super::{Entry, Malformed, ValidAnnouncement, agent_subject, entries, told};
+    use super::{Entry, Malformed, ValidAnnouncement, agent_subject, entries, validate};
 
     fn said(field: &str, text: &str) -> Vec<u8> {
         let mut said = Vec::new();
@@ -314,22 +314,22 @@ mod tests {
     }
 
     fn problem(says: &[u8]) -> String {
-        told("svc.bank.one.*", "", says).expect_err("it is wrong")
+        validate("svc.bank.one.*", "", says).expect_err("it is wrong")
     }
 
     #[test]
     fn a_service_is_told_of_where_its_instance_is_called() {
         let says = service(|_| ());
-        let found = told("svc.bank.one.*", "", &says).expect("it is well formed");
+        let found = validate("svc.bank.one.*", "", &says).expect("it is well formed");
         assert!(
             matches!(found, ValidAnnouncement::Service { name, instance, .. } if name == "bank" && instance == "one")
         );
         for (pattern, queue) in [("svc.bank.two.*", ""), ("svc.shop.one.*", ""), ("svc.bank.one.*", "bank"), (">", "")]
         {
-            let problem = told(pattern, queue, &says).expect_err("that is another's");
+            let problem = validate(pattern, queue, &says).expect_err("that is another's");
             assert!(problem.contains("not those of its subject"), "{problem}");
         }
-        assert_eq!(told("news", "", &said("later", "1")), Ok(ValidAnnouncement::Nothing));
+        assert_eq!(validate("news", "", &said("later", "1")), Ok(ValidAnnouncement::Nothing));
     }
 
     #[test]
@@ -369,15 +369,15 @@ mod tests {
         }
         let long = problem(&said("service", &format!("{{\"visibility\": \"{}\"}}", "x".repeat(9_000))));
         assert_eq!(long.chars().count(), 200);
-        assert!(told("svc.bank.one.*", "", b"\x01no fields").is_err());
+        assert!(validate("svc.bank.one.*", "", b"\x01no fields").is_err());
     }
 
     #[test]
     fn an_agent_is_told_of_on_its_own_subject() {
         let says = said("agent", r#"{"id": "ann", "type": "desk", "capabilities": ["add"]}"#);
-        assert!(matches!(told("agent.ann", "", &says), Ok(ValidAnnouncement::Agent { .. })));
-        assert!(told("agent.bob", "", &says).is_err() && told("agent.ann", "all", &says).is_err());
-        assert!(told("agent.ann", "", &said("agent", r#"{"id": "ann", "type": 1, "capabilities": []}"#)).is_err());
+        assert!(matches!(validate("agent.ann", "", &says), Ok(ValidAnnouncement::Agent { .. })));
+        assert!(validate("agent.bob", "", &says).is_err() && validate("agent.ann", "all", &says).is_err());
+        assert!(validate("agent.ann", "", &said("agent", r#"{"id": "ann", "type": 1, "capabilities": []}"#)).is_err());
         assert_eq!(agent_subject("~a.b"), "agent.~7e612e62");
         assert_eq!(agent_subject(&"x".repeat(99)).len(), 105);
         assert_eq!(agent_subject(&"x".repeat(100)).len(), 207);

@@ -242,7 +242,7 @@ impl Assemblies {
         let mut bytes = Vec::new();
         // The memory is used as the bytes come; a length that is only stated costs addresses.
         let held = if frame.flags.compressed() { 0 } else { total };
-        if total > self.room() || bytes.try_reserve_exact(aligned(frame.head.len()) + held).is_err() {
+        if total > self.capacity() || bytes.try_reserve_exact(aligned(frame.head.len()) + held).is_err() {
             return Ok(Progress::TooMany { bytes: stated });
         }
         self.bytes += total;
@@ -252,7 +252,7 @@ impl Assemblies {
     }
 
     /// Bytes that further payloads may have.
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.payload_max.saturating_mul(4).saturating_sub(self.bytes)
     }
 
@@ -319,15 +319,15 @@ impl Assemblies {
         }
     }
 
-    /// Memory for a payload in shared memory, which must be read to its end. [`lent`](Self::lent)
-    /// takes the memory back. None: nobody awaits this payload any more.
+    /// Memory for a payload in shared memory, which must be read to its end.
+    /// [`give_back`](Self::give_back) takes the memory back. None: nobody awaits this payload any more.
     pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
         Some(std::mem::take(&mut part.message.bytes))
     }
 
     /// The memory comes back. If the payload could not be read whole, its sender is to send it.
-    pub fn lent(&mut self, id: u64, answer: bool, mut bytes: Vec<u8>) -> Progress {
+    pub fn give_back(&mut self, id: u64, answer: bool, mut bytes: Vec<u8>) -> Progress {
         let key = (id, answer);
         let Some(part) = self.parts.get_mut(&key).filter(|part| part.placed) else { return Progress::Skipped };
         let begin = part.message.payload_at;

@@ -32,14 +32,14 @@ impl Packed {
             return None;
         }
         let mut bytes = (inflated as u64).to_le_bytes().to_vec();
-        let mut room = vec![0; block::get_maximum_output_size(BLOCK_BYTES)];
+        let mut block_buffer = vec![0; block::get_maximum_output_size(BLOCK_BYTES)];
         let mut gathered = Vec::new();
         let mut at = 0;
         while at < inflated {
             let plain = block_at(payload, at, &mut gathered);
-            let count = block::compress_into(plain, &mut room).ok()?;
+            let count = block::compress_into(plain, &mut block_buffer).ok()?;
             bytes.extend_from_slice(&(count as u32).to_le_bytes());
-            bytes.extend_from_slice(&room[..count]);
+            bytes.extend_from_slice(&block_buffer[..count]);
             at += plain.len();
             if bytes.len() > at - at / SAVED_PART {
                 return None;
@@ -132,7 +132,7 @@ pub(super) fn too_long(bytes: u64, max: usize) -> String {
 /// # Errors
 /// [`Unreadable`]; the bytes added by then are useless.
 pub fn inflate(packed: &[u8], most: usize, out: &mut Vec<u8>) -> Result<(), Unreadable> {
-    let (mut left, bound) = (None, Bound { most, room: usize::MAX });
+    let (mut left, bound) = (None, Bound { most, capacity: usize::MAX });
     let used = inflate_blocks(&mut left, packed, bound, out)?;
     is_whole(left, &packed[used..])
 }
@@ -143,7 +143,7 @@ pub struct Bound {
     /// Bytes that this side takes.
     pub most: usize,
     /// Bytes of capacity at present.
-    pub room: usize,
+    pub capacity: usize,
 }
 
 /// Inflates a payload while its compressed form comes.
@@ -237,7 +237,7 @@ fn stated_length(stated: u64, bound: Bound) -> Result<usize, Unreadable> {
     if stated > COMPRESSED_MAX as u64 {
         return Err(Unreadable::Broken("it states more than link_compressed_bytes: send it as it is"));
     }
-    if stated > bound.room as u64 {
+    if stated > bound.capacity as u64 {
         return Err(Unreadable::NoMemory { bytes: stated });
     }
     Ok(stated as usize)

@@ -15,7 +15,7 @@ pub struct FlowWindow {
     window: u64,
     /// Bytes that the receiver asked for and that have not come. A request for one payload may
     /// reach the sender only during the next.
-    asked: u64,
+    requested: u64,
     items: Credit,
     /// The payload lies in shared memory, and nobody has asked for it in chunks.
     placed: bool,
@@ -99,8 +99,8 @@ impl FlowWindow {
     }
 
     /// The receiver asks for more.
-    pub fn asked(&mut self, bytes: u32) {
-        self.asked = self.asked.saturating_add(bytes.into()).min(ASKED_MAX);
+    pub fn requested(&mut self, bytes: u32) {
+        self.requested = self.requested.saturating_add(bytes.into()).min(ASKED_MAX);
         self.placed = false;
     }
 
@@ -124,12 +124,12 @@ impl FlowWindow {
         if !problem.is_empty() {
             return Err(WireError::Malformed { kind: "CHUNK", problem });
         }
-        if count > self.window + self.asked {
+        if count > self.window + self.requested {
             return Err(WireError::Limit { name: "link_window_bytes", max: limits::LINK_WINDOW_BYTES.default });
         }
         let first = count.min(self.window);
         self.window -= first;
-        self.asked -= count - first;
+        self.requested -= count - first;
         self.left = more.then_some(left - count);
         Ok(true)
     }

@@ -60,7 +60,7 @@ pub struct Balancer<T> {
 #[derive(Debug)]
 struct Instance<T> {
     id: Arc<str>,
-    way: T,
+    target: T,
     outstanding: u64,
     /// A moving average; None before the first call has ended.
     latency_us: Option<f64>,
@@ -79,16 +79,16 @@ impl<T> Balancer<T> {
         Self { instances: Vec::new(), turn: 0 }
     }
 
-    /// Adds an instance. If there is one with this id, that one stays, and `way` is given back.
+    /// Adds an instance. If there is one with this id, that one stays, and `target` is given back.
     ///
     /// # Errors
     /// There is one with this id.
-    pub fn add(&mut self, id: impl Into<Arc<str>>, way: T) -> Result<(), T> {
+    pub fn add(&mut self, id: impl Into<Arc<str>>, target: T) -> Result<(), T> {
         let id = id.into();
         if self.get(&id).is_some() {
-            return Err(way);
+            return Err(target);
         }
-        self.instances.push(Instance { id, way, outstanding: 0, latency_us: None });
+        self.instances.push(Instance { id, target, outstanding: 0, latency_us: None });
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl<T> Balancer<T> {
     /// afterwards.
     pub fn remove(&mut self, id: &str) -> Option<T> {
         let at = self.instances.iter().position(|one| *one.id == *id)?;
-        Some(self.instances.remove(at).way)
+        Some(self.instances.remove(at).target)
     }
 
     /// Forgets all others than these.
@@ -106,12 +106,12 @@ impl<T> Balancer<T> {
 
     /// The instance with an id.
     pub fn get(&self, id: &str) -> Option<(&Arc<str>, &T)> {
-        self.instances.iter().find(|one| *one.id == *id).map(|one| (&one.id, &one.way))
+        self.instances.iter().find(|one| *one.id == *id).map(|one| (&one.id, &one.target))
     }
 
     /// All of them, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &T)> {
-        self.instances.iter().map(|one| (&one.id, &one.way))
+        self.instances.iter().map(|one| (&one.id, &one.target))
     }
 
     /// How many there are.
@@ -171,7 +171,7 @@ impl<T> Balancer<T> {
             },
         };
         let chosen = &self.instances[at];
-        Some((&chosen.id, &chosen.way))
+        Some((&chosen.id, &chosen.target))
     }
 
     /// An instance without measurements gets one call; until its answer comes, other instances get

@@ -16,7 +16,7 @@ pub enum Change<K, V> {
 #[derive(Debug)]
 struct ListRequest<K> {
     /// Keys with updates newer than the list.
-    told: BTreeSet<K>,
+    updated: BTreeSet<K>,
     /// Changes were lost meanwhile: after the list was written, perhaps.
     has_missed: bool,
 }
@@ -38,7 +38,7 @@ struct ListRequest<K> {
 pub struct Directory<K, V> {
     known: BTreeMap<K, V>,
     /// The lists under way, by number.
-    asked: BTreeMap<u64, ListRequest<K>>,
+    requests: BTreeMap<u64, ListRequest<K>>,
     next: u64,
     is_current: bool,
 }
@@ -46,28 +46,28 @@ pub struct Directory<K, V> {
 impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
     /// A directory that knows nobody.
     pub const fn new() -> Self {
-        Self { known: BTreeMap::new(), asked: BTreeMap::new(), next: 0, is_current: false }
+        Self { known: BTreeMap::new(), requests: BTreeMap::new(), next: 0, is_current: false }
     }
 
     /// A list is asked for: its number. [`listed`](Self::listed) or [`give_up`](Self::give_up) is
     /// to follow.
     pub fn ask(&mut self) -> u64 {
         self.next += 1;
-        self.asked.insert(self.next, ListRequest { told: BTreeSet::new(), has_missed: false });
+        self.requests.insert(self.next, ListRequest { updated: BTreeSet::new(), has_missed: false });
         self.next
     }
 
     /// A list will not come.
     pub fn give_up(&mut self, number: u64) {
-        self.asked.remove(&number);
+        self.requests.remove(&number);
     }
 
     /// A list has come. Nothing happens if it was given up.
     pub fn listed(&mut self, number: u64, entries: impl IntoIterator<Item = (K, V)>) -> Vec<Change<K, V>> {
-        let Some(ListRequest { told, has_missed }) = self.asked.remove(&number) else { return Vec::new() };
-        let entries: Vec<_> = entries.into_iter().filter(|(key, _)| !told.contains(key)).collect();
-        let kept: BTreeSet<&K> = entries.iter().map(|(key, _)| key).chain(&told).collect();
-        let gone: Vec<K> = self.known.keys().filter(|key| !kept.contains(key)).cloned().collect();
+        let Some(ListRequest { updated, has_missed }) = self.requests.remove(&number) else { return Vec::new() };
+        let entries: Vec<_> = entries.into_iter().filter(|(key, _)| !updated.contains(key)).collect();
+        let present: BTreeSet<&K> = entries.iter().map(|(key, _)| key).chain(&updated).collect();
+        let gone: Vec<K> = self.known.keys().filter(|key| !present.contains(key)).cloned().collect();
         let mut changes: Vec<_> = gone.iter().filter_map(|key| self.take(key)).collect();
         changes.extend(entries.into_iter().flat_map(|(key, value)| self.put(key, value)));
         self.is_current |= !has_missed;
@@ -76,20 +76,20 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
 
     /// An update of the hub: an entry has come.
     pub fn came(&mut self, key: K, value: V) -> Vec<Change<K, V>> {
-        self.note_told(&key);
+        self.note_update(&key);
         self.put(key, value)
     }
 
     /// An update of the hub: an entry has left.
     pub fn left(&mut self, key: &K) -> Option<Change<K, V>> {
-        self.note_told(key);
+        self.note_update(key);
         self.take(key)
     }
 
     /// Updates were lost: the next list has the present entries.
     pub fn missed(&mut self) {
         self.is_current = false;
-        self.asked.values_mut().for_each(|asked| asked.has_missed = true);
+        self.requests.values_mut().for_each(|request| request.has_missed = true);
     }
 
     /// True if all updates of the hub since the last list are known.
@@ -107,9 +107,9 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Directory<K, V> {
         self.known.get(key)
     }
 
-    fn note_told(&mut self, key: &K) {
-        for asked in self.asked.values_mut() {
-            asked.told.insert(key.clone());
+    fn note_update(&mut self, key: &K) {
+        for request in self.requests.values_mut() {
+            request.updated.insert(key.clone());
         }
     }
 

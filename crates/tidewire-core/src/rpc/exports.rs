@@ -246,8 +246,8 @@ impl std::error::Error for Gone {}
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = "so many functions and objects have been given to other nodes already";
-        let mend = "let some go (dispose), or give them shorter leases";
-        write!(f, "remote_objects={}: {what}: {mend}", self.most)
+        let fix = "let some go (dispose), or give them shorter leases";
+        write!(f, "remote_objects={}: {what}: {fix}", self.most)
     }
 }
 

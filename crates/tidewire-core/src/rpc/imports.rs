@@ -114,7 +114,7 @@ impl<T> Imports<T> {
 
     /// Releases the key of a dropped proxy: its owner is notified, unless the key is lost. None:
     /// another proxy holds the key by now.
-    pub fn let_go(&mut self, key: &str, identity: usize) -> Option<T> {
+    pub fn release(&mut self, key: &str, identity: usize) -> Option<T> {
         self.entries.get(key).filter(|entry| entry.identity == identity)?;
         let (key, Entry { value, node, count, is_lost, .. }) = self.entries.remove_entry(key)?;
         if !is_lost {

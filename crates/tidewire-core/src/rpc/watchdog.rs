@@ -23,7 +23,7 @@ const BLOCKED_US: u64 = 100_000;
 pub struct Watchdog {
     /// The time plus one; 0: all ready work has begun.
     ready_at: AtomicU64,
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// A report of blocked handlers: ready work has not begun for too long.
@@ -46,8 +46,8 @@ impl Watchdog {
     /// Records that work has begun.
     pub fn begun(&self) {
         self.ready_at.store(0, Ordering::Release);
-        if self.is_told.load(Ordering::Relaxed) {
-            self.is_told.store(false, Ordering::Relaxed);
+        if self.is_reported.load(Ordering::Relaxed) {
+            self.is_reported.store(false, Ordering::Relaxed);
         }
     }
 
@@ -59,6 +59,6 @@ impl Watchdog {
             return None;
         }
         let ms = u32::try_from(since_us / 1_000).unwrap_or(u32::MAX);
-        Some(Blocked { ms, is_new: !self.is_told.swap(true, Ordering::AcqRel) })
+        Some(Blocked { ms, is_new: !self.is_reported.swap(true, Ordering::AcqRel) })
     }
 }

@@ -340,13 +340,13 @@ mod tests {
             steps in prop::collection::vec(step(), 0..120),
         ) {
             let mut places = CommandSlots::new(count, 3, LEASE_US);
-            let (mut under_way, mut newest) = (Vec::<Fetch>::new(), 0);
+            let (mut in_flight, mut newest) = (Vec::<Fetch>::new(), 0);
             for step in steps {
                 match step {
-                    Step::Fetch => under_way.extend(places.fetches()),
-                    Step::Come(..) if under_way.is_empty() => {}
+                    Step::Fetch => in_flight.extend(places.fetches()),
+                    Step::Come(..) if in_flight.is_empty() => {}
                     Step::Come(fetch, tokens) => {
-                        let fetch = under_way.swap_remove(fetch % under_way.len());
+                        let fetch = in_flight.swap_remove(fetch % in_flight.len());
                         let tokens = (0..tokens.min(fetch.count as usize)).map(|_| { newest += 1; (newest, 1) });
                         places.fetched(fetch.queue, &tokens.collect::<Vec<_>>(), 0);
                     }
@@ -358,11 +358,11 @@ mod tests {
                 let taken = places.held.values().filter(|held| held.state != super::State::Parked).count();
                 assert!(taken <= count, "{places:?}");
                 if places.free() > 0 {
-                    under_way.extend(places.fetches());
-                    let looks = under_way.iter().any(|fetch| !fetch.waits);
-                    let queues = under_way.iter().map(|fetch| fetch.queue).collect::<std::collections::BTreeSet<_>>();
-                    assert!(looks || queues.len() == 3, "{under_way:?} {places:?}");
-                    assert_eq!(queues.len(), under_way.len(), "one fetch of a queue at a time");
+                    in_flight.extend(places.fetches());
+                    let looks = in_flight.iter().any(|fetch| !fetch.waits);
+                    let queues = in_flight.iter().map(|fetch| fetch.queue).collect::<std::collections::BTreeSet<_>>();
+                    assert!(looks || queues.len() == 3, "{in_flight:?} {places:?}");
+                    assert_eq!(queues.len(), in_flight.len(), "one fetch of a queue at a time");
                 }
             }
         }

@@ -26,13 +26,13 @@ pub struct Newest {
     /// Names of the group that is not synced yet: the events that they replace are still visible.
     group: Vec<(Box<str>, u64)>,
     /// How many events the last cleaning had to keep.
-    kept: u64,
+    retained: u64,
 }
 
 impl Newest {
     /// The state of an empty log with at most so many names.
     pub fn new(by: By, names_max: usize) -> Self {
-        Self { by, names_max, sequences: BTreeMap::new(), group: Vec::new(), kept: 0 }
+        Self { by, names_max, sequences: BTreeMap::new(), group: Vec::new(), retained: 0 }
     }
 
     /// The identity of events.
@@ -100,12 +100,12 @@ impl Newest {
 
     /// True if rewriting sealed segments with so many events is worth the effort.
     pub fn is_worth(&self, events: u64) -> bool {
-        events > 2 * self.len().max(self.kept)
+        events > 2 * self.len().max(self.retained)
     }
 
     /// Sealed segments were rewritten, and so many events had to stay.
-    pub const fn cleaned(&mut self, kept: u64) {
-        self.kept = kept;
+    pub const fn cleaned(&mut self, retained: u64) {
+        self.retained = retained;
     }
 
     /// The name of an event: its key or its subject.

@@ -65,7 +65,7 @@ pub struct Consumer {
     /// The newest ticket.
     ticket: u64,
     changes: Vec<Change>,
-    floor_told: u64,
+    floor_reported: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ impl Consumer {
             paused_until_us: None,
             ticket: 0,
             changes: Vec::new(),
-            floor_told: next - 1,
+            floor_reported: next - 1,
         }
     }
 
@@ -173,14 +173,14 @@ impl Consumer {
     }
 
     /// True if a delivery may go out now, provided that an event is ready.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.paused_until_us.is_none() && self.out < self.options.max_in_flight
     }
 
     /// True if it takes further events.
     pub fn wants_more(&self) -> bool {
         // Ranges of done events would grow without bound behind an event that never gets done.
-        self.has_room() && self.parked < self.options.parked_max && self.done.len() < self.options.parked_max
+        self.has_capacity() && self.parked < self.options.parked_max && self.done.len() < self.options.parked_max
     }
 
     /// When to call [`tick`](Self::tick) next.
@@ -237,7 +237,7 @@ impl Consumer {
 
     /// The event that goes out next, if one is ready and may.
     pub fn first_ready(&self) -> Option<u64> {
-        if self.has_room() { self.ready.first().copied() } else { None }
+        if self.has_capacity() { self.ready.first().copied() } else { None }
     }
 
     /// Sends the event that is ready out.

@@ -63,7 +63,7 @@ pub enum Failed {
 #[derive(Clone, Debug)]
 pub struct Inbox {
     record: Record,
-    under_way: BTreeSet<u64>,
+    in_progress: BTreeSet<u64>,
     /// Number of further attempts before which the record is written. Only such a write shows later
     /// if a message ended its process. Each write costs time, so the writes happen only after a
     /// holder was lost, for as many messages as that holder had in progress.
@@ -78,7 +78,7 @@ impl Inbox {
     /// `careful` attempts are written down before they begin: as many as the holder before was at,
     /// if it did not end by itself.
     pub const fn new(record: Record, careful: u32, lost_max: u32, senders_max: usize) -> Self {
-        Self { record, under_way: BTreeSet::new(), careful, lost_max, senders_max }
+        Self { record, in_progress: BTreeSet::new(), careful, lost_max, senders_max }
     }
 
     /// The record to write now: attempts in progress count as not begun, unless their start had to
@@ -108,13 +108,13 @@ impl Inbox {
     pub fn begin(&mut self, sequence: u64, from: Option<(&str, u64)>) -> Begin {
         if sequence > self.record.cursor {
             self.record.cursor = sequence;
-            if from.is_some_and(|(sender, number)| !self.is_news(sender, number, sequence)) {
+            if from.is_some_and(|(sender, number)| !self.is_new(sender, number, sequence)) {
                 return Begin::Copy;
             }
             self.record.open.insert(sequence, Attempts::default());
         }
         let Some(attempts) = self.record.open.get_mut(&sequence) else { return Begin::Over };
-        if !self.under_way.insert(sequence) {
+        if !self.in_progress.insert(sequence) {
             return Begin::Over;
         }
         let attempt = attempts.failed + attempts.lost + 1;
@@ -133,7 +133,7 @@ impl Inbox {
     /// A message was handled, or given up.
     pub fn done(&mut self, sequence: u64) {
         self.record.open.remove(&sequence);
-        self.under_way.remove(&sequence);
+        self.in_progress.remove(&sequence);
     }
 
     /// An attempt has failed; a message may fail `retries` times more than once.
@@ -145,13 +145,13 @@ impl Inbox {
             return Failed::Dead(all);
         }
         *attempts = Attempts { failed: attempts.failed + 1, lost };
-        self.under_way.remove(&sequence);
+        self.in_progress.remove(&sequence);
         Failed::Again(all)
     }
 
     /// An attempt was interrupted, as the holder stops: as if it had not begun.
     pub fn interrupted(&mut self, sequence: u64, was_written: bool) {
-        self.under_way.remove(&sequence);
+        self.in_progress.remove(&sequence);
         if let Some(attempts) = self.record.open.get_mut(&sequence) {
             attempts.lost -= u32::from(was_written && attempts.lost > 0);
         }
@@ -163,7 +163,7 @@ impl Inbox {
         self.record.sent
     }
 
-    fn is_news(&mut self, sender: &str, number: u64, sequence: u64) -> bool {
+    fn is_new(&mut self, sender: &str, number: u64, sequence: u64) -> bool {
         let heard = &mut self.record.heard;
         match heard.get_mut(sender) {
             Some((newest, _)) if *newest >= number => return false,

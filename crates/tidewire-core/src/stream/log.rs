@@ -223,7 +223,7 @@ impl StreamLog {
             return Err(Full::Names(max));
         }
         if !self.options.drop_old {
-            self.check_room(new)?;
+            self.check_capacity(new)?;
         }
         let sequence = self.next;
         if self.group.is_empty() {
@@ -263,7 +263,7 @@ impl StreamLog {
         Ok(Appended { sequence, duplicate: false })
     }
 
-    fn check_room(&self, new: &New<'_>) -> Result<(), Full> {
+    fn check_capacity(&self, new: &New<'_>) -> Result<(), Full> {
         if let Some(max) = self.options.max_messages
             && self.messages() >= max
             && new.origin.is_none()

@@ -242,10 +242,10 @@ mod tests {
     #[test]
     fn batches_grow_while_they_are_handled_quickly_and_shrink_when_not() {
         let mut subscription = Subscription::new(OPTIONS);
-        let (mut now_us, mut next, mut asked) = (0, 1, Vec::new());
+        let (mut now_us, mut next, mut credits) = (0, 1, Vec::new());
         for pause_us in [10, 10, 10, 10, 1_000_000, 1_000_000, 1_000_000] {
             let credit = subscription.credit(now_us);
-            asked.push(credit);
+            credits.push(credit);
             assert_eq!(subscription.credit(now_us), 0, "one fetch at a time");
             assert!(subscription.fetched(&some(next..next + u64::from(credit)), now_us).is_empty());
             next += u64::from(credit);
@@ -254,7 +254,7 @@ mod tests {
             }
             now_us += pause_us;
         }
-        assert_eq!(asked, [4, 16, 64, 100, 100, 25, 6]);
+        assert_eq!(credits, [4, 16, 64, 100, 100, 25, 6]);
     }
 
     // Promises: P17.49.

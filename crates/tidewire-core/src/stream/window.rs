@@ -34,23 +34,23 @@ const BATCH_BYTES: usize = 4 << 20;
 pub struct Window {
     most: usize,
     waiting: VecDeque<usize>,
-    under_way: usize,
+    in_flight: usize,
 }
 
 impl Window {
     /// A window for so many messages.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), waiting: VecDeque::new(), under_way: 0 }
+        Self { most: most.max(1), waiting: VecDeque::new(), in_flight: 0 }
     }
 
     /// True if there is no capacity for a further message: the publisher waits.
     pub fn is_full(&self) -> bool {
-        self.waiting.len() + self.under_way >= self.most
+        self.waiting.len() + self.in_flight >= self.most
     }
 
     /// True if every message is stored.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way == 0
+        self.waiting.is_empty() && self.in_flight == 0
     }
 
     /// A message of so many bytes waits.
@@ -61,7 +61,7 @@ impl Window {
     /// How many of those that wait longest go together now. 0: none waits, or a batch is under way
     /// until [`ended`](Self::ended).
     pub fn begin(&mut self) -> usize {
-        if self.under_way > 0 {
+        if self.in_flight > 0 {
             return 0;
         }
         let mut left = BATCH_BYTES;
@@ -73,13 +73,13 @@ impl Window {
             None => false,
         };
         let fitting = self.waiting.iter().take(BATCH_MESSAGES).take_while(fits).count();
-        self.under_way = fitting.max(1).min(self.waiting.len());
-        self.waiting.drain(..self.under_way);
-        self.under_way
+        self.in_flight = fitting.max(1).min(self.waiting.len());
+        self.waiting.drain(..self.in_flight);
+        self.in_flight
     }
 
     /// The batch that was under way is stored, or was refused.
     pub fn ended(&mut self) {
-        self.under_way = 0;
+        self.in_flight = 0;
     }
 }

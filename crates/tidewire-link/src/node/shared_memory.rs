@@ -77,7 +77,7 @@ impl Shared {
         let next = self.placed.lock().pop_front();
         let Some((placed, epoch)) = next else { return };
         let key = CallKey { epoch, id: 0 };
-        let Some(Some(mut buffer)) = self.with(key, |session| session.place_room(&placed)) else { return };
+        let Some(Some(mut buffer)) = self.with(key, |session| session.place_buffer(&placed)) else { return };
         let begin = buffer.len();
         if !shared_memory::read(&placed.place, placed.bytes, &mut buffer) {
             buffer.truncate(begin);

@@ -316,7 +316,7 @@ impl Objects {
 
     /// Releases the last handle here, and notifies the owner.
     pub fn release(&self, holding: &ImportHandle) {
-        if self.state.lock().held.let_go(&holding.key, holding.identity()).is_some() {
+        if self.state.lock().held.release(&holding.key, holding.identity()).is_some() {
             self.tell_owners();
             self.wakers.wake();
         }

@@ -224,8 +224,8 @@ impl Ledger {
     }
 
     fn take_leases(&mut self, which: impl Fn(&LeaseRecord) -> bool) -> Vec<LeaseRecord> {
-        let (taken, kept) = std::mem::take(&mut self.leases).into_iter().partition(|held| which(held));
-        self.leases = kept;
+        let (taken, remaining) = std::mem::take(&mut self.leases).into_iter().partition(|held| which(held));
+        self.leases = remaining;
         taken
     }
 

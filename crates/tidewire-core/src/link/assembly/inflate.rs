@@ -43,7 +43,7 @@ impl Inflating {
     pub(super) fn whole(frame: &Frame<'_>, most: usize) -> Self {
         let mut part = Part::new(Message::begun(frame, Vec::new()), 0);
         part.sink().extend_from_slice(frame.payload);
-        Self { part, bound: Bound { most, room: usize::MAX }, key: None, last: true, done: Ok(()) }
+        Self { part, bound: Bound { most, capacity: usize::MAX }, key: None, last: true, done: Ok(()) }
     }
 
     /// Inflates it. This may take some milliseconds. Answers how many bytes it has made.
@@ -106,8 +106,8 @@ impl Assemblies {
         let Some(part) = self.parts.remove(&key) else { return };
         self.away = Some((key, part.counted));
         self.inflated_bytes -= part.length().unwrap_or(0);
-        let room = (self.room() + part.counted).min(self.payload_max.saturating_sub(self.inflated_bytes));
-        let bound = Bound { most: self.payload_max, room };
+        let capacity = (self.capacity() + part.counted).min(self.payload_max.saturating_sub(self.inflated_bytes));
+        let bound = Bound { most: self.payload_max, capacity };
         self.packed = Some(Inflating { part, bound, key: Some(key), last, done: Ok(()) });
     }
 

@@ -155,8 +155,8 @@ impl Hub {
             return Err((ErrorCode::LimitExceeded, text));
         }
         let fields = Fields::parse("SUBSCRIBE", says).ok();
-        let told = role.field().filter(|_| !listens).and_then(|field| fields?.text(field));
-        if told.is_none() {
+        let announced = role.field().filter(|_| !listens).and_then(|field| fields?.text(field));
+        if announced.is_none() {
             let text = format!(
                 "fields: {:?} is not that of an instance of a service or of an agent, which say what they are: leave them out",
                 head.pattern
@@ -164,7 +164,7 @@ impl Hub {
             return Err((ErrorCode::InvalidArgument, text));
         }
         // A hub lists only announcements that every reader understands.
-        if let Err(problem) = announcement::told(head.pattern, head.queue, says) {
+        if let Err(problem) = announcement::validate(head.pattern, head.queue, says) {
             let text = format!("fields: {problem}: see section 10 of spec/wire.md");
             return Err((ErrorCode::InvalidArgument, text));
         }

@@ -104,11 +104,11 @@ impl Hub {
         head: &CallHead<'_>,
         frame: &Frame<'_>,
     ) -> Result<bool, WireError> {
-        let mut ways = Vec::new();
-        self.for_each_responder(at, head, |way| ways.push(way));
-        ways.sort_unstable();
+        let mut candidates = Vec::new();
+        self.for_each_responder(at, head, |candidate| candidates.push(candidate));
+        candidates.sort_unstable();
         let mut tried = BTreeSet::from([full]);
-        for ((.., key), link, id) in ways {
+        for ((.., key), link, id) in candidates {
             if tried.insert(link) && self.connect(at, (link, id, key), head.credit, frame)?.is_none() {
                 return Ok(true);
             }
@@ -153,8 +153,8 @@ impl Hub {
         }
         let responder = if subject.starts_with(OF_HUB) { None } else { self.responder(at, head) };
         responder.ok_or_else(|| {
-            let mend = "subscribe a handler there, and look whether its node has joined this hub";
-            Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {mend}")))
+            let fix = "subscribe a handler there, and look whether its node has joined this hub";
+            Some((ErrorCode::NoResponders, format!("nobody answers calls on {subject:?}: {fix}")))
         })
     }
 
@@ -170,7 +170,7 @@ impl Hub {
         let (lane, mut passing) = (frame.flags.lane() as u8, FlowWindow::default());
         passing.take(frame)?;
         let number = self.link(at).map_or(0, |link| link.number);
-        let Some(callee) = self.with_room(to) else { return Ok(None) };
+        let Some(callee) = self.link_with_capacity(to) else { return Ok(None) };
         if !callee.takes(frame) {
             let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
@@ -217,9 +217,9 @@ impl Hub {
     /// The subscription that a call goes to: of a queue group, if one matches.
     fn responder(&mut self, at: LinkId, head: &CallHead<'_>) -> Option<(LinkId, u64, SubscriptionId)> {
         let mut best: Option<CallRoute> = None;
-        self.for_each_responder(at, head, |way| {
-            if best.is_none_or(|other| way.0 < other.0) {
-                best = Some(way);
+        self.for_each_responder(at, head, |candidate| {
+            if best.is_none_or(|other| candidate.0 < other.0) {
+                best = Some(candidate);
             }
         });
         best.map(|((.., key), link, id)| (link, id, key))

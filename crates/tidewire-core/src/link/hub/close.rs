@@ -135,7 +135,7 @@ impl Hub {
                     self.finished(subscription);
                     self.fail(link, id, lane);
                 }
-                ReverseRoute::Published { link, id } => self.fan_asked(link, id, (at, own), None),
+                ReverseRoute::Published { link, id } => self.fan_requested(link, id, (at, own), None),
             }
         }
         self.forget_node(number, known_by);

@@ -17,8 +17,8 @@ impl Hub {
     /// Publishes an update to its subscribers: a subscription with an announcement has come or
     /// gone.
     pub(super) fn announce(&mut self, subject: &str, node: &str, subscriber: &Subscriber) {
-        let (mut told, mut head) = (Vec::new(), Vec::new());
-        put_service(&mut told, node, subscriber);
+        let (mut entry, mut head) = (Vec::new(), Vec::new());
+        put_service(&mut entry, node, subscriber);
         if (PublishHead { subject, ..PublishHead::default() }).put(&mut head).is_err() {
             return;
         }
@@ -26,12 +26,12 @@ impl Hub {
             let serves = subject != REMOVED;
             self.note(node, |node| Change::Serves { node, pattern: subscriber.pattern.to_string(), serves });
         }
-        let payload = as_value(&told);
+        let payload = as_value(&entry);
         for (to, subscription) in self.receivers(subject, None) {
             // A queue group has no part in this: each node keeps a list of its own. Other hubs tell
             // their nodes themselves.
             if subscription == 0 && !self.is_remote(to) {
-                self.tell_news(to, &head, &payload);
+                self.tell_changes(to, &head, &payload);
             }
         }
     }
@@ -46,12 +46,12 @@ impl Hub {
         link.missed = false;
         let mut head = Vec::new();
         if (PublishHead { subject: MISSED, ..PublishHead::default() }).put(&mut head).is_ok() {
-            self.tell_news(at, &head, &as_value(&[]));
+            self.tell_changes(at, &head, &as_value(&[]));
         }
     }
 
-    fn tell_news(&mut self, at: LinkId, head: &[u8], payload: &[u8]) {
-        let Some(link) = self.with_room(at) else { return };
+    fn tell_changes(&mut self, at: LinkId, head: &[u8], payload: &[u8]) {
+        let Some(link) = self.link_with_capacity(at) else { return };
         let put = |out: &mut Vec<u8>| {
             out.extend_from_slice(head);
             Ok(())

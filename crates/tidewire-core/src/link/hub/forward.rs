@@ -86,12 +86,12 @@ impl Hub {
         match frame.kind {
             Kind::Window => {
                 let bytes = wire::read_u32("WINDOW", frame.head)?;
-                self.fan_asked(link, id, (at, frame.id), Some(bytes));
+                self.fan_requested(link, id, (at, frame.id), Some(bytes));
             }
             Kind::Fail => {
                 self.link(at).map(|link| link.ours.remove(frame.id));
                 self.counts.dropped += 1;
-                self.fan_asked(link, id, (at, frame.id), None);
+                self.fan_requested(link, id, (at, frame.id), None);
             }
             _ => {}
         }
@@ -102,7 +102,7 @@ impl Hub {
 /// Records the credit or window that a frame gives to the other side.
 fn heed(passing: &mut FlowWindow, frame: &Frame<'_>) -> Result<(), WireError> {
     match frame.kind {
-        Kind::Window => passing.asked(wire::read_u32("WINDOW", frame.head)?),
+        Kind::Window => passing.requested(wire::read_u32("WINDOW", frame.head)?),
         Kind::Credit => passing.credited(wire::read_u32("CREDIT", frame.head)?),
         _ => {}
     }

@@ -14,10 +14,10 @@ const MUCH_BYTES: usize = 1 << 20;
 
 impl Hub {
     /// A link, with its present capacity set.
-    pub(super) fn with_room(&mut self, at: LinkId) -> Option<&mut Link> {
-        let room = self.options.hub_queue_bytes.saturating_sub(self.queued).max(LEAST_BYTES);
+    pub(super) fn link_with_capacity(&mut self, at: LinkId) -> Option<&mut Link> {
+        let capacity = self.options.hub_queue_bytes.saturating_sub(self.queued).max(LEAST_BYTES);
         let link = self.link(at)?;
-        link.out.share(room);
+        link.out.share(capacity);
         Some(link)
     }
 

@@ -126,7 +126,7 @@ pub struct Hub {
     /// The subscriptions that say something of themselves, by their patterns.
     announced: BTreeMap<String, SubscriptionId>,
     /// Names whose links were lost.
-    kept: NameReservations,
+    reservations: NameReservations,
     /// Bytes that wait for all links.
     queued: usize,
     /// Units of work done so far; see [`work`](Hub::work).
@@ -166,7 +166,7 @@ impl Hub {
             granted: BTreeMap::new(),
             tree: SubjectTree::new(),
             announced: BTreeMap::new(),
-            kept: NameReservations::default(),
+            reservations: NameReservations::default(),
             queued: 0,
             work: 0,
             strangers: AuthThrottle::default(),
@@ -375,7 +375,7 @@ impl Hub {
         let greeting = link.greeting_until_us.is_some();
         let handled = if greeting { self.greeted(at, frame, now_us) } else { self.handle(at, frame) };
         if let Err(error) = handled {
-            let text = self.told_of(at, &error);
+            let text = self.error_text(at, &error);
             self.close(at, error.code(), &text);
         }
         self.close_choked();
@@ -479,7 +479,7 @@ impl Hub {
     }
 
     /// The error text for a node that broke a rule of the protocol.
-    fn told_of(&mut self, at: LinkId, error: &WireError) -> String {
+    fn error_text(&mut self, at: LinkId, error: &WireError) -> String {
         match (error, self.link(at)) {
             (WireError::Limit { name: "link_in_flight", .. }, Some(link)) => {
                 format!("{} is exceeded: open fewer exchanges at once", link.bounds.in_flight)

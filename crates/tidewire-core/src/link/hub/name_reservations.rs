@@ -50,10 +50,10 @@ impl Hub {
         resume: Option<&str>,
     ) -> Result<(), String> {
         let knows = |secret: &str| resume.is_some_and(|resume| same(resume.as_bytes(), secret.as_bytes()));
-        let kept = self.kept.names.get(name).filter(|owner| owner.until_us > self.now_us);
+        let reservation = self.reservations.names.get(name).filter(|owner| owner.until_us > self.now_us);
         // A node that has taken the name meanwhile gives it back to the node with the secret.
-        let returns = kept.is_some_and(|owner| knows(&owner.resume));
-        let is_anothers = kept.is_some_and(|owner| owner.grant != grant);
+        let returns = reservation.is_some_and(|owner| knows(&owner.resume));
+        let is_anothers = reservation.is_some_and(|owner| owner.grant != grant);
         let Some(&other) = self.names.get(name) else {
             if is_anothers && !returns {
                 let ms = self.options.name_ms;
@@ -62,7 +62,7 @@ impl Hub {
                 ));
             }
             if returns {
-                self.kept.names.remove(name);
+                self.reservations.names.remove(name);
             } else {
                 self.keep_secret(at, resume);
             }
@@ -84,7 +84,7 @@ impl Hub {
             self.close(other, ErrorCode::LinkLost, "another link of this node has taken the place of this one");
         }
         // A node whose link was replaced has not lost its name.
-        self.kept.names.remove(name);
+        self.reservations.names.remove(name);
         Ok(())
     }
 
@@ -102,6 +102,6 @@ impl Hub {
         let Some(link) = self.link(at).filter(|link| !link.here && !link.leaves) else { return };
         let until_us = now_us.saturating_add(ms.saturating_mul(1_000));
         let (name, owner) = (link.name.clone(), NameOwner { grant: link.grant, resume: link.resume.clone(), until_us });
-        self.kept.keep(name, owner, now_us);
+        self.reservations.keep(name, owner, now_us);
     }
 }

@@ -119,7 +119,7 @@ impl Hub {
         frame: &Frame<'_>,
         known: impl PayloadParts + 'static,
     ) -> Result<(), (ErrorCode, String)> {
-        let Some(link) = self.with_room(at) else { return Ok(()) };
+        let Some(link) = self.link_with_capacity(at) else { return Ok(()) };
         if known.bytes() > link.payload_max {
             let (bytes, max) = (known.bytes(), link.payload_max);
             let text = format!(

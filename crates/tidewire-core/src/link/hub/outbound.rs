@@ -77,7 +77,7 @@ impl Hub {
 
     /// Passes a frame of an exchange on. False: too much waits there.
     pub(super) fn pass(&mut self, to: LinkId, id: u64, lane: u8, frame: &Frame<'_>) -> bool {
-        let Some(link) = self.with_room(to) else { return true };
+        let Some(link) = self.link_with_capacity(to) else { return true };
         let unplaced = link.unplaced(frame);
         let bytes = unplaced.as_deref().unwrap_or(frame.bytes);
         let passed = if frame.payload.is_empty() {

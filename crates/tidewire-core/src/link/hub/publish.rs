@@ -66,7 +66,7 @@ impl Hub {
         }
         for (to, subscription) in to {
             if let Some(copy) = self.publish_to(to, subscription, at, number, frame) {
-                receivers.push(Receiver { link: to, id: copy, asked: 0 });
+                receivers.push(Receiver { link: to, id: copy, requested: 0 });
             }
         }
         if more && let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) {
@@ -122,7 +122,7 @@ impl Hub {
     /// Passes a message on; the id of the exchange if it has a long payload.
     fn publish_to(&mut self, to: LinkId, subscription: u64, at: LinkId, number: u32, frame: &Frame<'_>) -> Option<u64> {
         self.introduce(to, at);
-        let link = self.with_room(to)?;
+        let link = self.link_with_capacity(to)?;
         let opened = match frame.flags.more() {
             _ if !link.takes(frame) => None,
             true => link.ours.insert(ReverseRoute::Published { link: at, id: frame.id }).ok(),
@@ -175,14 +175,14 @@ impl Hub {
     }
 
     /// A receiver of a long payload gives a window, or refuses the rest (None).
-    pub(super) fn fan_asked(&mut self, at: LinkId, id: u64, receiver: (LinkId, u64), further: Option<u32>) {
+    pub(super) fn fan_requested(&mut self, at: LinkId, id: u64, receiver: (LinkId, u64), further: Option<u32>) {
         let Some(Route::Fan(fan)) = self.link(at).and_then(|link| link.theirs.get(id)) else { return };
         let is_it = |other: &Receiver| (other.link, other.id) == receiver;
         match further {
             None => fan.to.retain(|other| !is_it(other)),
             Some(bytes) => {
                 for other in fan.to.iter_mut().filter(|other| is_it(other)) {
-                    other.asked += u64::from(bytes);
+                    other.requested += u64::from(bytes);
                 }
             }
         }

@@ -48,7 +48,7 @@ pub(super) struct Receiver {
     pub(super) link: LinkId,
     pub(super) id: u64,
     /// Bytes for which it gave windows.
-    pub(super) asked: u64,
+    pub(super) requested: u64,
 }
 
 impl Fanout {
@@ -59,15 +59,15 @@ impl Fanout {
     /// Bytes for which the sender gets a window now: the fastest receiver sets the pace, and a slow
     /// one delays no other.
     pub(super) fn grant(&mut self, half_window: u64) -> Option<u32> {
-        let asked = self.to.iter().map(|receiver| receiver.asked).max();
-        let pace = asked.map_or(self.received, |asked| asked.min(self.received));
+        let requested = self.to.iter().map(|receiver| receiver.requested).max();
+        let pace = requested.map_or(self.received, |requested| requested.min(self.received));
         let further = pace.saturating_sub(self.granted);
         if further < half_window {
             return None;
         }
         self.granted += further;
         let further = u32::try_from(further).unwrap_or(u32::MAX);
-        self.passing.asked(further);
+        self.passing.requested(further);
         Some(further)
     }
 }

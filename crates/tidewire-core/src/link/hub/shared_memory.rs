@@ -67,7 +67,7 @@ impl Hub {
         };
         let Some(passing) = passing else { return };
         let window = limits::LINK_WINDOW_BYTES.default as u32;
-        passing.asked(window);
+        passing.requested(window);
         let flags = Flags::NORMAL.in_lane(frame.flags.lane() as u8).with_answer(!frame.flags.answer());
         self.tell(at, Kind::Window, flags, frame.id, &window.to_le_bytes());
     }

@@ -26,7 +26,7 @@ impl Frames {
         self.bytes == 0
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
+    pub(super) fn buffer_bytes(&self) -> usize {
         self.blocks.iter().map(Vec::capacity).sum()
     }
 
@@ -35,8 +35,8 @@ impl Frames {
         if self.blocks.back().is_none_or(|block| block.len() >= BLOCK_BYTES) {
             // After a full block, another will soon be full. Its full capacity is allocated at
             // once, since growing would copy its content.
-            let room = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
-            self.blocks.push_back(Vec::with_capacity(room));
+            let block_bytes = if self.blocks.is_empty() { 0 } else { BLOCK_BYTES + BEYOND_BYTES };
+            self.blocks.push_back(Vec::with_capacity(block_bytes));
         }
         let at = self.blocks.len() - 1;
         let block = &mut self.blocks[at];
@@ -88,8 +88,8 @@ impl Frames {
     }
 
     /// Releases the memory that a burst needed.
-    pub(super) fn let_go(&mut self, kept_bytes: usize) {
-        if self.is_empty() && self.kept_bytes() > kept_bytes {
+    pub(super) fn release(&mut self, limit: usize) {
+        if self.is_empty() && self.buffer_bytes() > limit {
             *self = Self::default();
         }
     }

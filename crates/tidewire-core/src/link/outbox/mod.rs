@@ -90,7 +90,7 @@ pub struct Outbox {
     counts: WriteCounts,
     bytes_max: usize,
     /// Bytes that may wait at present, where other links share the capacity.
-    room: usize,
+    capacity: usize,
     chunk: usize,
     window: usize,
 }
@@ -134,7 +134,7 @@ impl Outbox {
             lanes: Default::default(),
             counts: WriteCounts::default(),
             bytes_max,
-            room: bytes_max,
+            capacity: bytes_max,
             chunk: limits::LINK_CHUNK_BYTES.default as usize,
             window: limits::LINK_WINDOW_BYTES.default as usize,
         }
@@ -150,18 +150,18 @@ impl Outbox {
 
     /// Sets the limit of waiting bytes from now on; frames that wait already stay.
     pub fn limit(&mut self, bytes_max: usize) {
-        (self.bytes_max, self.room) = (bytes_max, bytes_max);
+        (self.bytes_max, self.capacity) = (bytes_max, bytes_max);
     }
 
     /// Sets the present capacity: the bytes that wait now plus so many further bytes, and never
     /// more than the limit of this queue.
-    pub fn share(&mut self, room: usize) {
-        self.room = self.bytes_max.min(room);
+    pub fn share(&mut self, capacity: usize) {
+        self.capacity = self.bytes_max.min(capacity);
     }
 
     /// True if the present capacity is below the limit, because other links use it.
     pub fn is_shared(&self) -> bool {
-        self.room < self.bytes_max
+        self.capacity < self.bytes_max
     }
 
     /// Cuts payloads that are longer than this.
@@ -208,8 +208,8 @@ impl Outbox {
     }
 
     /// Bytes of memory that its buffers keep.
-    pub fn kept_bytes(&self) -> usize {
-        self.lanes.iter().map(Lane::kept_bytes).sum()
+    pub fn buffer_bytes(&self) -> usize {
+        self.lanes.iter().map(Lane::buffer_bytes).sum()
     }
 
     /// Adds a frame that has to be sent, even without capacity.
@@ -277,7 +277,7 @@ impl Outbox {
         head: impl FnOnce(&mut Vec<u8>) -> Result<(), WireError>,
         payload: &[u8],
     ) -> Result<(), Unsent> {
-        self.room_for(payload.len(), self.room)?;
+        self.check_capacity(payload.len(), self.capacity)?;
         Ok(self.control(kind, flags, id, head, payload)?)
     }
 
@@ -294,7 +294,7 @@ impl Outbox {
         payload: &dyn PayloadParts,
     ) -> Result<(), Unsent> {
         let bytes = payload.bytes();
-        self.room_for(bytes, self.room)?;
+        self.check_capacity(bytes, self.capacity)?;
         let write = |out: &mut Vec<u8>| {
             wire::begin(out, kind, flags, id, head, bytes)?;
             payload.copy_to(out, 0..bytes);
@@ -336,7 +336,7 @@ impl Outbox {
         stated: &[u8],
         transfer: Transfer,
     ) -> Result<(), Unsent> {
-        self.room_for(transfer.left(), self.room)?;
+        self.check_capacity(transfer.left(), self.capacity)?;
         let mut first = Vec::with_capacity(256);
         wire::write(&mut first, kind, flags.with_more(true), id, head, stated)?;
         self.counts.add(first.len());
@@ -359,7 +359,7 @@ impl Outbox {
     /// The other half is for frames that can't wait.
     pub fn holds_back(&self, id: u64, payload: usize, called: u32) -> bool {
         let behind = self.lanes.iter().find_map(|lane| lane.behind(id, true)).unwrap_or(0);
-        if behind > self.window || self.room_for(payload, self.bytes_max).is_err() {
+        if behind > self.window || self.check_capacity(payload, self.bytes_max).is_err() {
             return true;
         }
         let (items, half) = (self.counts.whole + self.untaken(Transfer::is_item), self.bytes_max / 2);
@@ -368,8 +368,8 @@ impl Outbox {
     }
 
     /// True if there is capacity for a payload of this length at present.
-    pub fn has_room(&self, payload: usize) -> bool {
-        self.room_for(payload, self.room).is_ok()
+    pub fn has_capacity(&self, payload: usize) -> bool {
+        self.check_capacity(payload, self.capacity).is_ok()
     }
 
     /// Frees capacity for a payload to the node `called`, or to no particular node (0). Unread long
@@ -377,7 +377,7 @@ impl Outbox {
     /// more waits for it than for `called`. Returns the ids and flags of the dropped answers. If
     /// that does not free enough, nothing is dropped (longest queue drop: Suter et al., IEEE
     /// INFOCOM 1998).
-    pub fn make_room(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
+    pub fn free_capacity(&mut self, payload: usize, called: u32) -> Vec<(u64, Flags)> {
         let own = payload + self.untaken(|transfer| transfer.called == called);
         let mut waiting = BTreeMap::<u32, usize>::new();
         let stuck = self.lanes.iter().flat_map(Lane::transfers).filter(|one| one.is_stuck() && one.called != called);
@@ -386,11 +386,11 @@ impl Outbox {
         }
         let beyond: usize = waiting.values().map(|bytes| bytes.saturating_sub(own)).sum();
         let mut gone = Vec::new();
-        if self.counts.bytes + payload > self.room + beyond {
+        if self.counts.bytes + payload > self.capacity + beyond {
             return gone;
         }
         // Each dropped answer needs capacity for the frame that reports it.
-        while !self.has_room(payload + gone.len() * TOLD_BYTES) {
+        while !self.has_capacity(payload + gone.len() * TOLD_BYTES) {
             let Some((&most, bytes)) = waiting.iter_mut().max_by_key(|(_, bytes)| **bytes) else { break };
             let newest =
                 self.lanes.iter().find_map(|lane| lane.transfers().rfind(|one| one.is_stuck() && one.called == most));
@@ -446,7 +446,7 @@ impl Outbox {
     /// # Errors
     /// [`Unsent::Full`] if there is no capacity.
     pub fn forward(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<&mut [u8], Unsent> {
-        self.room_for(frame.len(), self.room)?;
+        self.check_capacity(frame.len(), self.capacity)?;
         Ok(self.append(frame, lane, id))
     }
 
@@ -456,7 +456,7 @@ impl Outbox {
     /// # Errors
     /// [`Unsent::Full`] if that is used up, too.
     pub fn forward_bare(&mut self, frame: &[u8], lane: usize, id: u64) -> Result<(), Unsent> {
-        self.room_for(frame.len(), self.room + self.room / 4)?;
+        self.check_capacity(frame.len(), self.capacity + self.capacity / 4)?;
         self.append(frame, lane, id);
         Ok(())
     }
@@ -510,7 +510,7 @@ impl Outbox {
         copied
     }
 
-    fn room_for(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
+    fn check_capacity(&self, payload: usize, bytes_max: usize) -> Result<(), Unsent> {
         // A single payload always fits, however long it is: otherwise it could never be sent.
         let bytes = self.counts.bytes;
         if bytes > 0 && bytes + payload > bytes_max { Err(Unsent::Full { bytes }) } else { Ok(()) }

@@ -84,8 +84,8 @@ impl Lane {
         self.given >= until
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.frames.kept_bytes()
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.frames.buffer_bytes()
             + self.transfers.capacity() * size_of::<Transfer>()
             + self.ends.capacity() * size_of::<(u64, u64)>()
     }
@@ -230,7 +230,7 @@ impl Lane {
         }
         if out.length() - before < KEPT_BYTES {
             // While much goes through, the next burst would need the same memory again.
-            self.let_go();
+            self.release();
         }
     }
 
@@ -283,8 +283,8 @@ impl Lane {
         }
     }
 
-    fn let_go(&mut self) {
-        self.frames.let_go(KEPT_BYTES);
+    fn release(&mut self) {
+        self.frames.release(KEPT_BYTES);
         if self.transfers.is_empty() && self.transfers.capacity() > KEPT_ENTRIES {
             self.transfers = VecDeque::new();
         }
@@ -315,8 +315,8 @@ impl Transfer {
 
     /// True if it is a whole answer that waits for its receiver.
     pub(super) fn is_stuck(&self) -> bool {
-        let is_laid = matches!(self.laying, SharedWriteState::No);
-        self.called != 0 && is_laid && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
+        let is_direct = matches!(self.laying, SharedWriteState::No);
+        self.called != 0 && is_direct && self.window == 0 && matches!(self.kind, Kind::Reply | Kind::Fail)
     }
 
     pub(super) fn named(&self) -> (u64, Flags) {

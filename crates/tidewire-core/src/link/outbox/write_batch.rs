@@ -40,8 +40,8 @@ impl FrameSink for Vec<u8> {
 #[derive(Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
-    kept: Vec<PayloadSlice>,
-    kept_bytes: usize,
+    payload_slices: Vec<PayloadSlice>,
+    slice_bytes: usize,
     /// So much of it has been written.
     written: usize,
 }
@@ -58,7 +58,7 @@ struct PayloadSlice {
 impl WriteBatch {
     /// True if all of it has been written.
     pub fn is_written(&self) -> bool {
-        self.written == self.bytes.len() + self.kept_bytes
+        self.written == self.bytes.len() + self.slice_bytes
     }
 
     /// Takes note of bytes that have been written.
@@ -70,20 +70,20 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES);
-        self.kept.clear();
-        (self.kept_bytes, self.written) = (0, 0);
+        self.payload_slices.clear();
+        (self.slice_bytes, self.written) = (0, 0);
     }
 
     /// The unwritten bytes, if no parts of payloads were added.
     pub fn frames(&self) -> &[u8] {
-        debug_assert!(self.kept.is_empty(), "frames alone were taken");
+        debug_assert!(self.payload_slices.is_empty(), "frames alone were taken");
         &self.bytes[self.written..]
     }
 
     /// The unwritten bytes, in order. Without parts of payloads there is one slice.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let mut skipped = self.written;
-        let all = (0..=self.kept.len()).flat_map(|number| [self.frames_before(number), self.part_at(number)]);
+        let all = (0..=self.payload_slices.len()).flat_map(|number| [self.frames_before(number), self.part_at(number)]);
         all.filter_map(move |slice| {
             let gone = skipped.min(slice.len());
             skipped -= gone;
@@ -92,19 +92,19 @@ impl WriteBatch {
     }
 
     fn frames_before(&self, number: usize) -> &[u8] {
-        let from = if number == 0 { 0 } else { self.kept[number - 1].before };
-        let to = self.kept.get(number).map_or(self.bytes.len(), |kept| kept.before);
+        let from = if number == 0 { 0 } else { self.payload_slices[number - 1].before };
+        let to = self.payload_slices.get(number).map_or(self.bytes.len(), |slice| slice.before);
         &self.bytes[from..to]
     }
 
     fn part_at(&self, number: usize) -> &[u8] {
-        self.kept.get(number).map_or(&[], |kept| &kept.payload.piece(kept.from)[..kept.count])
+        self.payload_slices.get(number).map_or(&[], |slice| &slice.payload.piece(slice.from)[..slice.count])
     }
 }
 
 impl FrameSink for WriteBatch {
     fn length(&self) -> usize {
-        self.bytes.len() + self.kept_bytes
+        self.bytes.len() + self.slice_bytes
     }
 
     fn bytes(&mut self) -> &mut Vec<u8> {
@@ -120,13 +120,13 @@ impl FrameSink for WriteBatch {
             if count < COPIED_BYTES {
                 self.bytes.extend_from_slice(&piece[..count]);
             } else {
-                self.kept.push(PayloadSlice {
+                self.payload_slices.push(PayloadSlice {
                     payload: Arc::clone(payload),
                     from: at,
                     count,
                     before: self.bytes.len(),
                 });
-                self.kept_bytes += count;
+                self.slice_bytes += count;
             }
             at += count;
         }
@@ -174,7 +174,7 @@ mod tests {
             let mut burst = WriteBatch::default();
             filled(&mut burst, &payload);
             assert_eq!(burst.length(), plain.len());
-            assert!(burst.bytes.len() < 6_000 && burst.kept.len() == 2, "long parts stay where they are");
+            assert!(burst.bytes.len() < 6_000 && burst.payload_slices.len() == 2, "long parts stay where they are");
             let mut written = Vec::new();
             while !burst.is_written() {
                 let first = burst.slices().next().expect("something is left");

@@ -15,13 +15,13 @@ pub(super) struct DrainState {
     /// Of the last question, or the next.
     number: u64,
     /// Up to where the outbox was filled when it was asked; None before that.
-    asked: Option<FlushMark>,
-    told: bool,
+    mark: Option<FlushMark>,
+    answered: bool,
 }
 
 impl DrainState {
     pub fn new() -> Self {
-        Self { number: ARRIVAL, asked: None, told: false }
+        Self { number: ARRIVAL, mark: None, answered: false }
     }
 }
 
@@ -41,17 +41,17 @@ impl<C> Session<C> {
         if self.out.owes() {
             return false;
         }
-        if self.arrival.asked.is_some_and(|asked| asked == self.out.filled()) {
-            return self.arrival.told;
+        if self.arrival.mark.is_some_and(|mark| mark == self.out.filled()) {
+            return self.arrival.answered;
         }
         // The answer to the last question does not cover frames that were sent after it.
-        let number = self.arrival.number + u64::from(self.arrival.asked.is_some());
+        let number = self.arrival.number + u64::from(self.arrival.mark.is_some());
         self.tell(Kind::Ping, Flags::URGENT, number, 0);
-        self.arrival = DrainState { number, asked: Some(self.out.filled()), told: false };
+        self.arrival = DrainState { number, mark: Some(self.out.filled()), answered: false };
         false
     }
 
     pub(super) fn answered_ping(&mut self, number: u64) {
-        self.arrival.told |= self.arrival.asked.is_some() && number == self.arrival.number;
+        self.arrival.answered |= self.arrival.mark.is_some() && number == self.arrival.number;
     }
 }

@@ -118,7 +118,7 @@ impl<C> Session<C> {
             FramedPayload::Pieces(payload) => self.fail_short(id, flags, code, &whole(payload)),
             FramedPayload::Long(payload) | FramedPayload::Lay(payload) => {
                 let bytes = payload.bytes();
-                self.make_room(bytes, called);
+                self.free_capacity(bytes, called);
                 let fits = bytes <= self.payload_max;
                 if !fits || self.out.send_long(Kind::Fail, flags, id, fail_head(code), payload, called).is_err() {
                     let text = format!("{}: its {bytes} bytes found no room on the link", code.as_str());
@@ -134,7 +134,7 @@ impl<C> Session<C> {
     /// for a call that has ended: sending the item then fails.
     pub fn may_answer_item(&mut self, id: u64, bytes: usize) -> bool {
         let Some((_, called)) = self.answering(id) else { return true };
-        self.make_room(bytes, called);
+        self.free_capacity(bytes, called);
         !self.out.holds_back(id, bytes, called)
     }
 
@@ -255,7 +255,7 @@ impl<C> Session<C> {
         payload: OutgoingPayload<'_>,
     ) -> Result<(), Refused> {
         let flags = flags.with_compressed(flags.compressed() || matches!(payload, OutgoingPayload::Packed(_)));
-        self.make_room(payload.sent_bytes(), called);
+        self.free_capacity(payload.sent_bytes(), called);
         let sent = match self.cut(payload) {
             FramedPayload::Short(payload) => self.out.send(kind, flags, id, head, &payload),
             FramedPayload::Pieces(payload) => self.out.send_pieces(kind, flags, id, head, payload),
@@ -271,11 +271,11 @@ impl<C> Session<C> {
 
     /// Frees capacity for a payload, if there is none, at the cost of nodes that don't read their
     /// answers: those answers fail.
-    fn make_room(&mut self, payload: usize, called: u32) {
-        if self.out.has_room(payload) {
+    fn free_capacity(&mut self, payload: usize, called: u32) {
+        if self.out.has_capacity(payload) {
             return;
         }
-        for (id, flags) in self.out.make_room(payload, called) {
+        for (id, flags) in self.out.free_capacity(payload, called) {
             let flags = flags.with_more(false).with_compressed(false);
             self.fail_short(id, flags, ErrorCode::LimitExceeded, UNTAKEN);
         }

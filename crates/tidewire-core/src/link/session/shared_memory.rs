@@ -17,7 +17,7 @@ impl<C: Clone> Session<C> {
 
     /// Memory with capacity for a payload. Append the payload and pass the memory to
     /// [`place_read`](Self::place_read). None: nobody awaits the payload any more.
-    pub fn place_room(&mut self, placed: &SharedPayloadArrived) -> Option<Vec<u8>> {
+    pub fn place_buffer(&mut self, placed: &SharedPayloadArrived) -> Option<Vec<u8>> {
         self.parts.lend(placed.id, placed.answer)
     }
 
@@ -25,12 +25,12 @@ impl<C: Clone> Session<C> {
     pub fn place_read(
         &mut self,
         placed: &SharedPayloadArrived,
-        room: Vec<u8>,
+        buffer: Vec<u8>,
         now_us: u64,
         events: &mut Vec<Event<C>>,
     ) {
         let SharedPayloadArrived { id, answer, .. } = *placed;
-        match self.parts.lent(id, answer, room) {
+        match self.parts.give_back(id, answer, buffer) {
             Progress::Whole(message) if message.kind == Kind::Reply => self.taken_last(message, events),
             Progress::Whole(message) => {
                 let flags = Flags::NORMAL.in_lane(message.flags.lane() as u8).with_answer(!answer);

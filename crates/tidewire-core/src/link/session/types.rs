@@ -160,7 +160,7 @@ pub enum Event<C> {
     /// A node that the hub had named has gone.
     Left(u32),
     /// A payload lies in shared memory: read it into the memory that
-    /// [`place_room`](super::Session::place_room) returns.
+    /// [`place_buffer`](super::Session::place_buffer) returns.
     Placed(SharedPayloadArrived),
     /// The hub takes no new exchanges.
     Goodbye,

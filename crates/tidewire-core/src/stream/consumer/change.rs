@@ -82,8 +82,8 @@ impl Consumer {
 
     /// The changes since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        if self.floor_told != self.acked_to {
-            self.floor_told = self.acked_to;
+        if self.floor_reported != self.acked_to {
+            self.floor_reported = self.acked_to;
             self.changes.push(Change::Floor(self.acked_to));
         }
         std::mem::take(&mut self.changes)
@@ -139,7 +139,7 @@ impl Consumer {
         }
         self.next = self.acked_to + 1;
         self.tried = self.tried.split_off(&self.next);
-        self.floor_told = self.acked_to;
+        self.floor_reported = self.acked_to;
         self.changes.clear();
     }
 

@@ -97,7 +97,7 @@ fn a_node_that_does_not_read_costs_the_hub_no_more_than_its_queue_and_a_half() {
         world.settle();
         let Some(out) = world.hub.outbox(link) else { break };
         assert!(out.bytes() <= queue + queue / 2 + 64 * KIB, "{} bytes wait", out.bytes());
-        assert!(out.kept_bytes() <= queue + queue / 2 + MIB, "{} bytes of memory", out.kept_bytes());
+        assert!(out.buffer_bytes() <= queue + queue / 2 + MIB, "{} bytes of memory", out.buffer_bytes());
     }
     assert!(world.hub.counts().dropped > 500);
 }

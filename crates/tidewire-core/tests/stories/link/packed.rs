@@ -64,7 +64,7 @@ fn inflated_in_parts(packed: &[u8], lengths: &[usize], most: usize) -> Result<Ve
         inflater.packed().extend_from_slice(&packed[at..end]);
         at = end;
         if inflater.is_ready() {
-            inflater.inflate(Bound { most, room: most }, &mut out)?;
+            inflater.inflate(Bound { most, capacity: most }, &mut out)?;
             assert!(!inflater.is_ready(), "nothing more can be done");
         }
         assert!(inflater.packed().len() < 66_000, "{} bytes are kept", inflater.packed().len());
@@ -104,7 +104,7 @@ fn a_fault_in_any_of_several_blocks_is_found_there() {
             form[block..block + 4].copy_from_slice(&wrong.to_le_bytes());
             let (mut inflater, mut out) = (Inflater::default(), Vec::new());
             inflater.packed().extend_from_slice(&form);
-            let done = inflater.inflate(Bound { most: MIB, room: MIB }, &mut out).and_then(|()| inflater.end());
+            let done = inflater.inflate(Bound { most: MIB, capacity: MIB }, &mut out).and_then(|()| inflater.end());
             assert!(matches!(done, Err(Unreadable::Broken(_))), "{done:?}");
             assert_eq!(out[..blocks * 64 * KIB], payload[..blocks * 64 * KIB]);
             assert_eq!(inflated_in_parts(&form, &[5_000], MIB), done.map(|()| out));

@@ -306,7 +306,7 @@ fn an_outbox_is_empty_when_everything_was_taken_and_keeps_little() {
     }
     assert_eq!(out.bytes(), 0);
     assert_eq!(out.ended().count(), 400, "each end is told once");
-    assert!(out.kept_bytes() < MIB, "{} bytes are kept", out.kept_bytes());
+    assert!(out.buffer_bytes() < MIB, "{} bytes are kept", out.buffer_bytes());
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn an_owner_hears_once_that_it_came_and_once_of_all_references_that_were_let_go(
     assert_eq!(imports.add("a", 7, 1, "first"), Ok(None));
     assert!(imports.again("a") && !imports.again("b"));
     assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&["a"], &[]))]));
-    assert_eq!(imports.let_go("a", 1), Some("first"));
-    assert_eq!(imports.let_go("a", 1), None);
+    assert_eq!(imports.release("a", 1), Some("first"));
+    assert_eq!(imports.release("a", 1), None);
     assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&[], &[("a", 2)]))]));
     assert!(imports.updates().is_empty() && imports.is_empty());
 }
@@ -29,7 +29,7 @@ fn a_reference_released_before_its_owner_heard_of_it_is_not_claimed() {
     let mut imports = Imports::new(3);
     imports.add("a", 7, 1, "first").expect("room");
     imports.add("b", 7, 2, "other").expect("room");
-    assert_eq!(imports.let_go("a", 1), Some("first"));
+    assert_eq!(imports.release("a", 1), Some("first"));
     assert_eq!(imports.updates()[&7], updates(&["b"], &[("a", 1)]));
 }
 
@@ -38,10 +38,10 @@ fn a_key_whose_holder_is_gone_goes_on_with_its_references() {
     let mut imports = Imports::new(1);
     imports.add("a", 7, 1, "first").expect("room");
     assert_eq!(imports.add("a", 7, 2, "second"), Ok(Some("first")));
-    assert_eq!(imports.let_go("a", 1), None, "the second has it");
+    assert_eq!(imports.release("a", 1), None, "the second has it");
     assert!(imports.holds("a", 2) && !imports.holds("a", 1));
     assert_eq!(imports.get("a"), Some(&"second"));
-    assert_eq!(imports.let_go("a", 2), Some("second"));
+    assert_eq!(imports.release("a", 2), Some("second"));
     assert_eq!(imports.updates()[&7].releases, [("a".into(), 2)]);
 }
 
@@ -58,12 +58,12 @@ fn nobody_is_told_of_what_is_lost() {
         (imports.len(), imports.holds("b", 1), imports.holds("c", 2), imports.again("c")),
         (4, false, false, false)
     );
-    assert_eq!((imports.let_go("a", 0), imports.let_go("c", 2)), (Some("a"), Some("c")));
+    assert_eq!((imports.release("a", 0), imports.release("c", 2)), (Some("a"), Some("c")));
     assert_eq!(imports.updates(), BTreeMap::from([(8, updates(&["c"], &[])), (9, updates(&["d"], &[]))]));
     assert_eq!(imports.add("b", 7, 4, "anew"), Ok(Some("b")), "its owner has given it again");
-    assert_eq!((imports.let_go("b", 1), imports.let_go("b", 4)), (None, Some("anew")));
+    assert_eq!((imports.release("b", 1), imports.release("b", 4)), (None, Some("anew")));
     assert_eq!(imports.updates(), BTreeMap::from([(7, updates(&[], &[("b", 1)]))]));
-    assert_eq!((imports.clear(), imports.let_go("d", 3), imports.updates().len()), (vec!["d"], None, 0));
+    assert_eq!((imports.clear(), imports.release("d", 3), imports.updates().len()), (vec!["d"], None, 0));
 }
 
 // Promises: P13.63.
@@ -100,14 +100,14 @@ proptest! {
                 }
                 2 => {
                     // One that was taken over from says nothing.
-                    imports.let_go(KEYS[at], last[at].wrapping_sub(1));
-                    imports.let_go(KEYS[at], last[at]);
+                    imports.release(KEYS[at], last[at].wrapping_sub(1));
+                    imports.release(KEYS[at], last[at]);
                 }
                 _ => hear(&mut imports, &mut released),
             }
         }
         for (key, last) in KEYS.into_iter().zip(last) {
-            imports.let_go(key, last);
+            imports.release(key, last);
         }
         hear(&mut imports, &mut released);
         prop_assert_eq!(came, released);

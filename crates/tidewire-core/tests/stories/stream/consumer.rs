@@ -176,7 +176,7 @@ fn credit_bounds_what_is_out_and_a_pause_stops_it() {
         consumer.offer(sequence, true, None, 0);
     }
     assert_eq!(consumer.take(0).len(), 10);
-    assert!(!consumer.has_room() && !consumer.wants_more());
+    assert!(!consumer.has_capacity() && !consumer.wants_more());
     consumer.settle(1, 1, Settlement::Ack, 0).expect("it is out");
     consumer.pause(50);
     assert_eq!(consumer.take(49), []);

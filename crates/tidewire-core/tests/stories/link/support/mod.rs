@@ -206,12 +206,12 @@ impl World {
     pub fn read_placed(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         let Some(placed) = node.placed.pop_front() else { return false };
-        if let Some(mut room) = node.session.place_room(&placed) {
+        if let Some(mut buffer) = node.session.place_buffer(&placed) {
             let unread = self.unread_one_in > 0 && self.random.chance(self.unread_one_in);
             if !unread && let Some(payload) = self.shelf.read(&placed.place) {
-                room.extend_from_slice(&payload);
+                buffer.extend_from_slice(&payload);
             }
-            node.session.place_read(&placed, room, self.now_us, &mut node.events);
+            node.session.place_read(&placed, buffer, self.now_us, &mut node.events);
         }
         true
     }
