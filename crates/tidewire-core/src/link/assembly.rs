@@ -320,7 +320,7 @@ impl Assemblies {
     }
 
     /// Memory for a payload in shared memory, which must be read to its end.
-    /// [`give_back`](Self::give_back) takes the memory back. None: nobody awaits this payload any more.
+    /// [`give_back`](Self::give_back) takes the memory back. None: nobody awaits this payload.
     pub fn lend(&mut self, id: u64, answer: bool) -> Option<Vec<u8>> {
         let part = self.parts.get_mut(&(id, answer)).filter(|part| part.placed)?;
         Some(std::mem::take(&mut part.message.bytes))

@@ -12,7 +12,7 @@ pub enum Change<K, V> {
     Left(K, V),
 }
 
-/// A list that was asked for.
+/// A list request without an answer yet.
 #[derive(Debug)]
 struct ListRequest<K> {
     /// Keys with updates newer than the list.
@@ -37,7 +37,7 @@ struct ListRequest<K> {
 #[derive(Debug)]
 pub struct Directory<K, V> {
     known: BTreeMap<K, V>,
-    /// The lists under way, by number.
+    /// The pending list requests, by number.
     requests: BTreeMap<u64, ListRequest<K>>,
     next: u64,
     is_current: bool,

@@ -126,7 +126,7 @@ impl<T> Imports<T> {
         Some(value)
     }
 
-    /// Its owner has let it go, or can't be reached. It stays until nobody has it.
+    /// Its owner has released it, or can't be reached. It stays until nobody has it.
     pub fn lost(&mut self, key: &str, identity: usize) {
         if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.identity == identity) {
             entry.is_lost = true;

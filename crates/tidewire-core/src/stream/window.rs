@@ -58,7 +58,7 @@ impl Window {
         self.waiting.push_back(bytes);
     }
 
-    /// How many of those that wait longest go together now. 0: none waits, or a batch is under way
+    /// How many of those that wait longest go together now. 0: none waits, or a batch is in flight
     /// until [`ended`](Self::ended).
     pub fn begin(&mut self) -> usize {
         if self.in_flight > 0 {
@@ -78,7 +78,7 @@ impl Window {
         self.in_flight
     }
 
-    /// The batch that was under way is stored, or was refused.
+    /// The batch in flight is stored, or was refused.
     pub fn ended(&mut self) {
         self.in_flight = 0;
     }

@@ -73,7 +73,7 @@ impl Drop for PendingJoin {
     }
 }
 
-/// Ends when a connection has to make room; never for one that has joined.
+/// Ends when a connection must close for others; never for one that has joined.
 pub(super) async fn has_to_go(greeting: Option<&PendingJoin>) {
     match greeting {
         Some(greeting) => greeting.end.notified().await,

@@ -39,7 +39,7 @@ impl Shared {
         tokio::spawn(serve(Arc::clone(self), at, peer, greeting));
     }
 
-    /// A connection that has not joined makes room for others.
+    /// A connection that has not joined closes for others.
     pub(super) fn turn_away(&self, at: LinkId) {
         let leaving = self.leaving(&self.hub.lock(), at);
         self.end(leaving, MAKES_ROOM);

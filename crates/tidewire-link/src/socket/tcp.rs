@@ -1,5 +1,5 @@
 //! A TCP stream under TLS or WebSocket: read in long pieces, as far as is allowed; its buffer is
-//! the thread's, and lent while bytes lie in it.
+//! the thread's, and borrowed while bytes lie in it.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};

@@ -181,7 +181,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut sides = [Session::new(1, 1), Session::new(2, 2)];
             let mut token = 3;
-            // Messages on their way, by receiver.
+            // Messages in flight, by receiver.
             let mut in_flight = [VecDeque::new(), VecDeque::new()];
             let mut losses = draw(4);
             in_flight[1].push_back(sides[0].say(What::Open, 0));

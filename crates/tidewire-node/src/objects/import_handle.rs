@@ -120,7 +120,7 @@ impl ImportHandle {
         Error::new(ErrorCode::RemoteGone, text)
     }
 
-    /// Its owner has let it go, or is not there any more.
+    /// Its owner has released it, or is not there any more.
     pub fn lost(&self) {
         if let Some(objects) = self.objects.upgrade() {
             objects.lost(self);

@@ -322,7 +322,7 @@ impl Objects {
         }
     }
 
-    /// Its owner is not there any more, or has let it go.
+    /// Its owner is not there any more, or has released it.
     pub fn lost(&self, holding: &ImportHandle) {
         self.state.lock().held.lost(&holding.key, holding.identity());
     }

@@ -78,7 +78,7 @@ mod tests {
             let (say, keep) = (say.clone(), keep.clone());
             turns.take(move |turn| {
                 say.send(number).expect("it is heard");
-                keep.send(turn).expect("it is kept");
+                keep.send(turn).expect("it is stored");
             });
         }
         for number in 0..3 {
