@@ -68,8 +68,8 @@ class Agents(Base):
         Args:
             handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object
                 with ``receive`` and methods marked by ``@tw.handle``; or a class of such objects,
-                of which one is made without arguments. A parameter annotated as ``tw.Message``
-                receives the message itself.
+                or a ``functools.partial`` of one, which makes the object. A parameter annotated as
+                ``tw.Message`` receives the message itself.
             id: Unique among the live agents and named actors; the default is the type with a
                 number.
             type: Type of the agent.
@@ -80,7 +80,8 @@ class Agents(Base):
                 ``agent_mailbox``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages an agent with coroutines handles at once.
-            supervision: Reaction to failures; the default is to go on.
+            supervision: Reaction to failures; the default is to go on. "restart" makes a new
+                object, and so needs a class or a ``functools.partial`` of one.
             durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is
                 handled at least once. ``"state"``: so does the object's ``state``, which is written
                 together with the end of each message and what its handler has sent durably. Of all
