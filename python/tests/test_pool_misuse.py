@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import pickle
 import weakref
@@ -44,6 +45,32 @@ def test_a_wrong_option_is_named_with_its_value_and_the_fix(options: dict[str, A
     with pytest.raises(tw.InvalidArgument) as caught:
         Pool(**{"function": functions.increment, **options})
     assert message in str(caught.value)
+
+
+OPTIONS_THAT_ARE_NONE = [
+    (tw.Pool, "capacty", "Pool has no such option: did you mean 'capacity'?"),
+    (tw.Node.pool, "heartbeat_timout", "pool has no such option: did you mean 'heartbeat_timeout'?"),
+    (tw.Node.pool, "worker", "pool has no such option: did you mean 'workers'?"),
+    (tw.Node.serve, "visiblity", "serve has no such option: did you mean 'visibility'?"),
+]
+
+
+@pytest.mark.parametrize(("call", "option", "message"), OPTIONS_THAT_ARE_NONE)
+def test_an_option_that_is_none_is_named_with_the_nearest_one(
+    node: tw.Node, call: Any, option: str, message: str
+) -> None:
+    target = () if call is tw.Pool else (node,)
+    with pytest.raises(tw.InvalidArgument) as caught:
+        call(*target, functions.increment, **{option: 3})
+    assert str(caught.value) == f"{option}: 3 is not allowed: {message}"
+    parameters = inspect.signature(call).parameters
+    assert {"name", message.split("'")[1]} <= set(parameters)
+
+
+def test_options_of_a_pool_that_are_none_are_those_of_the_configuration(node: tw.Node) -> None:
+    pool = node.pool(functions.increment, id=None, capacity=None, restarts=None, heartbeat_timeout=None)
+    assert pool.agent is None
+    assert pool.sync.submit(1) == 2
 
 
 @pytest.mark.parametrize(

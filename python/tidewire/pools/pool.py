@@ -14,6 +14,7 @@ from tidewire import _limits as limits
 from tidewire import _steps
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
+from tidewire._unknown_options import refuse_unknown
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
 from tidewire.pools import statistics_wait
@@ -159,7 +160,9 @@ class Pool(Scope, Generic[_P, _R_co]):
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
         on_dead: OnDead | None = None,
         pickler: Pickler = "pickle",
+        **unknown: Any,
     ) -> None:
+        refuse_unknown(unknown, Pool.__init__, "Pool")
         self._options = Options(
             name if name is not None else f"pool-{next(_numbers)}",
             workers,
