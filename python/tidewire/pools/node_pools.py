@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire.dead_letters import POOL
 from tidewire.errors import PayloadTooLarge, TidewireError
 from tidewire.pools.function import is_agent
+from tidewire.pools.live_pools import live
 from tidewire.pools.options import Batch, Restarts, Scale
 from tidewire.pools.pool import Pool
 from tidewire.pools.task import FROM_AGENT, Task
@@ -45,6 +46,8 @@ def make(
         return _make_of_agents(node, function, chosen, kind, settings, of_agent, letters)
     pool = Pool(function, chosen, kind, **settings)
     letters.open(pool)
+    # It shows in statistics before its first task.
+    live.add(pool)
     return pool
 
 

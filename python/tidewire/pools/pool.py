@@ -363,7 +363,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         process beats only while it has tasks.
         """
         now_ns = time.monotonic_ns()
-        kept = self._supervisor.statistics(now_ns) if self._supervisor is not None else {}
+        idle = {"workers_wanted": self._replacement.wanted, "workers": [], "utilisation": 0.0, "decisions": []}
+        kept = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
         return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **kept}
 
     def __repr__(self) -> str:
