@@ -38,7 +38,7 @@ from tidewire.pools import Batch, Pool, Restarts, Scale
         ({"function": "math.sqrt"}, "function: 'math.sqrt' is no import path: write 'package.module:name'"),
         ({"function": "math:no_such"}, "function: 'math:no_such' can't be imported"),
         ({"function": "math.sqrt", "kind": "process"}, "is no import path"),
-        ({"function": lambda n: n, "kind": "process"}, "can't be pickled for a worker process"),
+        ({"function": lambda n: n, "kind": "process", "pickler": "pickle"}, "can't be pickled for a worker process"),
     ],
 )
 def test_a_wrong_option_is_named_with_its_value_and_the_fix(options: dict[str, Any], message: str) -> None:
@@ -178,7 +178,7 @@ def process_pool(function: Any, **options: Any) -> Pool:
 
 
 def test_an_argument_that_can_not_be_pickled_is_named() -> None:
-    with process_pool(functions.arguments) as pool:
+    with process_pool(functions.arguments, pickler="pickle") as pool:
         with pytest.raises(tw.InvalidArgument, match=r"args\[1\]: .*lambda.* can't be pickled"):
             pool.sync.submit(1, lambda: 0)
         with pytest.raises(tw.InvalidArgument, match=r"named: .* can't be pickled"):

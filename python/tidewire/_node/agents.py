@@ -184,7 +184,7 @@ class Agents(Base):
         restarts: Restarts | None = None,
         result_bytes_max: int | None = None,
         on_dead: OnDead | None = None,
-        pickler: Pickler = "pickle",
+        pickler: Pickler = "auto",
         id: str | None = None,
         type: str | None = None,
         capabilities: Iterable[str] | None = None,

@@ -25,7 +25,7 @@ from tidewire.pools.live_pools import supervisors as _supervisors
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes import main_module
-from tidewire.pools.processes.pickler import Pickler
+from tidewire.pools.processes.pickler import Pickler, of_program
 from tidewire.pools.processes.process_workers import ProcessWorkers
 from tidewire.pools.processes.task_pickle import Packing
 from tidewire.pools.results.answers import Blocked
@@ -89,7 +89,8 @@ class Pool(Scope, Generic[_P, _R_co]):
             or "abandoned". On a thread of the pool, or of who cancels.
         pickler: Pickler of the function, arguments and results for processes. "pickle" knows
             functions and classes by their names. "cloudpickle" must be installed; it takes along
-            definitions of a notebook, a console or a function.
+            definitions of a notebook, a console or a function. "auto" is "pickle", and in a
+            notebook or console "cloudpickle" for what workers can't import, if it is installed.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
     and does not release the interpreter lock: then give more seconds or None for
@@ -159,7 +160,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         restarts: Restarts | None = None,
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
         on_dead: OnDead | None = None,
-        pickler: Pickler = "pickle",
+        pickler: Pickler = "auto",
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, Pool.__init__, "Pool")
@@ -176,7 +177,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             restarts if restarts is not None else Restarts(),
             result_bytes_max,
             on_dead,
-            pickler,
+            of_program(pickler) if kind == "process" else pickler,
         )
         self.name = self._options.name
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
