@@ -122,25 +122,20 @@ def test_an_error_that_callers_pass_on_is_logged_where_it_arose(
                 return await node.client(name).handle(message)
             return await (asker.request(message, to=name) if kind == "agents" else node.lookup(name).ask(message))  # type: ignore[union-attr]
 
-        def give(name: str, handle: Callable[[Any], Any]) -> None:
-            if kind == "services":
-                node.serve({"handle": handle}, name=name)
-            elif kind == "agents":
-                node.agent(handle, id=name)
-            else:
-                node.spawn(handle, name=name)
+        makers: dict[str, Callable[[str, Any], Any]] = {
+            "services": lambda name, handle: node.serve({"handle": handle}, name=name),
+            "agents": lambda name, handle: node.agent(handle, id=name),
+            "actors": lambda name, handle: node.spawn(handle, name=name),
+        }
 
         def fails(message: object) -> None:
             raise KeyError(message)
 
-        async def middle(message: object) -> object:
+        async def top(message: object) -> object:
             return await ask("bottom", message)
 
-        async def top(message: object) -> object:
-            return await ask("middle", message)
-
-        for name, handle in (("bottom", fails), ("middle", middle), ("top", top)):
-            give(name, handle)
+        makers[kind]("bottom", fails)
+        makers[kind]("top", top)
         with pytest.raises(KeyError):
             await ask("top", "Y")
         told = [record.getMessage() for record in caplog.records if "KeyError" in record.getMessage()]
