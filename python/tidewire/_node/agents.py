@@ -186,9 +186,9 @@ class Agents(Base):
             batch: The function takes a list of what is queued, and returns a list of as many
                 results: a ``tw.Batch``, the largest size, or True for the configuration's.
             **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries,
-                restarts, result_bytes_max, on_dead, pickler. For agents also id, type,
-                capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
-                messages have left the mailbox for the workers, two per worker if nothing is said.
+                restarts, result_bytes_max, on_dead, pickler, on_cancel. For agents also id,
+                type, capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
+                messages have left the mailbox for the workers, two per worker by default.
 
         Returns:
             The pool. It stops with the node, after the actors; tasks that it gives up are among the
