@@ -26,7 +26,6 @@ class RunningTask:
 
 
 running_task: ContextVar[Callable[[], RunningTask] | None] = ContextVar("tidewire_task", default=None)
-"""What gives the task of the worker that this code runs in."""
 
 
 def check_report(fraction: object, note: object) -> None:

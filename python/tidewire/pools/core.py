@@ -154,9 +154,7 @@ class Core:
             self.rests.ring()
 
     def cancel(self, tasks: Iterable[Task]) -> None:
-        """Drop tasks that were not begun, and let workers end others as ``on_cancel`` says. Their
-        results are not handed to anybody.
-        """
+        """Drop tasks that were not begun, and let workers end the others. Nobody gets a result."""
         dropped: list[Ended] = []
         begun = False
         with self.lock:

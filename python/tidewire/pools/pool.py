@@ -91,10 +91,9 @@ class Pool(Scope, Generic[_P, _R_co]):
             functions and classes by their names. "cloudpickle" must be installed; it takes along
             definitions of a notebook, a console or a function.
         on_cancel: End of a running task whose ``submit`` is cancelled, or that its ``map`` drops.
-            "interrupt": its coroutine is cancelled, ``tw.context().cancelled`` is true, and
-            ``tw.context().progress`` raises CancelledError; a worker process that is still at it
-            5 seconds later is killed and replaced. "kill": its process is killed and replaced at
-            once. "leave": it runs to its end.
+            "interrupt": a coroutine is cancelled, ``tw.context().cancelled`` is true, ``progress``
+            raises CancelledError; a process that goes on for 5 seconds is killed and replaced.
+            "kill": its process is killed and replaced at once. "leave": it runs to its end.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
     and does not release the interpreter lock: then give more seconds or None for
@@ -224,8 +223,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         Args:
             on_cancel: As for the pool, which gives the default.
             on_progress: Called on this event loop with the fraction, 0 to 1, and the note of each
-                ``tw.context().progress`` of the function, until the task ends. Of reports in quick
-                succession the newest is passed on.
+                ``tw.context().progress``, until the task ends; the newest of quick reports.
 
         Raises:
             InvalidArgument: if an argument is not allowed.

@@ -1,9 +1,9 @@
 """Health check of worker processes: stalled workers, late tasks, and tasks that another worker may
 do sooner.
 
-A worker is killed when it does not start, when a task takes longer than ``task_timeout``, when
-it has tasks and has given no sign of life for ``heartbeat_timeout``, and when a task that was
-cancelled does not end within 5 seconds, or is to be killed.
+A worker is killed when it does not start, when a task takes longer than ``task_timeout``, when a
+cancelled task goes on for 5 seconds or is to be killed, and when it has tasks and has given no sign
+of life for ``heartbeat_timeout``.
 """
 
 from __future__ import annotations
