@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import tidewire as tw
+
 
 def increment(n: int) -> int:
     return n + 1
@@ -205,3 +207,46 @@ def say_and_hang(path: str) -> None:
     """Write to a named pipe, and never come back."""
     Path(path).write_bytes(b"x")
     threading.Event().wait()
+
+
+def stay(path: str | None, way: str) -> None:
+    """Write to a named pipe, and stay until the task is cancelled, or for ever."""
+    if path is not None:
+        Path(path).write_bytes(b"x")
+        while way != "ask" or not tw.context().cancelled:
+            if way == "report":
+                tw.context().progress(0.5, "on")
+            work(100)
+
+
+async def stay_awaiting(path: str | None, way: str) -> None:
+    import asyncio
+
+    if path is not None:
+        Path(path).write_bytes(b"x")
+        await asyncio.sleep(1_000)
+
+
+def report_to_its_end(count: int) -> int:
+    for n in range(count):
+        tw.context().progress(n / count)
+    tw.context().progress(1, "done")
+    return count
+
+
+def chore(folder: str, n: int, style: int) -> int:
+    """Leave a mark at the begin and one at the end of work with checks, or without."""
+    for mark in "be":
+        with open(f"{folder}/{n}", "a") as file:
+            file.write(mark)
+        for _ in range(style * 10 if mark == "b" else 0):
+            work(1_000)
+            if style == 1:
+                tw.context().progress(0.5)
+    return n
+
+
+def look_at_batch(batch: list[str]) -> list[str]:
+    """Wait for the first value, a named pipe, and tell whether all tasks were cancelled."""
+    wait_for(batch[0])
+    return [str(tw.context().cancelled)] * len(batch)

@@ -13,7 +13,7 @@ from typing_extensions import ParamSpec, TypedDict, TypeVar
 
 from tidewire._binding import Context
 from tidewire.agents.retry import Retry
-from tidewire.pools.options import OnDead, Overflow, Restarts
+from tidewire.pools.options import OnCancel, OnDead, Overflow, Restarts
 from tidewire.pools.processes.pickler import Pickler
 from tidewire.services.instances.context import CallContext
 from tidewire.services.stream_reader import Stream
@@ -54,6 +54,7 @@ class PoolOptions(TypedDict, total=False):
     result_bytes_max: int
     on_dead: OnDead | None
     pickler: Pickler
+    on_cancel: OnCancel
 
 class AgentPoolOptions(PoolOptions, total=False):
     id: str | None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
     from tidewire.errors import LinkLost
     from tidewire.node import Node
-    from tidewire.pools.options import Batch, Kind, OnDead, Overflow, Restarts, Scale
+    from tidewire.pools.options import Batch, Kind, OnCancel, OnDead, Overflow, Restarts, Scale
     from tidewire.pools.pool import Pool
     from tidewire.pools.processes.pickler import Pickler
 
@@ -185,6 +185,7 @@ class Agents(Base):
         result_bytes_max: int | None = None,
         on_dead: OnDead | None = None,
         pickler: Pickler = "auto",
+        on_cancel: OnCancel = "interrupt",
         id: str | None = None,
         type: str | None = None,
         capabilities: Iterable[str] | None = None,
@@ -206,7 +207,7 @@ class Agents(Base):
             kind: "thread", or "process" for work that needs a core of its own.
             batch: The function takes a list of what is queued, and returns a list of as many
                 results: a ``tw.Batch``, the largest size, or True for the configuration's.
-            name, overflow, task_timeout, on_dead, pickler: As for ``tw.Pool``.
+            name, overflow, task_timeout, on_dead, pickler, on_cancel: As for ``tw.Pool``.
             capacity, heartbeat_timeout, max_deliveries, restarts, result_bytes_max: As for
                 ``tw.Pool``; the default is the configuration's.
             id, type, capabilities, retry, mailbox: For agents, as for ``agent``.
@@ -239,6 +240,7 @@ class Agents(Base):
             "result_bytes_max": config.pool_result_bytes if result_bytes_max is None else result_bytes_max,
             "on_dead": on_dead,
             "pickler": pickler,
+            "on_cancel": on_cancel,
         }
         of_agent = {
             "id": id,

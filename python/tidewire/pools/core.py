@@ -50,6 +50,9 @@ class PoolListener(Protocol):
     def interrupt(self) -> None:
         """Cancel coroutines that can be."""
 
+    def cancelled(self) -> None:
+        """Note under the lock that tasks which workers have were cancelled."""
+
 
 class Stop:
     """A stop that was asked for."""
@@ -136,6 +139,7 @@ class Core:
 
     def end(self, done: Sequence[Done], given_up: Sequence[Ended] = ()) -> None:
         """Count outcomes, and hand them to those who wait."""
+        given_up = [ended._replace(reason="cancelled") if ended.task.cancelled else ended for ended in given_up]
         with self.lock:
             for task, _, _ in done:
                 task.state = ENDED
@@ -150,14 +154,20 @@ class Core:
             self.rests.ring()
 
     def cancel(self, tasks: Iterable[Task]) -> None:
-        """Drop tasks that were not begun. The result of one that was is not handed to anybody."""
+        """Drop tasks that were not begun, and let workers end the others. Nobody gets a result."""
         dropped: list[Ended] = []
+        begun = False
         with self.lock:
             for task in tasks:
                 task.answer = None
                 if task.state < HANDED and self.backlog.drop(task):
                     self.counters.dead["cancelled"] += 1
                     dropped.append(Ended(task, "cancelled", None))
+                elif task.state == HANDED:
+                    task.cancelled = (task.on_cancel or self.options.on_cancel) != "leave"
+                    begun = True
+            if begun and self.hands is not None:
+                self.hands.cancelled()
             rests = self._rests()
         self._report(dropped)
         if rests:

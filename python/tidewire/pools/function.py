@@ -111,16 +111,18 @@ class Interrupted(Exception):
 
 class Caller:
     """Calls a function, and runs it to its end if it is a coroutine. One for each worker, made on
-    the thread that calls.
+    the thread that calls. ``cancelled`` tells whether the task at hand was cancelled.
 
     Raises:
         BaseException: whatever the start of something ``PerWorker`` raises.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], cancelled: Callable[[], bool]) -> None:
         self.function = function
+        self._cancelled = cancelled
         self._loop: Any = None
         self._running: Any = None
+        self._told: Any = None
         self._is_interrupted = False
         self._end: Callable[[], None] | None = None
         self.call: Callable[..., Any]
@@ -138,8 +140,7 @@ class Caller:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         self._running = self._loop.create_task(coroutine)
-        if self._is_interrupted:
-            self._cancel()
+        self._cancel()
         try:
             return self._loop.run_until_complete(self._running)
         except asyncio.CancelledError:
@@ -147,18 +148,24 @@ class Caller:
                 raise Interrupted from None
             raise
         finally:
-            self._running = None
+            self._running = self._told = None
 
     def interrupt(self) -> None:
         """Cancel the coroutine that runs, and those that come. May be called from any thread."""
-        self._is_interrupted = True
+        self._is_interrupted, self._told = True, None
+        self.look()
+
+    def look(self) -> None:
+        """Cancel the coroutine that runs, once, if its task was cancelled. Any thread may call."""
         if self._loop is not None:
             # The loop may be closed by now.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self._running is not None:
+        # A second time would interrupt what the coroutine does at its end.
+        if self._running is not self._told and (self._is_interrupted or self._cancelled()):
+            self._told = self._running
             self._running.cancel()
 
     def close(self) -> None:

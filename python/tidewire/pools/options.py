@@ -14,6 +14,8 @@ from tidewire.pools.task import Task
 
 Kind = Literal["thread", "process"]
 Overflow = Literal["wait", "fail"]
+OnCancel = Literal["interrupt", "kill", "leave"]
+OnProgress = Callable[[float, str], Any]
 OnDead = Callable[[Task, str, "BaseException | None"], Any]
 
 
@@ -115,6 +117,7 @@ class Options:
     result_bytes_max: int
     on_dead: OnDead | None
     pickler: Pickler = "pickle"
+    on_cancel: OnCancel = "interrupt"
 
     def __post_init__(self) -> None:
         if not isinstance(self.workers, Scale):
@@ -135,8 +138,16 @@ class Options:
             seconds("task_timeout", self.task_timeout, limits.POOL_TASK_TIMEOUT_MS)
         if self.heartbeat_timeout is not None:
             seconds("heartbeat_timeout", self.heartbeat_timeout, limits.POOL_HEARTBEAT_MS)
+        self.check_on_cancel(self.on_cancel)
         if self.on_dead is not None and not callable(self.on_dead):
             raise InvalidArgument(f"on_dead: {self.on_dead!r} is not allowed: give a function, or None")
+
+    def check_on_cancel(self, on_cancel: str) -> None:
+        """Check a mode of cancellation. Raises InvalidArgument if it is not allowed."""
+        one_of("on_cancel", on_cancel, get_args(OnCancel))
+        if on_cancel == "kill" and self.kind == "thread":
+            told = "on_cancel: 'kill' is not allowed with kind='thread', as threads can't be killed"
+            raise InvalidArgument(f"{told}: use kind='process', or on_cancel='interrupt'")
 
     @property
     def scale(self) -> Scale:

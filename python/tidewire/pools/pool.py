@@ -22,7 +22,7 @@ from tidewire.pools.blocking_pool import STOP_TIMEOUT_S, Sync
 from tidewire.pools.core import Core, State
 from tidewire.pools.live_pools import live as _live
 from tidewire.pools.live_pools import supervisors as _supervisors
-from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
+from tidewire.pools.options import Batch, Kind, OnCancel, OnDead, OnProgress, Options, Overflow, Restarts, Scale
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes import main_module
 from tidewire.pools.processes.pickler import Pickler, of_program
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from tidewire._typed import PoolOptions
     from tidewire.agents.agent import Agent
+    from tidewire.pools.results.futures import Submitted
 
     _P = ParamSpec("_P", default=...)
     _R_co = TypeVar("_R_co", covariant=True, default=Any)
@@ -91,6 +92,10 @@ class Pool(Scope, Generic[_P, _R_co]):
             functions and classes by their names. "cloudpickle" must be installed; it takes along
             definitions of a notebook, a console or a function. "auto" is "pickle", and in a
             notebook or console "cloudpickle" for what workers can't import, if it is installed.
+        on_cancel: End of a running task whose ``submit`` is cancelled, or that its ``map`` drops.
+            "interrupt": a coroutine is cancelled, ``tw.context().cancelled`` is true, ``progress``
+            raises CancelledError; a process that goes on for 5 seconds is killed and replaced.
+            "kill": its process is killed and replaced at once. "leave": it runs to its end.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
     and does not release the interpreter lock: then give more seconds or None for
@@ -161,6 +166,7 @@ class Pool(Scope, Generic[_P, _R_co]):
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
         on_dead: OnDead | None = None,
         pickler: Pickler = "auto",
+        on_cancel: OnCancel = "interrupt",
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, Pool.__init__, "Pool")
@@ -178,6 +184,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             result_bytes_max,
             on_dead,
             of_program(pickler) if kind == "process" else pickler,
+            on_cancel,
         )
         self.name = self._options.name
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
@@ -194,7 +201,8 @@ class Pool(Scope, Generic[_P, _R_co]):
     def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_R_co]:
         """Submit one task, and await its result: ``await pool.submit(x)``.
 
-        Cancelling drops the task, unless a worker has begun it; the result is dropped then.
+        Cancelling drops the task, or ends it as ``on_cancel`` says if a worker has begun it; a
+        batch, once each of its tasks was cancelled. Other tasks are not affected.
 
         Raises:
             InvalidArgument: if an argument can't be pickled for a process, or no event loop runs on
@@ -209,13 +217,33 @@ class Pool(Scope, Generic[_P, _R_co]):
             RemoteError: if the function raised what can't be pickled.
             Exception: whatever the function raised.
         """
+        task, future = self._prepare(args, kwargs)
+        self._submit(task)
+        return future
+
+    def with_(self, *, on_cancel: OnCancel | None = None, on_progress: OnProgress | None = None) -> Calls[_P, _R_co]:
+        """Return the pool with settings for single submits: ``await pool.with_(...).submit(x)``.
+
+        Args:
+            on_cancel: As for the pool, which gives the default.
+            on_progress: Called on this event loop with the fraction, 0 to 1, and the note of each
+                ``tw.context().progress``, until the task ends; the newest of quick reports.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed.
+        """
+        if on_cancel is not None:
+            self._options.check_on_cancel(on_cancel)
+        if on_progress is not None and not callable(on_progress):
+            raise InvalidArgument(f"on_progress: {on_progress!r} is not allowed: give a function, or None")
+        return Calls(self, on_cancel, on_progress)
+
+    def _prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Task, Submitted]:
         loop = running_loop()
         if loop is None:
             raise InvalidArgument("pool.submit needs a running event loop: use pool.sync.submit in a plain thread")
         task = self._packing.task(args, kwargs)
-        future = _submitted(self, task, loop)
-        self._submit(task)
-        return future
+        return task, _submitted(self, task, loop)
 
     def map(self, items: Iterable[Any] | AsyncIterable[Any], *, ahead: int | None = None) -> AsyncIterator[_R_co]:
         """Submit a task for each item, and iterate over the results in the order of the items:
@@ -375,7 +403,23 @@ class Pool(Scope, Generic[_P, _R_co]):
         raise InvalidArgument(f"{self!r} can't be pickled: a worker can't use the pool of its parent")
 
 
-def _submitted(pool: Pool, task: Task, loop: Any) -> Future[Any]:
+class Calls(Generic[_P, _R_co]):
+    """A pool with settings for single submits; see ``Pool.with_``."""
+
+    def __init__(self, pool: Pool[_P, _R_co], on_cancel: OnCancel | None, on_progress: OnProgress | None) -> None:
+        self._pool, self._on_cancel, self._on_progress = pool, on_cancel, on_progress
+
+    def submit(self, /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_R_co]:
+        """As ``Pool.submit``."""
+        task, future = self._pool._prepare(args, kwargs)
+        task.on_cancel = self._on_cancel
+        if self._on_progress is not None:
+            task.listener = future.listener(self._on_progress)
+        self._pool._submit(task)
+        return future
+
+
+def _submitted(pool: Pool, task: Task, loop: Any) -> Submitted:
     # asyncio runs already, so that this loads it for nobody.
     from tidewire.pools.results.futures import submitted
 

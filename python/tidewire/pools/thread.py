@@ -7,12 +7,13 @@ import threading
 import time
 from typing import Any
 
+from tidewire._task import RunningTask
 from tidewire.pools import failure
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.counters import share
 from tidewire.pools.function import Caller, Interrupted, checked_results
 from tidewire.pools.results.answers import Done
-from tidewire.pools.task import Task
+from tidewire.pools.task import Task, is_cancelled, report_all
 
 
 class ThreadWorker:
@@ -29,6 +30,11 @@ class ThreadWorker:
         self.leaving = False
         self.caller: Caller | None = None
         self.thread: threading.Thread
+
+    def running_task(self) -> RunningTask:
+        """Return what ``tw.context()`` tells."""
+        tasks = self.tasks
+        return RunningTask(lambda: is_cancelled(tasks), lambda *report: report_all(tasks, *report))
 
 
 def handle(core: Core, caller: Caller, tasks: list[Task]) -> tuple[list[Done], list[Ended]]:

@@ -17,6 +17,7 @@ from tidewire._ledger import Stuck
 from tidewire._limits import POOL_STUCK_THREADS
 from tidewire._log import logger
 from tidewire._stacks import stacks
+from tidewire._task import running_task
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
 from tidewire.pools.core import Core, Ended
@@ -25,7 +26,7 @@ from tidewire.pools.policies.batch_policy import plan
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes.health import earliest
 from tidewire.pools.results.answers import Done
-from tidewire.pools.task import ENDED, Task
+from tidewire.pools.task import ENDED, Task, is_cancelled
 from tidewire.pools.thread import ThreadWorker, handle, look
 
 _JOIN_S = 1.0
@@ -65,12 +66,19 @@ class ThreadWorkers:
         alert, self._alert = self._alert, False
         return alert
 
+    def cancelled(self) -> None:
+        """Cancel the coroutines of cancelled tasks. Plain functions see it at their next check."""
+        for worker in [*self._workers.values(), *self._abandoned]:
+            if worker.caller is not None and is_cancelled(worker.tasks):
+                worker.caller.look()
+
     # A worker thread
 
     def _run(self, worker: ThreadWorker) -> None:
         current.core = self._core
+        running_task.set(worker.running_task)
         try:
-            caller = Caller(self._function)
+            caller = Caller(self._function, lambda: is_cancelled(worker.tasks))
         except BaseException as error:  # noqa: BLE001
             # The supervisor takes it out, or it would start others for those that are not counted
             # yet.

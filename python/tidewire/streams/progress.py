@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidewire.errors import InvalidArgument
+from tidewire._task import check_report
 
 if TYPE_CHECKING:
     from tidewire.services.instances.inbound_call import InboundCall
-
-_NOTE_MAX = 1_024
 
 
 @dataclass(frozen=True)
@@ -68,12 +66,7 @@ class Progress:
             CancelledError: if the command is to end: it was cancelled, takes too long, has gone to
                 another worker, or its service stops.
         """
-        if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
-            raise InvalidArgument(f"fraction: {fraction!r} is not allowed: give a number from 0 to 1")
-        if not isinstance(note, str) or len(note) > _NOTE_MAX:
-            raise InvalidArgument(
-                f"note: {str(note)[:40]!r} is not allowed: give a text of at most {_NOTE_MAX} letters"
-            )
+        check_report(fraction, note)
         if self._running.cancelled:
             raise asyncio.CancelledError(f"command {self.id}: it is to end")
         self._report(float(fraction), note)

@@ -1,8 +1,9 @@
 """Health check of worker processes: stalled workers, late tasks, and tasks that another worker may
 do sooner.
 
-A worker is killed when it does not start, when a task takes longer than ``task_timeout``, and when
-it has tasks and has given no sign of life for ``heartbeat_timeout``.
+A worker is killed when it does not start, when a task takes longer than ``task_timeout``, when a
+cancelled task goes on for 5 seconds or is to be killed, and when it has tasks and has given no sign
+of life for ``heartbeat_timeout``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import Protocol
 from tidewire._limits import POOL_START_MS
 from tidewire.pools.core import Core
 from tidewire.pools.processes.process import ProcessWorker
+from tidewire.pools.task import is_cancelled
 
 _SLOW_NS = 10_000_000
 _RECALL_NS = 1_000_000
 _DOUBT_MAX_NS = 1_000_000_000
+_REPORT_NS = 1_000_000_000
+_CANCEL_GRACE_NS = 5_000_000_000
 
 
 class WorkerProbe(Protocol):
@@ -52,6 +56,10 @@ class Health:
         if silent_ns is not None and now_ns >= silent_ns:
             self._kill(worker, at, f"killed after {self._core.options.heartbeat_timeout:g} s without a sign of life")
             return now_ns
+        if at and is_cancelled(worker.unit(at)):
+            silent_ns = earliest([silent_ns, self._watch_cancelled(worker, now_ns, at)])
+            if not self._ward.is_here(worker):
+                return now_ns
         return earliest(
             [silent_ns, *(self._watch_task(worker, now_ns, at) if at else self._watch_unbegun(worker, now_ns))]
         )
@@ -88,6 +96,24 @@ class Health:
         self._ward.read(worker)
         if self._ward.is_here(worker) and worker.at() == at:
             self._ward.end(worker, why, timed_out)
+
+    def _watch_cancelled(self, worker: ProcessWorker, now_ns: int, at: int) -> int:
+        """Let a worker end its present task if that was cancelled, and kill it after the grace."""
+        if worker.cancelled_at != at:
+            worker.cancel(now_ns, at)
+        modes = [task.on_cancel or self._core.options.on_cancel for task in worker.unit(at)]
+        kill_ns = worker.cancelled_ns + (0 if "kill" in modes else _CANCEL_GRACE_NS)
+        if now_ns < kill_ns:
+            return kill_ns
+        if worker.sent > at and not worker.recall_to:
+            # It might end this task now, and begin the next one, which would run twice.
+            worker.recall(now_ns, at)
+            return now_ns + _RECALL_NS
+        if worker.reported < at - 1 and now_ns < kill_ns + _REPORT_NS:
+            # It is writing what it did before, which would be done again.
+            return kill_ns + _REPORT_NS
+        self._kill(worker, at, "killed because its task was cancelled")
+        return now_ns
 
     # Tasks that wait in a worker
 

@@ -59,6 +59,7 @@ class ProcessWorker:
         self.doubted_ns = 0
         self.recall_to = 0
         self.recall_ns = 0
+        self.cancelled_at = self.cancelled_ns = 0
         self._frames = Frames()
         self._unsent = bytearray()
         self._start(setup)
@@ -66,14 +67,18 @@ class ProcessWorker:
     def _start(self, setup: bytes) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket, self.board = ours, StatusPage.create()
+        heard, self._bell = os.pipe()
         try:
-            self.process = _spawn(theirs.fileno(), self.board.fd)
+            self.process = _spawn(theirs.fileno(), self.board.fd, heard)
         except BaseException:
             ours.close()
             self.board.close()
+            os.close(self._bell)
             raise
         finally:
             theirs.close()
+            os.close(heard)
+        os.set_blocking(self._bell, False)
         self.socket.setblocking(False)
         self.pidfd = _pidfd(self.process.pid)
         self.push(setup)
@@ -133,6 +138,12 @@ class ProcessWorker:
             self.units[position - self.reported - 1] = []
         return tasks
 
+    def cancel(self, now_ns: int, at: int) -> None:
+        """Ask it to end its present task, which was cancelled."""
+        self.cancelled_at, self.cancelled_ns = at, now_ns
+        with contextlib.suppress(OSError):
+            os.write(self._bell, at.to_bytes(8, "little"))
+
     # The connection
 
     @property
@@ -190,6 +201,7 @@ class ProcessWorker:
         code = self.process.wait()
         self.socket.close()
         self.board.close()
+        os.close(self._bell)
         if self.pidfd is not None:
             os.close(self.pidfd)
         return _how(code)
@@ -198,6 +210,7 @@ class ProcessWorker:
         """In a forked child: close what belongs to the parent."""
         with contextlib.suppress(OSError):
             self.socket.close()
+            os.close(self._bell)
 
 
 def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
@@ -224,12 +237,12 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _spawn(socket_fd: int, board_fd: int) -> subprocess.Popen[bytes]:
-    code = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire.pools.processes.worker import main; main({socket_fd}, {board_fd})"
+def _spawn(*fds: int) -> subprocess.Popen[bytes]:
+    code = f"import sys; sys.path.insert(0, {_PACKAGE!r}); from tidewire.pools.processes.worker import main; main{fds}"
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return subprocess.Popen(
         [sys.executable, *flags, "-c", code],
-        pass_fds=(socket_fd, board_fd),
+        pass_fds=fds,
         stdin=subprocess.DEVNULL,
     )
 

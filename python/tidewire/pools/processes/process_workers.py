@@ -26,8 +26,8 @@ from tidewire.pools.processes.heartbeat import interval_s
 from tidewire.pools.processes.outcomes import Outcomes
 from tidewire.pools.processes.process import ProcessWorker, look
 from tidewire.pools.processes.redelivery import lost_tasks
-from tidewire.pools.processes.wire import BROKEN, READY, BrokenFrame, frame
-from tidewire.pools.task import Task
+from tidewire.pools.processes.wire import BROKEN, PROGRESS, READY, BrokenFrame, frame
+from tidewire.pools.task import Task, report_all
 
 _LET_GO_NS = 1_000_000_000
 _SPAWN_AT_ONCE = 2
@@ -47,6 +47,7 @@ class ProcessWorkers:
         self._restarts: Counter[int] = Counter()
         self._outcomes = Outcomes()
         self._was_ready = False
+        self._has_cancelled = False
 
     def open(self, selector: BaseSelector) -> None:
         """Prepare the first message to every worker."""
@@ -70,6 +71,10 @@ class ProcessWorkers:
         alert, self._handout.alert = self._handout.alert, False
         return alert
 
+    def cancelled(self) -> None:
+        """See ``PoolListener``."""
+        self._has_cancelled = True
+
     # A turn
 
     def work(self, now_ns: int) -> int | None:
@@ -77,6 +82,8 @@ class ProcessWorkers:
         self._outcomes.deliver(self._core)
         spawning = self._spawn(now_ns)
         self._retire(now_ns)
+        if self._has_cancelled:
+            self._find_cancelled(now_ns)
         batching = self._allot(now_ns)
         # Last, so that it sees what was handed out just now.
         deadlines = [spawning, batching, self._watch(now_ns)]
@@ -97,6 +104,15 @@ class ProcessWorkers:
         worker.give(units, items)
         if worker.has_unsent:
             self._selector.modify(worker.socket, EVENT_READ | EVENT_WRITE, lambda mask: self._on_socket(worker, mask))
+
+    def _find_cancelled(self, now_ns: int) -> None:
+        """Take back cancelled tasks that were not begun. The health check ends the others."""
+        self._has_cancelled = False
+        for worker in self._workers.values():
+            at = worker.at() or worker.reported
+            behind = [task for position in range(at + 1, worker.sent + 1) for task in worker.unit(position)]
+            if any(task.answer is None for task in behind) and not worker.recall_to:
+                worker.recall(now_ns, at)
 
     # Outcomes come in
 
@@ -130,6 +146,9 @@ class ProcessWorkers:
             self._core.running()
         elif message[0] == BROKEN:
             self._broken(worker, failure.unpack(message[1]))
+        elif message[0] == PROGRESS:
+            if message[1] > worker.reported:
+                report_all(worker.unit(message[1]), *message[2:])
         elif worker.state != "ending":
             self._take_outcomes(worker, message[1], message[2])
 
@@ -191,7 +210,8 @@ class ProcessWorkers:
         if not expected:
             self._core.put_back(lost_tasks(self._core, self._outcomes, worker, at, why or how, timed_out))
             self._restarts[worker.number] += 1
-            self._gone(timed_out or worker.handled > 0, f"worker {worker.number} ended: {why or how}", None)
+            meant = timed_out or 0 < at == worker.cancelled_at
+            self._gone(meant or worker.handled > 0, f"worker {worker.number} ended: {why or how}", None)
 
     def _unregister(self, worker: ProcessWorker) -> None:
         for file in (worker.socket, worker.pidfd):

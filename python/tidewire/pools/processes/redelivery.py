@@ -38,7 +38,8 @@ def _retried(core: Core, outcomes: Outcomes, unit: list[Task], how: str) -> list
     again = []
     for task in unit:
         task.deliveries += 1
-        if task.deliveries < core.options.max_deliveries:
+        # The pool drops a task for which nobody waits.
+        if task.answer is None or task.deliveries < core.options.max_deliveries:
             again.append(task)
         else:
             outcomes.give_up(task, *_verdict(core.options.name, task, how))

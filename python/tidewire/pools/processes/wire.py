@@ -7,9 +7,9 @@ task can go out again without being pickled again.
 
 - to the worker: first the setup, then lists of items. An item is a tuple of plain arguments, or the
   pickled ``(args, kwargs)``; for a function that takes batches it is a list of items.
-- from the worker: ``(READY,)`` or ``(BROKEN, failure)``, then ``(RESULTS, spent_ns, outcomes)``. An
-  outcome is a plain value, or a tuple: ``(PICKLED, bytes)``, ``(FAILED, ...)`` as in
-  ``failure.py``, or ``(SKIPPED,)``.
+- from the worker: ``(READY,)`` or ``(BROKEN, failure)``, then ``(RESULTS, spent_ns, outcomes)`` and
+  ``(PROGRESS, position, fraction, note)``. An outcome is a plain value, or a tuple: ``(PICKLED,
+  bytes)``, ``(FAILED, ...)`` as in ``failure.py``, or ``(SKIPPED,)``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidewire.pools.processes.pickler import Dumps
 READY: Final = 0
 BROKEN: Final = 1
 RESULTS: Final = 2
+PROGRESS: Final = 3
 
 PICKLED: Final = 0
 FAILED: Final = 1

@@ -18,10 +18,11 @@ import threading
 import time
 from typing import Any
 
+from tidewire._task import RunningTask, running_task
 from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure
 from tidewire.pools.function import Caller, FunctionRef, checked_results, load
-from tidewire.pools.processes import main_module
+from tidewire.pools.processes import main_module, wire
 from tidewire.pools.processes.heartbeat import Heartbeat
 from tidewire.pools.processes.pickler import Dumps, dumps_of, plain
 from tidewire.pools.processes.status_page import BEGUN, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
@@ -34,15 +35,15 @@ _HOLD_STUCK_S = 0.003
 _OF_GROUP = (signal.SIGINT, signal.SIGTERM)
 
 
-def main(socket_fd: int, board_fd: int) -> None:
-    """Work until the parent closes the connection."""
+def main(socket_fd: int, board_fd: int, bell_fd: int) -> None:
+    """Work until the parent closes the connection. The bell tells the positions to end."""
     for number in _OF_GROUP:
         signal.signal(number, _ignore)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_GROUP)
-    for fd in (socket_fd, board_fd):
+    for fd in (socket_fd, board_fd, bell_fd):
         os.set_inheritable(fd, False)
     with contextlib.suppress(ConnectionError):
-        Worker(socket.socket(fileno=socket_fd), StatusPage(board_fd)).run()
+        Worker(socket.socket(fileno=socket_fd), StatusPage(board_fd), bell_fd).run()
 
 
 def _ignore(*_: object) -> None:
@@ -52,8 +53,10 @@ def _ignore(*_: object) -> None:
 class Worker:
     """One worker process."""
 
-    def __init__(self, connection: socket.socket, board: StatusPage) -> None:
+    def __init__(self, connection: socket.socket, board: StatusPage, bell: int) -> None:
         self._connection = connection
+        self._bell = bell
+        self._cancelled = 0
         self._words = board.words
         self._frames = Frames()
         self._position = 0
@@ -75,15 +78,18 @@ class Worker:
         caller = self._set_up(next(received))
         if caller is None:
             return
+        running_task.set(self.running_task)
         self._heart.start()
         self._send((READY,))
         self._held.acquire()
         _thread.start_new_thread(self._write_what_is_held, ())
-        _thread.start_new_thread(self._end_with_parent, ())
+        _thread.start_new_thread(self._hear_parent, (caller,))
         for items in received:
             self._heart.begin()
             self._handle(caller, items)
             self._heart.end()
+        # The end of what was made for this worker belongs to no task.
+        self._cancelled = 0
         caller.close()
 
     def _receive(self) -> Any:
@@ -99,7 +105,7 @@ class Worker:
         main_module.expect(main_source)
         try:
             self._dumps = dumps_of(pickler)
-            return Caller(load(FunctionRef(*spec)))
+            return Caller(load(FunctionRef(*spec)), lambda: self.running_task().is_cancelled())
         except BaseException as error:  # noqa: BLE001
             self._send((BROKEN, failure.pack(error)))
             return None
@@ -202,16 +208,33 @@ class Worker:
             except OSError:
                 return
 
-    def _end_with_parent(self) -> None:
-        """End in the middle of a task when the parent is gone. A thread of its own.
+    def _hear_parent(self, caller: Caller) -> None:
+        """End in the middle of a task when the parent is gone, and cancel a coroutine at the bell.
+        A thread of its own.
 
         A connection that the parent has only closed for writing is no such case: then the worker
         finishes first.
         """
-        hang_up = select.poll()
-        hang_up.register(self._connection, 0)
-        hang_up.poll()
+        parent = select.poll()
+        parent.register(self._connection, 0)
+        parent.register(self._bell, select.POLLIN)
+        while parent.poll() == [(self._bell, select.POLLIN)]:
+            self._cancelled = int.from_bytes(os.read(self._bell, 8), "little")
+            # The parent may end this process, and what was done before is not to be done again.
+            with contextlib.suppress(OSError):
+                self._write()
+            caller.look()
         os._exit(1)
+
+    def running_task(self) -> RunningTask:
+        """Return what ``tw.context()`` tells."""
+        at = self._words[BEGUN]
+        return RunningTask(lambda: 0 < at == self._cancelled, lambda *report: self._report(at, *report))
+
+    def _report(self, at: int, fraction: float, note: str) -> None:
+        if not self._forked:
+            with self._writing:
+                self._send((wire.PROGRESS, at, fraction, note))
 
     def _send(self, value: Any) -> None:
         self._connection.sendall(frame(value))

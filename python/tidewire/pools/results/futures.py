@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Submitted(asyncio.Future[Any]):
-    """The outcome of one task. Cancelling it drops the task, unless a worker has begun it.
+    """The outcome of one task. Cancelling it cancels the task.
 
     Until it is there, it keeps the pool from being collected.
     """
@@ -37,6 +40,27 @@ class Submitted(asyncio.Future[Any]):
             self.set_result(value)
         else:
             self.set_exception(error)
+
+    def listener(self, call: Callable[[float, str], Any]) -> Callable[[float, str], None]:
+        """Return what takes reports on any thread, and passes the newest on, on the event loop."""
+        context, newest, is_told = copy_context(), (0.0, ""), True
+
+        def tell() -> None:
+            nonlocal is_told
+            # First, so that a report of this moment is passed on later.
+            is_told = True
+            if not self.done():
+                call(*newest)
+
+        def report(fraction: float, note: str) -> None:
+            nonlocal newest, is_told
+            newest = (fraction, note)
+            if is_told:
+                is_told = False
+                with suppress(RuntimeError):
+                    self.home.call_soon_threadsafe(tell, context=context)
+
+        return report
 
 
 def submitted(pool: Pool, task: Task, loop: asyncio.AbstractEventLoop) -> Submitted:

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from tidewire._task import RunningTask, check_report, running_task
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,12 +24,13 @@ running: ContextVar[AnyRunning | None] = ContextVar("tidewire_call", default=Non
 
 class CallContext:
     """The call that a handler is at. ``tw.context()`` gives it, and so does a parameter annotated
-    as ``tw.CallContext``.
+    as ``tw.CallContext``. In the worker of a pool it is the task, with ``cancelled`` and
+    ``progress``; all else raises InvalidArgument there.
     """
 
     __slots__ = ("_running",)
 
-    def __init__(self, of: AnyRunning) -> None:
+    def __init__(self, of: AnyRunning | RunningTask) -> None:
         self._running = of
 
     @property
@@ -114,21 +116,47 @@ class CallContext:
         """True if no caller waits for the result any more. A coroutine is cancelled then; a plain
         function checks here.
         """
+        if isinstance(self._running, RunningTask):
+            return self._running.is_cancelled()
         return self._running.cancelled or self.remaining == 0.0
 
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Report, in the worker of a pool, how far the task is: ``on_progress`` of its submitter
+        gets the newest report. Nothing is waited for.
+
+        Args:
+            fraction: From 0 to 1.
+            note: Text for people, at most 1,024 letters.
+
+        Raises:
+            InvalidArgument: if an argument is not allowed, or this is no task of a pool.
+            asyncio.CancelledError: if the task was cancelled, and is to end.
+        """
+        if not isinstance(self._running, RunningTask):
+            raise InvalidArgument("progress: this is no task of a pool: a command takes a tw.Progress for it")
+        note = "" if note is None else note
+        check_report(fraction, note)
+        if self.cancelled:
+            from asyncio import CancelledError
+
+            raise CancelledError("the task of the pool was cancelled")
+        self._running.report(float(fraction), note)
+
     def __repr__(self) -> str:
+        if isinstance(self._running, RunningTask):
+            return "<CallContext of a task of a pool>"
         return f"<CallContext {self.service}.{self.method} from {self.node!r}>"
 
 
 def context() -> CallContext:
-    """Return the context of the call that this code belongs to.
+    """Return the context of the call, or of the task of a pool, that this code belongs to.
 
     Raises:
         InvalidArgument: if it belongs to none.
     """
-    found = running.get()
-    if found is None:
+    found, task = running.get(), running_task.get()
+    if found is None and task is None:
         raise InvalidArgument(
-            "context: no call is under way here: use it inside a method of a service, or in tasks that the method starts"
+            "context: no call is under way here: use it in a method of a service, the function of a pool, or their tasks"
         )
-    return CallContext(found)
+    return CallContext(found or task())  # type: ignore[misc]
