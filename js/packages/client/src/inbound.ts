@@ -114,7 +114,10 @@ export class Incoming {
 		serving.ids.length = 0;
 		const one = (pattern: string, queue: string, fields: readonly ServiceField[]): Promise<void> =>
 			answered((then) => serving.ids.push(session.subscribe(pattern, queue, false, fields, then)));
-		const both = [one(serviceSubject(name, "*", instance), "", [["service", encode(info)]]), one(serviceSubject(name, "*"), name, [])];
+		const both = [
+			one(serviceSubject(name, "*", instance), "", [["service", encode(info)]]),
+			one(serviceSubject(name, "*"), name, []),
+		];
 		this.runtime.plan();
 		await Promise.all(both);
 	}
