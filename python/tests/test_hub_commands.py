@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,6 +204,19 @@ def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
         assert rest.startswith("hub main has stopped: 0 accepted")
 
 
+def test_up_logs_joins_refusals_and_ends(started: Programs) -> None:
+    secret = "a long secret"
+    hub = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--name", "main", "--token", secret)
+    url = hub.line().split()[-1]
+    with pytest.raises(tw.Unauthorized):
+        tw.Node(url, name="thief", token="a wrong secret").start()
+    with tw.Node(url, name="shop", token=secret):
+        pass
+    wanted = (("INFO", f"main: is a hub, and listens at {url}"), ("WARNING", "main: ", "token"))
+    for words in (*wanted, ("INFO", 'main: node "shop" has joined'), ("INFO", 'main: node "shop" has left')):
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]", hub.expect_log(*words))
+
+
 def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
     here = ("--listen", "tide://127.0.0.1:0")
@@ -227,7 +241,8 @@ def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> No
     ended = run_all(url, *(("up", *options) for options, _ in problems))
     for done, (options, words) in zip(ended, problems, strict=True):
         assert (done.returncode, done.stdout) == (1, ""), options
-        assert done.stderr.startswith("up: ") and all(word in done.stderr for word in words), done.stderr
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("up: ") and all(word in last for word in words), done.stderr
 
 
 def test_a_publish_that_the_token_forbids_is_reported() -> None:

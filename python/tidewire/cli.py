@@ -16,7 +16,7 @@ import tidewire as tw
 from tidewire.commands.agent_cli import agent
 from tidewire.commands.campaign_cli import campaign, worker
 from tidewire.commands.command_cli import command
-from tidewire.commands.output import escape_in
+from tidewire.commands.output import Level, LogFormat, LogLevel, escape_in, log_to_stderr
 from tidewire.commands.stream_cli import crashtest, kv, log, stream
 
 app = typer.Typer(
@@ -179,13 +179,16 @@ def up(
             help="A key of the configuration, such as links.link_heartbeat_ms=1000; may be given again.",
         ),
     ] = None,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and
-    ends with a ledger.
+    ends with a ledger. The standard error gets the log: nodes that join and leave, and refusals.
     """
     from tidewire.commands.up import up
 
+    log_to_stderr(log_level, log_format, json)
     options = {
         "name": name,
         "listen": tuple(listen) if listen else None,

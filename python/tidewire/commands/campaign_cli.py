@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from tidewire.commands.output import Level, LogFormat, LogLevel, log_to_stderr
+
 campaign = typer.Typer(
     help="Run a function many times over worker processes, each run stored once.", no_args_is_help=True
 )
@@ -236,11 +238,15 @@ def worker(
         str | None, typer.Option("--campaign", help="Serve this one alone, by name or number.", show_default=False)
     ] = None,
     accept_code: AcceptCode = False,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = None,
     json: Json = False,
 ) -> None:
     """Work at the campaigns of a store until SIGTERM or Ctrl-C. It needs the store and the code,
-    which is imported from the working folder, too.
+    which is imported from the working folder, too. The standard error gets the log: progress, and
+    workers that were lost.
     """
     from tidewire.commands import campaign as work
 
+    log_to_stderr(log_level, log_format, json)
     raise typer.Exit(work.worker(store, processes, only, accept_code, json))

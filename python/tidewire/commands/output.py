@@ -1,14 +1,28 @@
-"""Output of commands: any value as JSON, and errors."""
+"""Output of commands: any value as JSON, errors, and the log."""
 
 from __future__ import annotations
 
 import codecs
 import json
+import logging
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
 
+import typer
+
+from tidewire._log import logger
+
+Level = StrEnum("Level", ["debug", "info", "warning", "error"])
+Format = StrEnum("Format", ["text", "json"])
+LogLevel = Annotated[Level, typer.Option("--log-level", help="Least level of the log on the standard error.")]
+LogFormat = Annotated[
+    Format | None,
+    typer.Option("--log-format", help="Lines of text, or an object a line.", show_default="text; json with --json"),
+]
 _ESCAPES = "tidewire.escape"
 _DEFAULTS = ("strict", "surrogateescape")
 
@@ -35,6 +49,33 @@ def complain(text: str, *, code: str, retryable: bool = False, kind: str | None 
     else:
         text = f"{kind or code}: {text}"
     print(text, file=sys.stderr)
+
+
+def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) -> None:
+    """Write the log of the package to the standard error: one line or object a record, with its
+    time.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LogLines(log_format is Format.json or (log_format is None and json_wanted)))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+
+
+class _LogLines(logging.Formatter):
+    """Log records with the time and its zone, as text or as JSON."""
+
+    def __init__(self, is_json: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+        self._is_json = is_json
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not self._is_json:
+            return super().format(record)
+        data = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
+        return as_json({**data, "traceback": self.formatException(record.exc_info)} if record.exc_info else data)
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

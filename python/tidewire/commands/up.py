@@ -16,6 +16,7 @@ from typing import Any
 import tidewire as tw
 from tidewire import _steps
 from tidewire._binding import ChangeCounter
+from tidewire._log import logger
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
 from tidewire.config import Config
@@ -135,7 +136,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
     connection.goodbye()
     if connection.open_calls:
         waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
-        print(f"up: hub {node.name} takes no new calls; {waits}", file=sys.stderr, flush=True)
+        logger.info("%s: takes no new calls; %s", node.name, waits)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
