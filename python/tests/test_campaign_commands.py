@@ -134,7 +134,7 @@ def test_a_campaign_is_paused_resumed_and_cancelled(tmp_path: Path) -> None:
         (("run", PI, "--runs", "5", "--workers", "-1"), 2, "workers"),
         (("run", "no_module:f", "--runs", "5"), 2, "no_module"),
         (("show", "none"), 1, "none"),
-        (("list", "--store", "sqlite:///missing.db"), 1, "missing.db"),
+        (("list", "--store", "sqlite:///missing.db"), 3, "missing.db"),
         (("list", "--store", "mongo://x"), 2, "mongo"),
     ],
 )

@@ -51,7 +51,7 @@ def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:
     assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (0, {"cancelled": True})
     assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (1, {"cancelled": False})
     code, told = tidewire("stream", "schedule", "orders", "wrong", "0 25 * * *", "orders.due", "1", *at)
-    assert (code, told["error"]["code"]) == (1, "invalid_argument") and 'hour "25"' in told["error"]["message"]
+    assert (code, told["error"]["code"]) == (2, "invalid_argument") and 'hour "25"' in told["error"]["message"]
 
 
 def test_damage_is_found_and_what_is_whole_is_rescued(tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ app.command(epilog="Example: tidewire worker postgres://user@host/db --processes
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage."""
+    """Run the command. Exit codes: 0 all is well, 1 it failed or something was found, 2 wrong
+    usage, 3 a hub, a server or a store can't be reached.
+    """
     for output in (sys.stdout, sys.stderr):
         escape_in(output)
     app()
@@ -61,16 +63,52 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-@app.command(epilog="Example: tidewire doctor --config node.toml")
+TokenText = Annotated[
+    str | None,
+    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        help="PEM file with whom to trust, for hubs with TLS.",
+        show_default="TIDEWIRE_CA, or the system",
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
+]
+Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
+
+
+@app.command(epilog="Example: tidewire doctor tide://127.0.0.1:7420")
 def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="The URL of a hub, of NATS or of a campaign store, or a data folder.",
+            show_default="this installation",
+        ),
+    ] = None,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file to check.", show_default=False)] = None,
 ) -> None:
-    """Look at versions and configuration, and try the engine out. Exit code 1 if there is a problem
-    to fix.
+    """Try a hub, NATS, a data folder or a campaign store, and say whether it works. Without a
+    target, look at versions and configuration, and try the engine out. Exit code 1 if there is a
+    problem to fix, 3 if the target can't be reached.
     """
     from tidewire._doctor import examine
 
+    if target is not None:
+        from tidewire.commands.doctor import doctor
+        from tidewire.commands.talk import Hub
+
+        raise typer.Exit(doctor(target, Hub(target, token, json, files=(ca, cert, key))))
     report = examine(config)
     if json:
         typer.echo(jsonlib.dumps(report, indent=2))
@@ -208,23 +246,6 @@ def up(
 
 
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
-TokenText = Annotated[
-    str | None,
-    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        help="PEM file with whom to trust, for hubs with TLS.",
-        show_default="TIDEWIRE_CA, or the system",
-    ),
-]
-Cert = Annotated[
-    Path | None,
-    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
-]
-Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
@@ -483,9 +504,15 @@ def bench_campaigns(context: typer.Context) -> None:
 def _show(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
     lock = "with the interpreter lock" if report["interpreter_lock"] else "free-threaded"
+    for problem in report["problems"]:
+        console.print(f"[red]to mend:[/red] {problem}")
+    if not report["problems"]:
+        console.print("[green]nothing to mend[/green]")
     console.print(
         f"tidewire {report['tidewire']}, Python {report['python']} ({lock}), {report['cores']} cores, {report['platform']}"
     )
+    packages = (f"{name} {version or 'is not installed'}" for name, version in report["packages"].items())
+    console.print(f"optional packages: {', '.join(packages)}")
     if report["configuration"]:
         console.print("\nconfiguration in force", style="bold")
         console.print(report["configuration"].rstrip(), markup=False)
@@ -497,7 +524,3 @@ def _show(report: dict[str, Any]) -> None:
         console.print("\ntried out", style="bold")
     for name, micros in report["checks"].items():
         console.print(f"  {name}: {micros:,} us")
-    for problem in report["problems"]:
-        console.print(f"[red]to mend:[/red] {problem}")
-    if not report["problems"]:
-        console.print("[green]nothing to mend[/green]")

@@ -18,7 +18,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._campaigns.store import shown, url_of, without_password
-from tidewire.commands.output import as_json, complain
+from tidewire.commands.output import as_json, fail
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -204,17 +204,11 @@ def worker(store: str | None, processes: int | None, only: str | None, accept_co
 
 
 def _done(work: Callable[[], int], json_wanted: bool) -> int:
-    """Return the exit code of something: 1 after an error, 2 after a wrong argument, 130 after
-    Ctrl-C.
-    """
+    """Return the exit code of something: that of ``fail`` after an error, 130 after Ctrl-C."""
     try:
         return work()
-    except InvalidArgument as error:
-        complain(str(error), code=error.code, json_wanted=json_wanted)
-        return 2
     except tw.TidewireError as error:
-        complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
-        return 1
+        return fail(error, json_wanted)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

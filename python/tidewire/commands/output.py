@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+import tidewire as tw
 from tidewire._log import logger
 
 Level = StrEnum("Level", ["debug", "info", "warning", "error"])
@@ -23,6 +24,7 @@ LogFormat = Annotated[
     Format | None,
     typer.Option("--log-format", help="Lines of text, or an object a line.", show_default="text; json with --json"),
 ]
+_NOT_REACHABLE = (tw.LinkLost, tw.StoreUnavailable, tw.HomeUnavailable)
 _ESCAPES = "tidewire.escape"
 _DEFAULTS = ("strict", "surrogateescape")
 
@@ -42,13 +44,23 @@ def as_json(value: Any) -> str:
 
 
 def complain(text: str, *, code: str, retryable: bool = False, kind: str | None = None, json_wanted: bool) -> None:
-    """Print an error to the standard error: a line, or an object with ``error``."""
+    """Print an error to the standard error: a line that begins with its code, or an object with
+    ``error``.
+    """
     if json_wanted:
         told = {"code": code, "type": kind, "message": text, "retryable": retryable}
         text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
     else:
-        text = f"{kind or code}: {text}"
+        text = f"{code}: {text}" if kind is None else f"{code}: {kind}: {text}"
     print(text, file=sys.stderr)
+
+
+def fail(error: tw.TidewireError, json_wanted: bool) -> int:
+    """Print an error, and return the exit code: 2 for wrong usage, 3 if a hub, a server or a store
+    can't be reached, else 1.
+    """
+    complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
+    return 2 if isinstance(error, tw.InvalidArgument) else 3 if isinstance(error, _NOT_REACHABLE) else 1
 
 
 def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) -> None:

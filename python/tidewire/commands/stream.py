@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import Any
 
 import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
+from tidewire.commands.output import fail
 
 
 def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-    """Do something with a node whose streams are there, and return the exit code: 1 if it failed,
-    130 after Ctrl-C.
+    """Do something with a node whose streams are there, and return the exit code: that of
+    ``fail`` after an error, 130 after Ctrl-C.
     """
 
     async def main() -> int:
@@ -28,15 +28,15 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
 
     try:
         if "://" not in at:
-            _require_data_folder("at", Path(at), ", or the URL of a hub or of NATS")
+            require_data_folder("at", Path(at), ", or the URL of a hub or of NATS")
         return asyncio.run(main())
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     except KeyboardInterrupt:
         return 130
 
 
-def _require_data_folder(field: str, path: Path, or_else: str = "") -> None:
+def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
     """Raise NotFound if no program has stored anything at this path: a node would make a data
     folder there.
     """
@@ -45,13 +45,6 @@ def _require_data_folder(field: str, path: Path, or_else: str = "") -> None:
             f"{field}: there is no data folder at {str(path)!r}; "
             f"give the folder of tw.Node(data=...) or of `tidewire up --data`{or_else}"
         )
-
-
-def _failed(error: tw.TidewireError, as_json: bool) -> int:
-    """Print an error, and return the exit code."""
-    told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
-    print(json.dumps(told) if as_json else f"error: {error}", file=sys.stderr)
-    return 1
 
 
 def say(as_json: bool, data: Any, text: str) -> None:
@@ -257,10 +250,10 @@ def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
 def check(folder: Path, as_json: bool) -> int:
     """Look at every file."""
     try:
-        _require_data_folder("FOLDER", folder)
+        require_data_folder("FOLDER", folder)
         files = check_folder(str(folder))
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     for file in [] if as_json else files:
         torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
         state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
@@ -273,10 +266,10 @@ def check(folder: Path, as_json: bool) -> int:
 def salvage(folder: Path, into: Path, as_json: bool) -> int:
     """Rescue what is whole."""
     try:
-        _require_data_folder("FOLDER", folder)
+        require_data_folder("FOLDER", folder)
         count = salvage_folder(str(folder), str(into))
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     say(
         as_json,
         {"rescued": count},

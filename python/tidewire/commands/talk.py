@@ -18,14 +18,9 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
-from tidewire.commands.output import as_json, complain
+from tidewire.commands.output import as_json, complain, fail
 from tidewire.errors import InvalidArgument
 from tidewire.services.contract.names import method_problem, short
-
-_WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
-"""An argument is not allowed, whoever says so: the command, the hub, or the method that is
-called.
-"""
 
 
 class Hub:
@@ -56,7 +51,7 @@ class Hub:
         self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-        """Join, do something, and return its exit code: 1 if it failed, 2 for wrong usage, 130
+        """Join, do something, and return its exit code: that of ``fail`` after an error, 130
         after Ctrl-C.
         """
 
@@ -71,8 +66,7 @@ class Hub:
         try:
             return asyncio.run(work())
         except tw.TidewireError as error:
-            self.complain(error.code, str(error), error.retryable)
-            return 2 if isinstance(error, _WRONG_USAGE) else 1
+            return fail(error, self.as_json)
         except KeyboardInterrupt:
             return 130
         except Exception as error:
