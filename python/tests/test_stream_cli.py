@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tidewire as tw
 
 
@@ -19,7 +20,7 @@ def tidewire(*args: object) -> tuple[int, Any]:
     return ran.returncode, lines[0] if len(lines) == 1 else lines
 
 
-def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
+def test_a_folder_is_looked_at_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tw.Node(data=tmp_path) as node:
         node.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", {"n": 1}, key="k")
         node.sync.kv("config").put("a.b", 7)
@@ -34,6 +35,9 @@ def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
     assert tidewire("kv", "get", "config", "a.b", *at)[1]["value"] == 7
     assert tidewire("kv", "put", "config", "a.c", "text", *at)[1] == {"revision": 2}
     assert tidewire("stream", "purge", "orders", "--keep", 1, *at)[1] == {"purged": 1}
+    assert tidewire("stream", "info", "orders", "--url", tmp_path)[1]["messages"] == 1
+    monkeypatch.setenv("TIDEWIRE_URL", str(tmp_path))
+    assert tidewire("stream", "info", "orders")[1]["messages"] == 1
     code, told = tidewire("stream", "info", "nothing", *at)
     assert (code, told["error"]["code"]) == (1, "not_found")
 

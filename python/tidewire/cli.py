@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 import tidewire as tw
 from tidewire.commands.agent_cli import agent
@@ -23,7 +24,8 @@ app = typer.Typer(
     name="tidewire",
     help="One messaging runtime from a function call to a cluster.",
     no_args_is_help=True,
-    add_completion=False,
+    # Older spellings go on working, and the help shows one word for a place.
+    context_settings={"token_normalize_func": lambda word: "url" if word in ("at", "store") else word},
     pretty_exceptions_enable=False,
 )
 bench = typer.Typer(help="Measure this machine, beside peers in the same run.", no_args_is_help=True)
@@ -37,7 +39,7 @@ app.add_typer(log, name="log")
 app.add_typer(command, name="command")
 app.add_typer(agent, name="agent")
 app.command("crashtest", epilog="Example: tidewire crashtest --data /tmp/new --kills 100")(crashtest)
-app.command(epilog="Example: tidewire worker postgres://user@host/db --processes 4")(worker)
+app.command(epilog="Example: tidewire worker --url postgres://user@host/db --processes 4")(worker)
 
 
 def main() -> None:
@@ -253,15 +255,18 @@ All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too,
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
-@app.command(epilog="Example: tidewire mcp http://127.0.0.1:8080")
+@app.command(epilog="Example: tidewire mcp --url http://127.0.0.1:8080")
 def mcp(
-    url: Annotated[str, typer.Argument(help="The HTTP gateway of a hub (tidewire up --http).")],
+    url: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    gateway: Annotated[
+        str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The HTTP gateway of a hub (tidewire up --http).")
+    ] = "http://127.0.0.1:8080",
     token: TokenText = None,
 ) -> None:
     """Offer the public methods of a hub as tools (MCP) over stdin and stdout."""
     from tidewire.commands.mcp import mcp
 
-    raise typer.Exit(mcp(url, token))
+    raise typer.Exit(mcp(url or gateway, token))
 
 
 def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
@@ -383,9 +388,10 @@ def agents(hub: Any) -> int:
     return talk.agents(hub)
 
 
-@generate.command("ts", epilog="Example: tidewire generate ts ws://127.0.0.1:7421 --out src/services.ts")
+@generate.command("ts", epilog="Example: tidewire generate ts --url ws://127.0.0.1:7421 --out src/services.ts")
 def generate_ts(
-    url: Annotated[str, typer.Argument(envvar="TIDEWIRE_URL", metavar="URL", help="The hub.")] = HUB_URL,
+    place: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    url: Url = HUB_URL,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
     ] = None,
@@ -400,7 +406,7 @@ def generate_ts(
     """
     from tidewire.commands.talk import Hub, generate_ts
 
-    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out, all))
+    raise typer.Exit(generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
@@ -524,3 +530,25 @@ def _show(report: dict[str, Any]) -> None:
         console.print("\ntried out", style="bold")
     for name, micros in report["checks"].items():
         console.print(f"  {name}: {micros:,} us")
+
+
+_PANELS = {
+    "Hubs and their state": ("up", "doctor", "nodes", "services", "agents", "top"),
+    "Messages and calls": ("call", "req", "pub", "sub", "mcp", "generate"),
+    "Stored data": ("stream", "kv", "command", "agent", "log", "crashtest"),
+    "Campaigns and measurements": ("campaign", "worker", "bench"),
+}
+_ORDER = [name for names in _PANELS.values() for name in names]
+
+
+class _Commands(TyperGroup):
+    """The commands of the help, in the order of their groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
+app.info.cls = _Commands
+for _one in (*app.registered_commands, *app.registered_groups):
+    _name = _one.name or getattr(_one.callback, "__name__", "")
+    _one.rich_help_panel = next(panel for panel, names in _PANELS.items() if _name in names)

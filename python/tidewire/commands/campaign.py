@@ -238,7 +238,7 @@ def _advice(campaign: tw.Campaign, status: Status, workers: int | None = None) -
     """Yield the command that runs a campaign on, if nobody works at it."""
     if status.condition in ("interrupted", "waiting for workers"):
         count = [] if workers is None else ["--workers", str(workers)]
-        store = [] if campaign.store == url_of(None) else ["--store", without_password(campaign.store)]
+        store = [] if campaign.store == url_of(None) else ["--url", without_password(campaign.store)]
         yield f"continue with: {shlex.join(['tidewire', 'campaign', 'continue', campaign.name, *count, *store])}"
 
 

@@ -18,9 +18,9 @@ campaign = typer.Typer(
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store",
-        envvar="TIDEWIRE_STORE",
-        help="URL: sqlite:///farm.db or postgres://user@host/db.",
+        "--url",
+        envvar=["TIDEWIRE_STORE", "TIDEWIRE_URL"],
+        help="Of the store: sqlite:///farm.db or postgres://user@host/db.",
         show_default="sqlite:///tidewire.db",
     ),
 ]
@@ -42,7 +42,7 @@ Page = Annotated[Path | None, typer.Option("--page", help="Write the report as a
 
 @campaign.command(
     "run",
-    epilog="Example: tidewire campaign run farm:simulate --runs 500000 --seed 7 --param steps=83 --workers 2 --store sqlite:///farm.db",
+    epilog="Example: tidewire campaign run farm:simulate --runs 500000 --seed 7 --param steps=83 --workers 2 --url sqlite:///farm.db",
 )
 def run(
     function: Annotated[
@@ -120,7 +120,7 @@ def continue_(
     raise typer.Exit(work.go_on(name, store, workers, accept_code, page, json))
 
 
-@campaign.command("list", epilog="Example: tidewire campaign list --store sqlite:///farm.db")
+@campaign.command("list", epilog="Example: tidewire campaign list --url sqlite:///farm.db")
 def list_(store: Store = None, json: Json = False) -> None:
     """List the campaigns of a store, newest first."""
     from tidewire.commands import campaign as work
@@ -227,10 +227,8 @@ def report(
 
 
 def worker(
-    store: Annotated[
-        str | None,
-        typer.Argument(metavar="URL", envvar="TIDEWIRE_STORE", help="The store.", show_default="sqlite:///tidewire.db"),
-    ] = None,
+    url: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    store: Store = None,
     processes: Annotated[
         int | None, typer.Option("--processes", help="How many.", show_default="one for each processor")
     ] = None,
@@ -249,4 +247,4 @@ def worker(
     from tidewire.commands import campaign as work
 
     log_to_stderr(log_level, log_format, json)
-    raise typer.Exit(work.worker(store, processes, only, accept_code, json))
+    raise typer.Exit(work.worker(url or store, processes, only, accept_code, json))

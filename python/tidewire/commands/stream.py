@@ -28,7 +28,7 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
 
     try:
         if "://" not in at:
-            require_data_folder("at", Path(at), ", or the URL of a hub or of NATS")
+            require_data_folder("url", Path(at), ", or the URL of a hub or of NATS")
         return asyncio.run(main())
     except tw.TidewireError as error:
         return fail(error, as_json)

@@ -14,7 +14,9 @@ log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
 Where = Annotated[
     str,
     typer.Option(
-        "--at", envvar="TIDEWIRE_DATA", help="A data folder that no process has open, or the URL of a hub or of NATS."
+        "--url",
+        envvar=["TIDEWIRE_DATA", "TIDEWIRE_URL"],
+        help="A data folder that no process has open, or the URL of a hub or of NATS.",
     ),
 ]
 Name = Annotated[str, typer.Argument(help="Of the stream.")]
@@ -144,7 +146,7 @@ def stream_rm(name: Name, at: Where, json: Json = False) -> None:
     raise typer.Exit(stream.rm(at, name, json))
 
 
-@stream.command("dead", epilog="Example: tidewire stream dead orders billing --at data/")
+@stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
 def stream_dead(
     name: Name,
     consumer: ConsumerName,
@@ -159,7 +161,7 @@ def stream_dead(
     raise typer.Exit(work.dead(at, name, consumer, start, limit, json))
 
 
-@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --at tide://127.0.0.1:7420")
+@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
 def stream_requeue(
     name: Name,
     consumer: ConsumerName,
@@ -175,7 +177,7 @@ def stream_requeue(
     raise typer.Exit(work.requeue(at, name, consumer, sequences or [], json))
 
 
-@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --at data/")
+@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
 def stream_drop_dead(
     name: Name,
     consumer: ConsumerName,
@@ -205,7 +207,7 @@ def stream_resume(name: Name, consumer: ConsumerName, at: Where, json: Json = Fa
     raise typer.Exit(work.resume(at, name, consumer, json))
 
 
-@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --at data/")
+@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
 def stream_seek(
     name: Name,
     consumer: ConsumerName,
