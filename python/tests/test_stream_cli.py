@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,39 @@ def test_a_folder_is_looked_at_and_changed(tmp_path: Path, monkeypatch: pytest.M
     assert tidewire("stream", "info", "orders")[1]["messages"] == 1
     code, told = tidewire("stream", "info", "nothing", *at)
     assert (code, told["error"]["code"]) == (1, "not_found")
+
+
+def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path, name="center") as node:
+        url = node.listen("tide://127.0.0.1:0").url
+        orders = node.sync.stream("orders", subjects=["orders.>"])
+        for number, key in enumerate("abab"):
+            orders.publish(f"orders.{key}", {"n": number}, key=key)
+        times = [event.time.isoformat() for event in orders.read()]
+
+        def numbers(*options: object) -> list[int]:
+            code, found = tidewire("stream", "read", "orders", "--url", url, *options)
+            assert code == 0, found
+            return [one["value"]["n"] for one in (found if isinstance(found, list) else [found])]
+
+        assert numbers("--since", "1h", "--key", "b") == [1, 3]
+        assert numbers("--since", times[1], "--until", times[2]) == [1, 2]
+        assert numbers("--grep", "orders.a.*3|b.*1") == [1]
+        assert numbers("--until", "1h") == []
+        wrong = (("--since", "yesterday"), ("--until", "2026-11-23T21:00:00"), ("--grep", "("))
+        for option, text in wrong:
+            code, told = tidewire("stream", "read", "orders", "--url", url, option, text)
+            assert (code, told["error"]["code"]) == (2, "invalid_argument") and f"{option}: {text!r}" in told["error"][
+                "message"
+            ]
+        command = [sys.executable, "-m", "tidewire", "stream", "info", "orders", "--watch", "--json", "--url", url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            assert json.loads(watching.stdout.readline())["messages"] == 4
+            orders.publish("orders.c", {"n": 4})
+            assert json.loads(watching.stdout.readline())["messages"] == 5
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 130
 
 
 def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:

@@ -549,6 +549,7 @@ class _Commands(TyperGroup):
 
 
 app.info.cls = _Commands
-for _one in (*app.registered_commands, *app.registered_groups):
-    _name = _one.name or getattr(_one.callback, "__name__", "")
+_all: list[Any] = [*app.registered_commands, *app.registered_groups]
+for _one in _all:
+    _name = _one.name or _one.callback.__name__
     _one.rich_help_panel = next(panel for panel, names in _PANELS.items() if _name in names)
