@@ -72,6 +72,17 @@ def test_a_server_logs_a_worker_that_was_lost_as_an_object(store: str, tmp_path:
         assert re.fullmatch(text, line["message"])
 
 
+@sqlite_alone
+def test_a_server_that_starts_before_its_store_waits_for_it(store: str, tmp_path: Path) -> None:
+    later = f"sqlite:///{tmp_path}/later.db"
+    with server(later, 1, tmp_path) as serving:
+        assert serving.stderr is not None
+        line = serving.stderr.readline()
+        assert "waits for the store for up to 60 s: " in line and "later.db" in line
+        campaign = started(tw.campaign(functions.pi, runs=10, store=later))
+        assert until(campaign, lambda status: status.ended).done == 10
+
+
 @pytest.mark.promise("P15.29")
 def test_a_server_that_is_told_to_end_stores_what_it_has_and_its_workers_end(store: str, tmp_path: Path) -> None:
     campaign = started(tw.campaign(functions.slow_pi, runs=100_000, store=store))

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -202,6 +203,20 @@ def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
         rest = hub.stdout.read()
         assert hub.wait(30) == 0
         assert rest.startswith("hub main has stopped: 0 accepted")
+
+
+def test_a_command_waits_for_a_hub_that_is_not_up_yet(tmp_path: Path, started: Programs) -> None:
+    path = tmp_path / "hub.sock"
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(path))
+        closed.listen()
+        waiting = started.run("-m", "tidewire", "nodes", "--wait", "60", "--json", "--url", f"tide+unix://{path}")
+        closed.accept()[0].close()
+        path.unlink()
+    with tw.Node(name="late") as hub:
+        hub.listen(f"tide+unix://{path}")
+        assert [one["name"] for one in json.loads(waiting.line())] == ["late"]
+        assert waiting.ended() == 0
 
 
 def test_up_logs_joins_refusals_and_ends(started: Programs) -> None:

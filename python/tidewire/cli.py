@@ -250,6 +250,7 @@ def up(
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
+Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
 All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
@@ -280,12 +281,13 @@ def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
         ca: Ca = None,
         cert: Cert = None,
         key: Key = None,
+        wait: Wait = 0.0,
         json: Json = False,
         **own: Any,
     ) -> None:
         from tidewire.commands.talk import Hub
 
-        raise typer.Exit(work(Hub(url, token, json, files=(ca, cert, key)), **own))
+        raise typer.Exit(work(Hub(url, token, json, (ca, cert, key), wait), **own))
 
     _, *own = inspect.signature(work, eval_str=True).parameters.values()
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
@@ -551,5 +553,4 @@ class _Commands(TyperGroup):
 app.info.cls = _Commands
 _all: list[Any] = [*app.registered_commands, *app.registered_groups]
 for _one in _all:
-    _name = _one.name or _one.callback.__name__
-    _one.rich_help_panel = next(panel for panel, names in _PANELS.items() if _name in names)
+    _one.rich_help_panel = next(panel for panel, ns in _PANELS.items() if (_one.name or _one.callback.__name__) in ns)

@@ -17,6 +17,7 @@ from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_worke
 from tidewire.errors import CampaignError, StoreUnavailable
 
 _log = logging.getLogger("tidewire._campaigns")
+_OPEN_AGAIN_S = 2.0
 _WORK_WAIT_S = 1.0
 """A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
 PROGRESS_S = 10.0
@@ -53,13 +54,27 @@ def serve(
     """
     check_guard()
     options = Options(url_of(store), checked_workers("processes", processes), accept_code, store_wait)
-    connection = CampaignStore(options.store, create=False)
+    connection = _opened(options)
     only = None if campaign is None else connection.find(str(campaign))
     server = Server(connection, options, only)
     _log.info("serves campaigns of %s with %d processes", shown(options.store), options.workers)
     with stopped_by(server.stop, signal.SIGTERM, signal.SIGINT):
         server.run()
     _log.info("serves campaigns of %s no longer", shown(options.store))
+
+
+def _opened(options: Options) -> CampaignStore:
+    """Open the store. One that is away is waited for, with a log line for each attempt."""
+    until = time.monotonic() + options.store_wait
+    while True:
+        try:
+            return CampaignStore(options.store, create=False)
+        except StoreUnavailable as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            _log.warning("waits for the store for up to %.0f s: %s", left, error)
+            time.sleep(min(_OPEN_AGAIN_S, left))
 
 
 @dataclass

@@ -190,14 +190,16 @@ def report(name: str, store: str | None, out: Path | None, json_wanted: bool) ->
     return _done(work, json_wanted)
 
 
-def worker(store: str | None, processes: int | None, only: str | None, accept_code: bool, json_wanted: bool) -> int:
+def worker(
+    store: str | None, processes: int | None, only: str | None, accept_code: bool, wait: float, json_wanted: bool
+) -> int:
     """Serve campaigns."""
 
     def work() -> int:
         from tidewire._campaigns.worker_pool import serve
 
         _import_from_here()
-        serve(store, processes, campaign=only, accept_code=accept_code)
+        serve(store, processes, campaign=only, accept_code=accept_code, store_wait=wait)
         return 0
 
     return _done(work, json_wanted)

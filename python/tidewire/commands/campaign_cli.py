@@ -236,6 +236,7 @@ def worker(
         str | None, typer.Option("--campaign", help="Serve this one alone, by name or number.", show_default=False)
     ] = None,
     accept_code: AcceptCode = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds in which it waits for a store that is away.")] = 60.0,
     log_level: LogLevel = Level.info,
     log_format: LogFormat = None,
     json: Json = False,
@@ -247,4 +248,4 @@ def worker(
     from tidewire.commands import campaign as work
 
     log_to_stderr(log_level, log_format, json)
-    raise typer.Exit(work.worker(url or store, processes, only, accept_code, json))
+    raise typer.Exit(work.worker(url or store, processes, only, accept_code, wait, json))

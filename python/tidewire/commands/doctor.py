@@ -18,13 +18,7 @@ _STORES = ("sqlite:", "postgres:", "postgresql:")
 
 
 def doctor(target: str, hub: Hub) -> int:
-    """Try a target, and print the verdict first; the exit code is 1 if there is a problem, and that
-    of ``fail`` after an error.
-
-    Args:
-        target: A URL of a hub, of NATS or of a store, or a data folder.
-        hub: Joins a hub or NATS, and knows whether data is wanted.
-    """
+    """Try a URL or a data folder, and print the verdict first; 1 if there is a problem."""
     began = perf_counter()
     try:
         if target.startswith(_STORES):

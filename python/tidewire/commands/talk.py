@@ -32,6 +32,7 @@ class Hub:
         as_json: Print data instead of text, errors too.
         files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own
             certificate, and its key.
+        wait: Seconds in which it tries again to join a hub that is away.
 
     Attributes:
         as_text: True if messages and arguments are text, whatever their form.
@@ -43,8 +44,10 @@ class Hub:
         token: str | None,
         as_json: bool,
         files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
+        wait: float = 0.0,
     ) -> None:
         self._files = files
+        self._wait = wait
         self.url = url
         self.token = token
         self.as_json = as_json
@@ -119,7 +122,7 @@ class Hub:
         ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
         tls = tw.Tls(ca, cert, key) if ca or cert or key else None
         name = f"tidewire-{os.getpid()}-{os.urandom(4).hex()}"
-        async with tw.Node(self.url, name=name, token=self.token, tls=tls, **options) as node:
+        async with tw.Node(self.url, name, token=self.token, tls=tls, join_timeout=self._wait, **options) as node:
             yield node
 
 
@@ -173,14 +176,10 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
 def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
     """Call a method of a service, and print its result, or the items of its stream."""
     service, dot, name = method.rpartition(".")
-    problem = method_problem("METHOD", name) if dot else None
+    hint = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
+    problem = method_problem("METHOD", name) if dot else hint
     if problem is not None:
-        hub.complain(InvalidArgument.code, problem)
-        return 2
-    if not dot:
-        text = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
-        hub.complain(InvalidArgument.code, text)
-        return 2
+        return fail(InvalidArgument(problem), hub.as_json)
 
     async def work(node: tw.Node) -> int:
         args, kwargs = _arguments(hub, arguments)
