@@ -113,7 +113,7 @@ def long(kind: str) -> Any:
 def test_a_compressed_value_is_held_once_by_its_receiver(started: Programs, kind: str) -> None:
     hub, url, server = started.hub_and_server()
     value = long(kind)
-    raw = reader(url, features="lz4")
+    raw = reader(url)
     with tw.Node(url, name="caller", config=NEAR) as node:
         workshop = node.client("workshop").sync
         # One-time costs, such as the module of arrays, are no part of the measurement.
@@ -131,7 +131,7 @@ def test_a_compressed_value_is_held_once_by_its_receiver(started: Programs, kind
 
 def test_nothing_is_compressed_within_a_host_unless_that_is_asked_for(started: Programs) -> None:
     _, url = started.hub()
-    raw = reader(url, features="lz4")
+    raw = reader(url)
     with tw.Node(url, name="usual", config={"links": {"link_compress_bytes": 1_000}}) as node:
         assert not is_packed(raw, node)
     with tw.Node(url, name="keen", config=NEAR) as node:
@@ -144,36 +144,9 @@ def test_nothing_is_compressed_within_a_host_unless_that_is_asked_for(started: P
         assert not raw.flags & COMPRESSED
 
 
-def test_nobody_gets_what_it_can_not_read(started: Programs) -> None:
-    with tw.Node(name="hub") as hub:
-        url = hub.listen("tide://127.0.0.1:0").url
-        started.server(url, **ENV)
-        new = reader(url, features="lz4")
-        with tw.Node(url, name="caller", config=NEAR) as node:
-            echo = node.client("workshop").sync.echo
-            assert is_packed(new, node)
-            old = reader(url)
-            # The caller has heard of it before: its own call was answered after the hub took that
-            # node in.
-            assert echo(TEXT) == TEXT
-            assert not is_packed(new, node)
-            assert len(heard(old, PUBLISH)) > len(TEXT)
-            # It calls by itself, and is answered so that it can read it.
-            old.send(frame(CALL, called(), encode((TEXT,)), id=ID + 1))
-            assert TEXT.encode() in heard(old, REPLY)
-            assert not old.flags & COMPRESSED
-            joined = hub.statistics()["links"]["nodes"]
-            old.close()
-            hub.sync.until(lambda now: now["links"]["nodes"] == joined - 1, PATIENCE_S)
-            assert echo(TEXT) == TEXT
-            assert is_packed(new, node), "once it has gone, the others are told"
-        # The hub would ask it whether it has read everything.
-        new.close()
-
-
 def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
     program, url, _ = started.hub_and_server()
-    raw = Raw.joined(url, features="lz4")
+    raw = Raw.joined(url)
     flags = 2 | COMPRESSED
     for number, (payload, rule) in enumerate(
         [
@@ -195,7 +168,7 @@ def test_a_broken_payload_costs_its_call_alone(started: Programs) -> None:
 
 def test_a_fault_in_a_long_payload_ends_its_call_at_once(started: Programs) -> None:
     _, url, _ = started.hub_and_server()
-    raw = Raw.joined(url, features="lz4")
+    raw = Raw.joined(url)
     raw.send(frame(CALL, called(), struct.pack("<Q", 10 * MIB), 2 | MORE | COMPRESSED, ID))
     # The first block can't be one, and nothing more is sent of the payload than that.
     raw.send(frame(CHUNK, b"", struct.pack("<QI", 20 * MIB, 1 << 20) + b"x", 2 | MORE, ID))
@@ -208,21 +181,12 @@ def test_a_fault_in_a_long_payload_ends_its_call_at_once(started: Programs) -> N
     assert b"wind, tide" in heard(raw, REPLY)
 
 
-def test_a_peer_that_compresses_without_an_announcement_gets_an_error(started: Programs) -> None:
-    _, url = started.hub()
-    raw = Raw.joined(url)
-    raw.send(frame(PUBLISH, published(), b"packed", 2 | COMPRESSED))
-    told = raw.until_end()
-    assert told is not None
-    assert "the feature lz4 was not named by both sides" in told
-
-
 def test_a_message_that_can_not_be_inflated_is_counted_and_logged_once(started: Programs) -> None:
     _, url = started.hub()
     with tw.Node(url, name="reader") as node:
         node.subscribe("news", lambda message: None)
         broken = frame(PUBLISH, published(b"news"), struct.pack("<Q", 100) + b"x", COMPRESSED | 2)
-        raw = Raw.joined(url, features="lz4")
+        raw = Raw.joined(url)
         # A call of the hub comes behind the subscription.
         node.subscribe("other", print).wait()
         for _ in range(3):

@@ -7,7 +7,6 @@ mod listeners;
 mod log;
 mod pending_joins;
 mod serve_link;
-mod single_peer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -25,8 +24,6 @@ use crate::idle::Idle;
 use crate::runtime::Runtime;
 use crate::shared_memory::SameHostProbe;
 use crate::socket::Socket;
-use crate::socket::raw_stream::RawStream;
-use crate::socket::read_owner::ReadOwner;
 use crate::writer::SharedWriter;
 
 use log::Log;
@@ -37,22 +34,8 @@ pub use in_process::{LocalEnd, LocalFrameSink};
 pub use listeners::{ListenError, Listening};
 
 enum Peer {
-    Remote {
-        socket: Socket,
-        writing: SharedWriter,
-        end: Notify,
-    },
-    /// As remote, but an event loop of this process may read it.
-    Guest {
-        plain: RawStream,
-        writing: SharedWriter,
-        end: Notify,
-        turn: Arc<ReadOwner>,
-    },
-    Local {
-        feed: Weak<dyn LocalFrameSink>,
-        writing: SharedWriter,
-    },
+    Remote { socket: Socket, writing: SharedWriter, end: Notify },
+    Local { feed: Weak<dyn LocalFrameSink>, writing: SharedWriter },
 }
 
 /// A hub, its listeners, and those who joined. It ends when the last clone is dropped.
@@ -72,7 +55,6 @@ struct Shared {
     greetings: Arc<PendingJoins>,
     greeting_time: Duration,
     hello_bytes: usize,
-    heartbeat_ms: u64,
     /// Held by the one link, of those that bring more than is taken at one go, whose turn it is.
     seat: Semaphore,
     look: Notify,
@@ -97,7 +79,7 @@ impl HubHandle {
     pub fn new(runtime: &Runtime, options: HubOptions, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let options = HubOptions { memory: Some(Arc::new(SameHostProbe)), ..options };
         let (batch, greeting_time) = (options.batch, Duration::from_millis(options.greeting_ms));
-        let (greetings, heartbeat_ms) = (PendingJoins::new(options.greetings), options.heartbeat_ms);
+        let greetings = PendingJoins::new(options.greetings);
         let hello_bytes = options.hello_bytes;
         let hub = Hub::new(options, u64::from_str_radix(&secret()[..16], 16).unwrap_or(1));
         let shared = Arc::new(Shared {
@@ -107,7 +89,6 @@ impl HubHandle {
             greetings,
             greeting_time,
             hello_bytes,
-            heartbeat_ms,
             seat: Semaphore::new(1),
             look: Notify::new(),
             idle: Idle::new(),
@@ -214,7 +195,7 @@ impl Shared {
         let peers: Vec<_> = self.peers.read().iter().flatten().cloned().collect();
         for peer in peers {
             match &*peer {
-                Peer::Remote { end, .. } | Peer::Guest { end, .. } => end.notify_one(),
+                Peer::Remote { end, .. } => end.notify_one(),
                 Peer::Local { feed, .. } => {
                     if let Some(feed) = feed.upgrade() {
                         feed.ended("the hub has stopped", false);

@@ -14,7 +14,6 @@ mod handshake;
 mod read_pause;
 mod receive;
 mod reconnect;
-mod runtime_reader;
 mod send;
 mod shared_memory;
 mod socket_reader;
@@ -43,7 +42,6 @@ use connection::Connection;
 pub use error::JoinError;
 use fanout::FanoutQueue;
 use reconnect::gone;
-use runtime_reader::LoopThread;
 use shared_memory::SharedReads;
 use subscriptions::Subscribed;
 pub use subscriptions::Subscription;
@@ -76,8 +74,8 @@ struct Shared {
     way: Mutex<Option<Arc<Connection>>>,
     /// Callback that offers the reading of the socket to an event loop.
     readers: Mutex<Option<ReaderCallback>>,
-    /// Thread of that event loop.
-    home: LoopThread,
+    /// Number of the thread of that event loop; 0: there is none.
+    loop_thread: AtomicUsize,
     /// The link receives nothing until its handlers have caught up.
     paused: AtomicBool,
     /// Next time at which the thread of the links looks by itself.
@@ -194,7 +192,7 @@ impl Link {
         payload: OutgoingPayload<'_>,
         waiting: Arc<dyn ReplyWaiter>,
     ) -> Result<CallKey, Refused> {
-        let payload = self.shared.readied(payload, |session| session.may_compress());
+        let payload = self.shared.readied(payload);
         let mut state = self.shared.joined_state()?;
         let id = state.session.call(head, flags, payload, waiting)?;
         Ok(CallKey { epoch: state.epoch, id })
@@ -217,7 +215,7 @@ impl Link {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, key: CallKey, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
-        let payload = self.shared.readied(payload, |session| session.may_compress());
+        let payload = self.shared.readied(payload);
         let sent = self.shared.with(key, |session| session.item(key.id, Flags::NORMAL, payload));
         self.shared.flush();
         sent.unwrap_or(Err(Refused::Over))
@@ -234,7 +232,7 @@ impl Link {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn publish(&self, head: &PublishHead<'_>, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
-        let payload = self.shared.packed(payload, |session| session.may_compress());
+        let payload = self.shared.packed(payload);
         self.shared.joined_state()?.session.publish(head, flags, payload)
     }
 

@@ -8,9 +8,6 @@ use tidewire_proto::generated::limits;
 
 use super::outbox::PayloadParts;
 
-/// The feature, as greetings name it.
-pub const FEATURE: &str = "lz4";
-
 /// Bytes of a payload that make one block.
 const BLOCK_BYTES: usize = 65_536;
 const STATED_BYTES: usize = 8;
@@ -64,14 +61,6 @@ impl Packed {
     /// The length of the payload that it was made of.
     pub fn inflated_bytes(&self) -> usize {
         self.inflated
-    }
-
-    /// The payload that it was made of.
-    pub fn inflate(&self) -> Vec<u8> {
-        let mut payload = Vec::new();
-        let inflated = inflate(&self.bytes, self.inflated, &mut payload);
-        debug_assert!(inflated.is_ok(), "what was compressed here can be inflated");
-        payload
     }
 }
 

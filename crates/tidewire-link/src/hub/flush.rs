@@ -68,11 +68,6 @@ impl Shared {
                     end.notify_one();
                 }
             }
-            Peer::Guest { plain, writing, end, .. } => {
-                if writing.flush(take, |burst| plain.try_write(burst)).is_err() {
-                    end.notify_one();
-                }
-            }
             Peer::Local { feed, writing } => {
                 let Some(feed) = feed.upgrade() else { return };
                 let fed = writing.flush(take, |burst| fed(&*feed, burst.frames()));
@@ -116,7 +111,7 @@ impl Shared {
             if name.is_empty() { "a link that has not joined".to_owned() } else { format!("the link of {name:?}") };
         self.say(&format!("{who} is closed: {reason}"));
         match peer.as_deref() {
-            Some(Peer::Remote { end, .. } | Peer::Guest { end, .. }) => end.notify_one(),
+            Some(Peer::Remote { end, .. }) => end.notify_one(),
             Some(Peer::Local { feed, .. }) => {
                 if let Some(feed) = feed.upgrade() {
                     feed.ended(reason, true);

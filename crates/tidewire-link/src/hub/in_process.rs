@@ -10,7 +10,6 @@ use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 use super::{HubHandle, Peer, Shared, secret};
 use crate::clock::now_us;
 use crate::runtime::Runtime;
-use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader};
 use crate::writer::SharedWriter;
 
 /// Receiver of the frames of a link inside this process.
@@ -27,9 +26,6 @@ pub trait LocalFrameSink: Send + Sync {
     }
     /// The hub closes the link; the node may join it again if the hub itself goes on.
     fn ended(&self, reason: &str, may_return: bool);
-    /// The event loop of the node, if it has one, may read the socket of another node that has
-    /// joined the hub.
-    fn offered(&self, _reader: Reader) {}
 }
 
 /// Where nodes of this process join a hub, for as long as there is one.
@@ -45,8 +41,6 @@ pub struct LocalEnd {
     at: LinkId,
     /// The number may be that of another link by now.
     left: AtomicBool,
-    /// Held if another node of this process was there before: the loop of neither reads for both.
-    _others: Option<OffLoopWaiter>,
 }
 
 impl HubHandle {
@@ -78,16 +72,6 @@ impl LocalEnd {
         self.shared.take_frames(self.at, frames);
         self.shared.settle();
         frames.len()
-    }
-
-    /// The read ownership of the socket of the guest, if there is one.
-    pub(crate) fn turn(&self) -> Option<Arc<ReadOwner>> {
-        self.shared.guest_turn()
-    }
-
-    /// Offers the loop of this node what may be read by a loop.
-    pub(crate) fn offer(&self) {
-        self.shared.offer();
     }
 
     /// Leaves the hub, and does something once the node is given no frames of this link any more,
@@ -144,9 +128,7 @@ impl Shared {
 
     pub(super) fn attached(self: &Arc<Self>, at: LinkId, feed: Weak<dyn LocalFrameSink>) -> LocalEnd {
         self.keep(at, Arc::new(Peer::Local { feed, writing: SharedWriter::new() }));
-        let others = self.feeds().len() > 1;
-        let _others = self.guest_turn().filter(|_| others).map(|turn| turn.wait_off_loop());
-        LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false), _others }
+        LocalEnd { shared: Arc::clone(self), at, left: AtomicBool::new(false) }
     }
 
     /// The nodes of this process have no thread that watches their time.

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tidewire_core::link::hub::LinkId;
 use tidewire_core::link::outbox::{FrameSink, WriteBatch};
 use tidewire_proto::wire::WireError;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Notify, SemaphorePermit};
 
 use super::listeners::MAKES_ROOM;
 use super::pending_joins::{PendingJoin, has_to_go, place_of};
-use super::{Peer, Shared, secret, single_peer};
+use super::{Peer, Shared, secret};
 use crate::clock::{instant, now_us};
 use crate::frame_reader::{FrameReader, ReadProgress, StopReading};
 use crate::socket::Socket;
-use crate::socket::read_owner::OffLoopWaiter;
+use crate::writer::SharedWriter;
 
 /// Longest turn of one link.
 const TURN_US: u64 = 250;
@@ -34,16 +34,9 @@ impl Shared {
             }
             at
         };
-        // While there are others, the loop that may read for the guest does not.
-        let beside_guest = self.guest_turn().map(|turn| turn.wait_off_loop());
-        let Ok(peer) = self.peer_of(socket) else { return self.gone(at) };
-        let peer = Arc::new(peer);
+        let peer = Arc::new(Peer::Remote { socket, writing: SharedWriter::in_turns(), end: Notify::new() });
         self.keep(at, Arc::clone(&peer));
-        if let Peer::Guest { .. } = &*peer {
-            tokio::spawn(single_peer::serve(Arc::clone(self), at, peer, greeting));
-        } else {
-            tokio::spawn(serve(Arc::clone(self), at, peer, greeting, beside_guest));
-        }
+        tokio::spawn(serve(Arc::clone(self), at, peer, greeting));
     }
 
     /// A connection that has not joined makes room for others.
@@ -169,13 +162,7 @@ impl Incoming {
     }
 }
 
-async fn serve(
-    shared: Arc<Shared>,
-    at: LinkId,
-    peer: Arc<Peer>,
-    greeting: PendingJoin,
-    _beside_guest: Option<OffLoopWaiter>,
-) {
+async fn serve(shared: Arc<Shared>, at: LinkId, peer: Arc<Peer>, greeting: PendingJoin) {
     let Peer::Remote { socket, writing, end } = &*peer else { return };
     let mut incoming = Incoming::new(&shared, socket);
     let (mut full, mut greeting) = (false, Some(greeting));

@@ -54,7 +54,7 @@ impl Call {
     pub fn reply(mut self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         self.answered = true;
         let lane = self.message.flags.lane() as u8;
-        let payload = self.readied(payload);
+        let payload = self.link.readied(payload);
         let sent = self.act(|session, id| session.reply(id, Flags::NORMAL.in_lane(lane), payload));
         if let Err(refused) = &sent {
             let text = refused.to_string();
@@ -72,7 +72,7 @@ impl Call {
     /// Fails. The frame waits for [`Flusher::flush`].
     pub fn fail(mut self, code: ErrorCode, payload: OutgoingPayload<'_>) {
         self.answered = true;
-        let payload = self.packed(payload);
+        let payload = self.link.packed(payload);
         let _ = self.act(|session, id| session.fail(id, code, payload));
         self.link.answered(self.key);
     }
@@ -82,7 +82,7 @@ impl Call {
     /// # Errors
     /// [`Refused`] if it can't be sent.
     pub fn item(&self, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
-        let payload = self.readied(payload);
+        let payload = self.link.readied(payload);
         let sent = self.act(|session, id| session.answer_item(id, Flags::NORMAL, payload));
         self.link.flush();
         sent
@@ -125,15 +125,6 @@ impl Call {
     /// True if an answer of this length may be compressed when it is sent, which takes time.
     pub fn compresses(&self, payload: usize) -> bool {
         self.link.compresses(payload)
-    }
-
-    fn packed<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
-        // The id may name another call once the node has joined again; its answer is not sent then.
-        self.link.packed(payload, |session| session.may_compress_answer(self.key.id))
-    }
-
-    fn readied<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
-        self.link.readied(payload, |session| session.may_compress_answer(self.key.id))
     }
 
     /// The longest payload that this node takes and sends.

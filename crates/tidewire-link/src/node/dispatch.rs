@@ -15,7 +15,6 @@ use super::{Call, CallKey, Exchange, Failure, Handler, Published, ReplyWaiter, S
 use crate::clock::now_us;
 use crate::frame_reader::FrameReader;
 use crate::hub::LocalFrameSink;
-use crate::socket::read_owner::Reader;
 
 /// Handlers and origin of the last publish head, cached for the next message with the same head.
 pub(super) struct SubscriberCache {
@@ -264,10 +263,6 @@ impl LocalFrameSink for Shared {
 
     fn due_us(&self) -> u64 {
         self.state.lock().session.telling_us()
-    }
-
-    fn offered(&self, reader: Reader) {
-        Self::offered(self, reader);
     }
 
     fn ended(&self, reason: &str, may_return: bool) {

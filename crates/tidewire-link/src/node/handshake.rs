@@ -14,7 +14,6 @@ use tokio::sync::{Notify, oneshot};
 use super::connection::{Connection, Transport};
 use super::fanout::FanoutQueue;
 use super::reconnect::keep;
-use super::runtime_reader::LoopThread;
 use super::{CloseOnDrop, JoinError, Link, Shared, State};
 use crate::address::Address;
 use crate::clock::now_us;
@@ -138,7 +137,7 @@ impl Link {
             exchanges: Mutex::default(),
             way: Mutex::new(None),
             readers: Mutex::new(None),
-            home: LoopThread::default(),
+            loop_thread: AtomicUsize::new(0),
             paused: AtomicBool::new(false),
             sleeps_until_us: AtomicU64::new(u64::MAX),
             compressed_from: AtomicUsize::new(usize::MAX),

@@ -96,7 +96,8 @@ async fn run_plain(shared: &Arc<Shared>, way: &Connection, plain: &RawStream) ->
         shared.sleeps_until_us.store(u64::MAX, Ordering::Release);
         let due = shared.state.lock().session.next_us();
         // A waiter off the loop may have gone: the loop is asked again now and then.
-        let next = if shared.home.is_known() && way.turn.is_to_offer() { due.min(look) } else { due };
+        let next =
+            if shared.loop_thread.load(Ordering::Acquire) != 0 && way.turn.is_to_offer() { due.min(look) } else { due };
         let reads = way.turn.is_of_links() && !shared.is_paused();
         shared.sleeps_until_us.store(next, Ordering::Release);
         tokio::select! {

@@ -1,14 +1,13 @@
 //! The writer of a node's link: when frames are written, and in which bursts.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidewire_core::link::outbox::{FrameSink, WriteBatch};
-use tidewire_core::link::session::{OutgoingPayload, Session};
+use tidewire_core::link::session::OutgoingPayload;
 use tidewire_proto::generated::limits;
 
+use super::Shared;
 use super::connection::{Connection, Transport};
-use super::{ReplyWaiter, Shared};
 use crate::clock::now_us;
 
 impl Shared {
@@ -16,27 +15,17 @@ impl Shared {
         payload >= self.compressed_from.load(Ordering::Relaxed)
     }
 
-    /// A payload as it is sent. It is compressed under no lock; should the link be another one by
-    /// then, the session knows what to do.
-    pub(super) fn packed<'a>(
-        &self,
-        payload: OutgoingPayload<'a>,
-        may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
-    ) -> OutgoingPayload<'a> {
-        let packs = self.compresses(payload.bytes()) && may(&mut self.state.lock().session);
-        if packs { payload.packed() } else { payload }
+    /// A payload as it is sent. No lock is held while it is compressed.
+    pub(super) fn packed<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
+        if self.compresses(payload.bytes()) { payload.packed() } else { payload }
     }
 
     /// As [`packed`](Self::packed), but a long payload is to be placed in shared memory if the hub
     /// can pass its location on.
-    pub(super) fn readied<'a>(
-        &self,
-        payload: OutgoingPayload<'a>,
-        may: impl FnOnce(&mut Session<Arc<dyn ReplyWaiter>>) -> bool,
-    ) -> OutgoingPayload<'a> {
+    pub(super) fn readied<'a>(&self, payload: OutgoingPayload<'a>) -> OutgoingPayload<'a> {
         match payload {
             OutgoingPayload::Long(payload) if self.may_lay(payload.bytes()) => OutgoingPayload::Lay(payload),
-            payload => self.packed(payload, may),
+            payload => self.packed(payload),
         }
     }
 

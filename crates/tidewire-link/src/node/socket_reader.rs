@@ -1,5 +1,6 @@
 //! Socket reader of a node's link: it moves between the thread of the links and an event loop.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tidewire_core::link::session::Fault;
@@ -7,7 +8,7 @@ use tidewire_core::link::session::Fault;
 use super::connection::{Connection, Transport};
 use super::{Link, Shared};
 use crate::frame_reader::ReadProgress;
-use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket};
+use crate::socket::read_owner::{OffLoopWaiter, ReadOwner, Reader, SharedSocket, here};
 
 /// Socket of a link, for the current reader.
 struct Socket {
@@ -27,10 +28,6 @@ impl SharedSocket for Socket {
     fn ends(&self) {
         self.way.end.notify_one();
     }
-
-    fn is_paused(&self) -> bool {
-        self.link.upgrade().is_some_and(|shared| shared.is_paused())
-    }
 }
 
 impl Connection {
@@ -45,24 +42,17 @@ impl Connection {
     fn turn(&self) -> Option<Arc<ReadOwner>> {
         match &self.kind {
             Transport::Plain(_) => Some(Arc::clone(&self.turn)),
-            Transport::Layered(_) => None,
-            Transport::Local(end) => end.turn(),
+            Transport::Layered(_) | Transport::Local(_) => None,
         }
     }
 }
 
 impl Link {
     /// Gives `call` a [`Reader`] whenever the event loop of this thread may read the socket: now,
-    /// and after the link was lost. A link inside of one process has none; the loop may read that
-    /// of the first node that joins its hub from elsewhere, while no other node is joined.
+    /// and after the link was lost. A link inside of one process has no socket.
     pub fn on_way(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
-        self.shared.home.is_this_thread();
-        self.offer_to(call);
-    }
-
-    /// Offers the reading to `call`. The previous reader may be blocked by now, so it gives the
-    /// reading back first.
-    pub(super) fn offer_to(&self, call: impl Fn(Reader) + Send + Sync + 'static) {
+        self.shared.loop_thread.store(here(), Ordering::Release);
+        // The previous reader may be blocked by now, so it gives the reading back first.
         *self.shared.readers.lock() = Some(Box::new(call));
         let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn());
         if let Some(turn) = turn {
@@ -72,10 +62,9 @@ impl Link {
     }
 
     /// To be held while something of this link is waited for on this thread: if it is `blocking`,
-    /// or not that of the loop or the runtime which may read the socket, the thread of the links
-    /// has to read.
+    /// or not that of the loop which may read the socket, the thread of the links has to read.
     pub fn wait_off_loop(&self, blocking: bool) -> Option<OffLoopWaiter> {
-        if !blocking && self.shared.home.is_here() {
+        if !blocking && self.shared.loop_thread.load(Ordering::Acquire) == here() {
             return None;
         }
         let turn = self.shared.way.lock().as_ref().and_then(|way| way.turn())?;
@@ -88,21 +77,14 @@ impl Shared {
     /// since the last time.
     pub(super) fn offer(&self) {
         let Some(way) = self.way.lock().clone() else { return };
-        match &way.kind {
-            Transport::Plain(plain) => {
-                let of = Arc::new(Socket { link: self.me.clone(), way: Arc::clone(&way) });
-                ReadOwner::offer(of, plain, |reader| self.offered(reader));
-            }
-            Transport::Layered(_) => {}
-            Transport::Local(end) => end.offer(),
-        }
-    }
-
-    /// Gives the reading to an event loop, if there is one; dropped, it goes back to the thread of
-    /// the links.
-    pub(super) fn offered(&self, reader: Reader) {
-        if let Some(readers) = &*self.readers.lock() {
-            readers(reader);
+        if let Transport::Plain(plain) = &way.kind {
+            let of = Arc::new(Socket { link: self.me.clone(), way: Arc::clone(&way) });
+            ReadOwner::offer(of, plain, |reader| {
+                // Without a loop, the dropped reader gives the reading back.
+                if let Some(readers) = &*self.readers.lock() {
+                    readers(reader);
+                }
+            });
         }
     }
 }

@@ -1,10 +1,8 @@
-//! Read ownership of the socket of a link: the link thread, an event loop or an async runtime.
+//! Read ownership of the socket of a link: the link thread or an event loop.
 //!
 //! An event loop that reads by itself saves two thread switches for each answer. The link thread
 //! reads whenever a caller waits outside of that loop. The link thread also checks the socket with
 //! every heartbeat, so that a loop which is busy for long does not count as a lost link.
-//! `node/runtime_reader.rs` has the part of an async runtime, `hub/single_peer.rs` the part of the
-//! hub.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -39,8 +37,6 @@ pub(crate) trait SharedSocket: Send + Sync {
     fn read(&self) -> Result<ReadProgress, Fault>;
     /// It can't be read any further.
     fn ends(&self);
-    /// True if no bytes are accepted at present.
-    fn is_paused(&self) -> bool;
 }
 
 /// Read ownership of a socket.
@@ -176,31 +172,18 @@ impl Reader {
     /// Reads what is there, or a part of it, and dispatches it. False: this reader has lost the
     /// reading, or nobody reads any more.
     pub fn read(&self) -> bool {
-        self.read_some().is_some()
-    }
-
-    /// As [`read`](Self::read), and says whether that was all. None for false.
-    pub(crate) fn read_some(&self) -> Option<ReadProgress> {
         let turn = self.of.turn();
         if turn.reader.load(Ordering::Acquire) != self.number {
-            return None;
+            return false;
         }
         match self.of.read() {
-            Ok(filled) => (filled != ReadProgress::Closed).then_some(filled),
+            Ok(filled) => filled != ReadProgress::Closed,
             Err(fault) => {
                 *turn.fault.lock() = Some(fault);
                 self.of.ends();
-                None
+                false
             }
         }
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.of.is_paused()
-    }
-
-    pub(crate) fn descriptor(&self) -> &RawStream {
-        &self.descriptor
     }
 }
 

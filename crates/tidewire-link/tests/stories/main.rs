@@ -3,8 +3,6 @@
 mod support;
 
 mod crossings;
-mod guests;
-mod here;
 mod local;
 mod spreading;
 mod states;

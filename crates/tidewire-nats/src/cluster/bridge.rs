@@ -82,7 +82,6 @@ pub(super) async fn begin(
         in_flight: options.in_flight,
         frame_bytes: options.frame_bytes,
         payload_bytes: options.payload_bytes,
-        features: "lz4".to_owned(),
         ..Presence::new(options.number, &options.name)
     };
     let (begun, answer) = oneshot::channel();

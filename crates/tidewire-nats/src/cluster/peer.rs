@@ -180,10 +180,9 @@ impl Peer {
             ("frame-bytes", frame_bytes.to_string()),
             ("payload-bytes", about.payload_bytes.to_string()),
             ("heartbeat-ms", about.heartbeat_ms.to_string()),
-            ("features", about.features.clone()),
         ];
         for (name, text) in said {
-            // Names and features are at most 255 bytes.
+            // A name is at most 255 bytes.
             drop(out.add(name, text.as_bytes()));
         }
         let mut frame = Vec::new();

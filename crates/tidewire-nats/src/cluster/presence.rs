@@ -34,9 +34,6 @@ pub(super) struct Presence {
     pub in_flight: u64,
     pub frame_bytes: u64,
     pub payload_bytes: u64,
-    /// As in HELLO.
-    #[serde(default)]
-    pub features: String,
 }
 
 impl Presence {
@@ -50,7 +47,6 @@ impl Presence {
             in_flight: limits::LINK_IN_FLIGHT.default,
             frame_bytes: limits::LINK_FRAME_BYTES.default,
             payload_bytes: limits::PAYLOAD_BYTES.default,
-            features: String::new(),
         }
     }
 
@@ -72,8 +68,7 @@ impl Presence {
             && within(limits::LINK_HEARTBEAT_MS, said.heartbeat_ms)
             && within(limits::LINK_IN_FLIGHT, said.in_flight)
             && within(limits::LINK_FRAME_BYTES, said.frame_bytes)
-            && within(limits::PAYLOAD_BYTES, said.payload_bytes)
-            && said.features.len() <= 255;
+            && within(limits::PAYLOAD_BYTES, said.payload_bytes);
         fits.then_some(said)
     }
 }
@@ -84,7 +79,7 @@ mod tests {
 
     #[test]
     fn announcements_of_a_node_are_read_by_others() {
-        let node = Presence { name: "a \"b\"".to_owned(), features: "lz4".to_owned(), ..Presence::new(7, "x") };
+        let node = Presence { name: "a \"b\"".to_owned(), ..Presence::new(7, "x") };
         let read = Presence::read(&node.written(PresenceKind::Hello));
         assert_eq!(read, Some(Presence { says: PresenceKind::Hello, ..node }));
     }

@@ -84,7 +84,6 @@ export interface Agreed {
 	readonly theirPayloadBytes: number;
 	readonly heartbeatMs: number;
 	readonly theirHeartbeatMs: number;
-	readonly lz4: boolean;
 	/** Patterns on which this node may publish; undefined: all. */
 	readonly publish: readonly string[] | undefined;
 	/** Limits that are those of this node's token. */

@@ -109,7 +109,6 @@ export class Link {
 		const { name, token, heartbeatMs, payloadBytes } = this.options;
 		const said: [string, string][] = [
 			["name", name],
-			["features", "lz4"],
 			["in-flight", String(limits.LINK_IN_FLIGHT)],
 			["frame-bytes", String(limits.LINK_FRAME_BYTES)],
 			["payload-bytes", String(payloadBytes)],
@@ -216,7 +215,6 @@ export class Link {
 			theirPayloadBytes: fieldNumber(fields, "payload-bytes", limits.PAYLOAD_BYTES),
 			heartbeatMs: this.options.heartbeatMs,
 			theirHeartbeatMs: Math.max(fieldNumber(fields, "heartbeat-ms", limits.LINK_HEARTBEAT_MS), 50),
-			lz4: of("features").includes("lz4"),
 			publish: fieldText(fields, "publish") === undefined ? undefined : of("publish"),
 			ofToken: of("of-token"),
 		};

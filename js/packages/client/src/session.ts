@@ -317,9 +317,6 @@ export class Session {
 
 	private frame(frame: Frame, now: number): void {
 		const head = readHead(frame);
-		if (frame.flags & Flag.COMPRESSED && !this.agreed.lz4 && PAYLOADS.has(frame.kind)) {
-			throw new WireError("COMPRESSED is set, and the feature lz4 was not named by both sides");
-		}
 		if (frame.stated && frame.flags & Flag.PLACED && PAYLOADS.has(frame.kind)) {
 			throw new WireError("PLACED is set, and this side never named the feature shm");
 		}

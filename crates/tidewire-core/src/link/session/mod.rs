@@ -47,7 +47,8 @@ pub struct Session<C> {
     payload_max: usize,
     chunk_bytes: usize,
     offers_memory: bool,
-    reading: PeerCodecs,
+    /// This node and the hub share the memory of their machine.
+    shares_memory: bool,
     /// The time of the next handler-alive notices.
     telling_us: u64,
     closing: bool,
@@ -56,19 +57,6 @@ pub struct Session<C> {
     arrival: DrainState,
     /// The head of the last message that was published, which has been checked.
     checked: Vec<u8>,
-}
-
-/// The peers that can inflate compressed payloads or share memory.
-#[derive(Clone, Copy)]
-struct PeerCodecs {
-    /// This node says that it can.
-    here: bool,
-    /// The hub can, too: both may send compressed payloads.
-    link: bool,
-    /// All nodes that are joined can.
-    all: bool,
-    /// This node and the hub share the memory of their machine.
-    memory: bool,
 }
 
 /// An exchange that this node opened. All its frames travel in one lane, so that none overtakes
@@ -85,7 +73,7 @@ enum InboundExchange {
     /// A call that is not complete yet. So many items were requested meanwhile.
     Coming { lane: u8, wanted: u32, unread: bool },
     /// An open call. Its caller may send so many items.
-    Open { caller: u32, lane: u8, living: HandlerAliveTimer, inflates: bool, input: Credit },
+    Open { caller: u32, lane: u8, living: HandlerAliveTimer, input: Credit },
     /// A long message that was published.
     Published,
 }
@@ -113,7 +101,7 @@ impl<C> Session<C> {
             payload_max: 0,
             chunk_bytes: greeting.chunk_bytes,
             offers_memory: greeting.place.is_some(),
-            reading: PeerCodecs { here: greeting.inflates, link: false, all: false, memory: false },
+            shares_memory: false,
             telling_us: u64::MAX,
             closing: false,
             leaving: false,
@@ -180,16 +168,6 @@ impl<C> Session<C> {
     /// The name behind a number, as the hub reported it.
     pub fn name_of(&self, node: u32) -> Option<&Arc<Named>> {
         self.names.get(&node)
-    }
-
-    /// True if calls, their items and published messages may be compressed now.
-    pub fn may_compress(&self) -> bool {
-        self.reading.link && self.reading.all
-    }
-
-    /// True if the answer of an open call may be compressed.
-    pub fn may_compress_answer(&mut self, id: u64) -> bool {
-        matches!(self.theirs.get(id), Some(InboundExchange::Open { inflates: true, .. }))
     }
 
     /// True if a call of another node has not been answered yet.
@@ -286,21 +264,6 @@ pub(super) fn check_placed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireEr
     }
     let max = limits::LINK_PLACED_BYTES.default;
     if frame.stated()?.0 > max { Err(WireError::Limit { name: "link_placed_bytes", max }) } else { Ok(()) }
-}
-
-/// True if a frame begins a compressed payload.
-pub(super) fn is_compressed(frame: &Frame<'_>) -> bool {
-    let carries = matches!(frame.kind, Kind::Publish | Kind::Call | Kind::Reply | Kind::Fail | Kind::Item);
-    carries && frame.flags.compressed()
-}
-
-/// Compressed payloads may come only if both sides said that they can inflate them.
-pub(super) fn check_compressed(frame: &Frame<'_>, agreed: bool) -> Result<(), WireError> {
-    if !agreed && is_compressed(frame) {
-        let problem = "COMPRESSED is set, and the feature lz4 was not named by both sides: send the payload as it is";
-        return Err(WireError::Unexpected { kind: frame.kind.name(), problem });
-    }
-    Ok(())
 }
 
 /// The protocol error for a slot that can't be opened.

@@ -11,12 +11,12 @@ use tidewire_proto::wire::{
 
 use super::super::access::Publishing;
 use super::super::assembly::{Message, Progress};
-use super::super::compression::{FEATURE, too_long};
+use super::super::compression::too_long;
 use super::super::flow_control::Credit;
 use super::super::keepalive::Keepalive;
 use super::{
     Event, Fault, InboundExchange, Joined, Named, OutboundExchange, SHARED_MEMORY, Session, SharedPayloadArrived,
-    check_compressed, check_placed, taken_slot,
+    check_placed, taken_slot,
 };
 
 impl<C: Clone> Session<C> {
@@ -37,8 +37,7 @@ impl<C: Clone> Session<C> {
             return self.welcomed(frame, now_us, events);
         }
         self.check(frame)?;
-        check_compressed(frame, self.reading.link)?;
-        check_placed(frame, self.reading.memory)?;
+        check_placed(frame, self.shares_memory)?;
         match frame.kind {
             Kind::Ping => self.tell(Kind::Pong, Flags::URGENT, frame.id, 0),
             Kind::Pong => self.answered_ping(frame.id),
@@ -98,8 +97,7 @@ impl<C: Clone> Session<C> {
         let theirs_ms = number("heartbeat-ms", limits::LINK_HEARTBEAT_MS).max(limits::LINK_HEARTBEAT_MS.min);
         // This node pings as often as it expects a frame: the hub answers each PING.
         self.heart = Keepalive::new(self.heartbeat_ms, theirs_ms.min(self.heartbeat_ms), now_us);
-        self.reading.link = self.reading.here && fields.has_word("features", FEATURE);
-        self.reading.memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
+        self.shares_memory = self.offers_memory && fields.has_word("features", SHARED_MEMORY);
         self.greeting_until_us = None;
         events.push(Event::Joined(Joined {
             hub: fields.text("name").unwrap_or_default().to_owned(),
@@ -117,10 +115,6 @@ impl<C: Clone> Session<C> {
     fn named(&mut self, frame: &Frame<'_>, events: &mut Vec<Event<C>>) -> Result<(), WireError> {
         let node = wire::read_u32("NODE", frame.head)?;
         let fields = Fields::parse("NODE", frame.payload)?;
-        if node == 0 {
-            self.reading.all = fields.has_word("shared", FEATURE);
-            return Ok(());
-        }
         let Some(name) = fields.text("name") else {
             if self.names.remove(&node).is_some() {
                 events.push(Event::Left(node));
@@ -131,8 +125,7 @@ impl<C: Clone> Session<C> {
             return Err(WireError::Limit { name: "hub_links", max: limits::HUB_LINKS.max });
         }
         let user = fields.text("user").unwrap_or_default().to_owned();
-        let inflates = fields.has_word("features", FEATURE);
-        self.names.insert(node, Arc::new(Named { name: name.to_owned(), user, inflates }));
+        self.names.insert(node, Arc::new(Named { name: name.to_owned(), user }));
         Ok(())
     }
 
@@ -293,9 +286,8 @@ impl<C: Clone> Session<C> {
         let Some(&mut InboundExchange::Coming { lane, wanted, unread }) = self.theirs.get(id) else { return };
         let living = self.begin_living(message.head(), now_us);
         let caller = CallHead::parse(message.head()).map_or(0, |head| head.origin);
-        let inflates = self.reading.link && self.names.get(&caller).is_some_and(|named| named.inflates);
         if let Some(theirs) = self.theirs.get(id) {
-            *theirs = InboundExchange::Open { caller, lane, living, inflates, input: Credit::default() };
+            *theirs = InboundExchange::Open { caller, lane, living, input: Credit::default() };
         }
         if self.leaving || self.closing {
             let flags = Flags::NORMAL.in_lane(lane).with_answer(true);

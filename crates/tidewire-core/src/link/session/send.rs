@@ -27,7 +27,6 @@ impl<C> Session<C> {
         call: C,
     ) -> Result<u64, Refused> {
         let mine = OutboundExchange::Call(call, flags.lane() as u8, Credit::new(head.credit));
-        let payload = payload.readable(self.may_compress());
         self.open(mine, payload, Kind::Call, flags, |out| head.put(out))
     }
 
@@ -80,7 +79,6 @@ impl<C> Session<C> {
         payload: OutgoingPayload<'_>,
     ) -> Result<(), Refused> {
         self.publishing.check(head.subject).map_err(|allowed| Refused::Unauthorized { allowed })?;
-        let payload = payload.readable(self.may_compress());
         if matches!(payload, OutgoingPayload::Long(_) | OutgoingPayload::Lay(_))
             || self.out.is_long(payload.sent_bytes())
         {
@@ -114,7 +112,6 @@ impl<C> Session<C> {
     /// [`Refused::Over`] if the call has ended.
     pub fn fail(&mut self, id: u64, code: ErrorCode, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let (flags, called) = self.answering(id).ok_or(Refused::Over)?;
-        let payload = payload.readable(self.may_compress_answer(id));
         let flags = flags.with_compressed(matches!(payload, OutgoingPayload::Packed(_)));
         match self.cut(payload) {
             FramedPayload::Short(text) => self.fail_short(id, flags, code, &text),
@@ -182,7 +179,6 @@ impl<C> Session<C> {
     pub fn item(&mut self, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let lane = self.my_lane(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
-        let payload = payload.readable(self.may_compress());
         self.put(Kind::Item, flags.in_lane(lane), (id, 0), |_| Ok(()), payload)
     }
 
@@ -245,7 +241,6 @@ impl<C> Session<C> {
     fn answer(&mut self, kind: Kind, id: u64, flags: Flags, payload: OutgoingPayload<'_>) -> Result<(), Refused> {
         let (answers, called) = self.answering(id).ok_or(Refused::Over)?;
         self.fits(payload.bytes())?;
-        let payload = payload.readable(self.may_compress_answer(id));
         let flags = flags.in_lane(answers.lane() as u8).with_answer(true);
         self.put(kind, flags, (id, called), |_| Ok(()), payload)
     }
@@ -291,7 +286,7 @@ impl<C> Session<C> {
     fn cut<'a>(&self, payload: OutgoingPayload<'a>) -> FramedPayload<'a> {
         let bytes = match payload {
             OutgoingPayload::Long(payload) => return FramedPayload::Long(payload),
-            OutgoingPayload::Lay(payload) if self.reading.memory => return FramedPayload::Lay(payload),
+            OutgoingPayload::Lay(payload) if self.shares_memory => return FramedPayload::Lay(payload),
             OutgoingPayload::Lay(payload) => return FramedPayload::Long(payload),
             OutgoingPayload::Short(bytes) => Cow::Borrowed(bytes),
             OutgoingPayload::Pieces(payload) if self.out.is_long(payload.bytes()) => Cow::Owned(whole(payload)),

@@ -12,7 +12,7 @@ impl<C: Clone> Session<C> {
     /// True if calls, their answers and their items may lie in shared memory. Published messages
     /// may not.
     pub fn may_place(&self) -> bool {
-        self.reading.memory
+        self.shares_memory
     }
 
     /// Memory with capacity for a payload. Append the payload and pass the memory to

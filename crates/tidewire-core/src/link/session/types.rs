@@ -6,7 +6,7 @@ use tidewire_proto::generated::limits;
 use tidewire_proto::wire::{FieldsWriter, MemoryLocation, WireError};
 
 use super::super::assembly::Message;
-use super::super::compression::{FEATURE, Packed};
+use super::super::compression::Packed;
 use super::super::flush_policy::Batch;
 use super::super::outbox::{Payload, PayloadParts, Unsent};
 use super::SHARED_MEMORY;
@@ -38,8 +38,6 @@ pub struct Greeting {
     pub batch: Batch,
     /// How long it waits before it joins a lost hub again, in milliseconds: first, and at most.
     pub backoff_ms: (u64, u64),
-    /// True if the node takes compressed payloads, and announces this.
-    pub inflates: bool,
     /// Shared memory in which its long payloads lie, if the hub is on this machine. 0: none.
     pub shared_bytes: usize,
     /// Where the processes of this machine can tell that they share its memory, if it lays long
@@ -66,7 +64,6 @@ impl Greeting {
             chunk_bytes: limits::LINK_CHUNK_BYTES.default as usize,
             batch: Batch::default(),
             backoff_ms: (limits::LINK_BACKOFF_MS.default, limits::LINK_BACKOFF_MAX_MS.default),
-            inflates: true,
             shared_bytes: limits::LINK_SHARED_BYTES.default as usize,
             place: None,
             compress_bytes: (
@@ -86,12 +83,8 @@ impl Greeting {
                 fields.add(name, value.as_bytes())?;
             }
         }
-        let features = [self.inflates.then_some(FEATURE), self.place.as_ref().map(|_| SHARED_MEMORY)];
-        let features: Vec<_> = features.into_iter().flatten().collect();
-        if !features.is_empty() {
-            fields.add("features", features.join(" ").as_bytes())?;
-        }
         if let Some(place) = &self.place {
+            fields.add("features", SHARED_MEMORY.as_bytes())?;
             fields.add("place", place.as_bytes())?;
         }
         for (name, value) in [
@@ -126,8 +119,6 @@ pub struct Named {
     pub name: String,
     /// The user whose token it joined with, or an empty text.
     pub user: String,
-    /// True if the hub takes compressed payloads.
-    pub inflates: bool,
 }
 
 /// Events of a session. `C` is the type of the value that the caller of
@@ -335,14 +326,6 @@ impl OutgoingPayload<'_> {
             Self::Packed(_) | Self::Lay(_) => None,
         };
         packed.map_or(self, Self::Packed)
-    }
-
-    /// The payload in a form that the receiver can read.
-    pub(super) fn readable(self, inflates: bool) -> Self {
-        match self {
-            Self::Packed(packed) if !inflates => Self::Long(Box::new(packed.inflate())),
-            other => other,
-        }
     }
 
     /// Its bytes on the wire.

@@ -150,7 +150,6 @@ proptest! {
         if let Some(packed) = whole {
             prop_assert!(packed.bytes().len() <= payload.len() - payload.len() / 8);
             prop_assert!(inflated(packed.bytes(), payload.len()).as_ref() == Ok(&payload));
-            prop_assert!(packed.inflate() == payload);
             prop_assert!(inflated(packed.bytes(), payload.len() - 1).is_err());
         }
     }
