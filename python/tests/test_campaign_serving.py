@@ -65,7 +65,6 @@ def test_a_server_logs_a_worker_that_was_lost_as_an_object(store: str, tmp_path:
     with server(store, 1, tmp_path, "--log-level", "warning", "--log-format", "json") as serving:
         [worker] = working(until(campaign, lambda status: status.done > 5 and len(working(status)) == 1))
         os.kill(worker.process, signal.SIGKILL)
-        assert serving.stderr is not None
         line = json.loads(serving.stderr.readline())
         assert (line["level"], {*line}) == ("warning", {"time", "level", "message"})
         text = rf"campaign {campaign.id} \(.*\): process {worker.process} was lost( in run [\d,]+)?: killed by SIGKILL"
@@ -76,7 +75,6 @@ def test_a_server_logs_a_worker_that_was_lost_as_an_object(store: str, tmp_path:
 def test_a_server_that_starts_before_its_store_waits_for_it(store: str, tmp_path: Path) -> None:
     later = f"sqlite:///{tmp_path}/later.db"
     with server(later, 1, tmp_path) as serving:
-        assert serving.stderr is not None
         line = serving.stderr.readline()
         assert "waits for the store for up to 60 s: " in line and "later.db" in line
         campaign = started(tw.campaign(functions.pi, runs=10, store=later))

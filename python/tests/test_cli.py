@@ -52,20 +52,19 @@ def test_doctor_tries_a_folder_a_hub_nats_and_a_store(tmp_path: Path) -> None:
     with tw.Node(name="bare") as bare, tw.Node(data=data) as hub, nats_server() as nats:
         hub.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", 1)
         url, bare_url = (node.listen("tide://127.0.0.1:0").url for node in (hub, bare))
-        targets = (url, bare_url, nats, store)
-        ended = run_all(*(("doctor", target, "--json") for target in targets), ("doctor", url))
+        ended = run_all(*(("doctor", target, "--json") for target in (url, bare_url, nats, store)), ("doctor", url))
     ended += run_all(("doctor", str(data), "--json"))
     assert [one.returncode for one in ended] == [0] * 6, ended
     assert ended[4].stdout.startswith(f"hub {url}: it works\n")
     at_hub, at_bare, at_nats, at_store, at_folder = (json.loads(ended[n].stdout) for n in (0, 1, 2, 3, 5))
-    kinds = [one["kind"] for one in (at_hub, at_bare, at_nats, at_store, at_folder)]
-    assert kinds == ["hub", "hub", "nats", "store", "folder"]
+    assert [one["kind"] for one in (at_hub, at_nats, at_store, at_folder)] == ["hub", "nats", "store", "folder"]
     assert (at_hub["streams"], at_nats["streams"], at_store["campaigns"]) == (1, 0, 1)
     assert "no_responders" in at_bare["streams"] and at_folder["records"] > 0
     [log] = (data / "streams").glob("orders.*/*.log")
     log.write_bytes(log.read_bytes().replace(b"orders.a", b"orders.b"))
-    missing = ("doctor", str(tmp_path / "missing"))
-    damaged, *others = run_all(("doctor", str(data)), missing, ("doctor", gone), ("doctor", "x://y"))
+    damaged, *others = run_all(
+        *(("doctor", target) for target in (str(data), str(tmp_path / "missing"), gone, "x://y"))
+    )
     assert damaged.stdout.startswith(f"folder {data}: to mend\n") and "tidewire log salvage" in damaged.stdout
     assert [one.returncode for one in (damaged, *others)] == [1, 1, 3, 2]
     for one, code in zip(others, ("not_found", "link_lost", "invalid_argument"), strict=True):

@@ -54,9 +54,7 @@ def helps() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_shows_all_that_its_options_say(helps: dict[str, str], name: str) -> None:
-    for option in COMMANDS[name].params:
-        if getattr(option, "hidden", False):
-            continue
+    for option in (one for one in COMMANDS[name].params if not getattr(one, "hidden", False)):
         line = line_of(option, helps[name])
         assert words(option.help or "") in line, (option.name, line)
         if option.default not in (None, False, "", ()) and not callable(option.default):

@@ -68,7 +68,6 @@ def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(tmp_path
             ]
         command = [sys.executable, "-m", "tidewire", "stream", "info", "orders", "--watch", "--json", "--url", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-            assert watching.stdout is not None
             assert json.loads(watching.stdout.readline())["messages"] == 4
             orders.publish("orders.c", {"n": 4})
             assert json.loads(watching.stdout.readline())["messages"] == 5

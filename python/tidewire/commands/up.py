@@ -134,7 +134,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
     connection.goodbye()
     if connection.open_calls:
         waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
-        logger.info("%s: takes no new calls; %s", node.name, waits)
+        logger.warning("%s: takes no new calls; %s", node.name, waits)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
