@@ -88,6 +88,15 @@ async def refused(pricing: tw.Client[Pricing]) -> None:
     assert price
 
 
+async def refused_options(node: tw.Node) -> None:
+    """Errors in options that type checkers find. The function is not run."""
+    assert_type(node.serve(Plain(), name="plain", concurrency=2), tw.Served)
+    assert_type(node.serve(Plain(), active="single", lease=1.0), tw.SingleActive)
+    node.serve(Plain(), visiblity="node")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    node.serve(Plain(), waiting="many")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    node.pool(sorted, capacty=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
 def block(node: tw.Node) -> None:
     """In a plain thread."""
     quote: Quote = node.client(Pricing).sync.quote("X")

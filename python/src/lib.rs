@@ -72,6 +72,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<services::imports::Imports>()?;
     module.add_function(wrap_pyfunction!(link::agent_subject, module)?)?;
     module.add_function(wrap_pyfunction!(link::release_problem, module)?)?;
+    module.add_function(wrap_pyfunction!(link::service_subject, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::attach::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::attach::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(interpreter::fork::after_fork, module)?)?;

@@ -325,7 +325,7 @@ def test_the_end_of_the_agent_is_the_end_of_the_pool(run: Run, kind: str) -> Non
 @pytest.mark.promise("P12.45")
 def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(run: Run) -> None:
     async def story(node: tw.Node) -> None:
-        node.pool(agents.Counter, workers=1, kind="process", id="c")
+        node.pool(agents.Counter, workers=1, kind="process", id="c", pickler="pickle")
         desk = node.agent(nothing, id="desk")
         with pytest.raises(tw.InvalidArgument, match=r"payload: <function .* can't be pickled for a worker process"):
             await desk.request(lambda: 1, to="c", timeout=PATIENCE)
@@ -341,7 +341,7 @@ def test_a_payload_that_cannot_reach_a_process_fails_its_message_only(run: Run) 
         (agents.Fragile("."), {"kind": "process"}, "give the class, Fragile, or functools.partial(Fragile, ...)"),
         (
             local_class(),
-            {"kind": "process"},
+            {"kind": "process", "pickler": "pickle"},
             "can't be pickled for a worker process",
         ),
         (agents.TooMuch, {}, "TooMuch.receive: TooMuch.receive"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -407,10 +408,12 @@ def test_status_follows_what_an_agent_does(node: tw.Node) -> None:
     assert repr(slow) == "<Slow 'slow', stopped>"
 
 
-def test_a_restarted_agent_has_new_state_and_the_same_handle(node: tw.Node) -> None:
+@pytest.mark.promise("P7.19")
+@pytest.mark.parametrize("start", [0, 5], ids=["class", "partial"])
+def test_each_restart_of_an_agent_gives_new_state_and_the_same_handle(node: tw.Node, start: int) -> None:
     class Counter(tw.Agent):
-        def __init__(self) -> None:
-            self.count = 0
+        def __init__(self, start: int = 0) -> None:
+            self.count = start
 
         def receive(self, payload: object) -> int:
             if payload == "fail":
@@ -418,13 +421,30 @@ def test_a_restarted_agent_has_new_state_and_the_same_handle(node: tw.Node) -> N
             self.count += 1
             return self.count
 
-    counter = node.agent(Counter, id="c", supervision=tw.Supervision("restart", backoff_ms=0))
+    target = functools.partial(Counter, start) if start else Counter
+    counter = node.agent(target, id="c", supervision=tw.Supervision("restart", backoff_ms=0))
     sender = node.agent(nothing, id="sender")
-    assert [sender.sync.request(1, to="c") for _ in range(2)] == [1, 2]
-    with pytest.raises(ValueError, match="fail"):
-        sender.sync.request("fail", to="c")
-    assert sender.sync.request(1, to="c") == 1
-    assert counter.statistics()["restarts"] == 1
+    for restarts in range(3):
+        assert [sender.sync.request(1, to="c") for _ in range(2)] == [start + 1, start + 2]
+        assert counter.statistics()["restarts"] == restarts
+        with pytest.raises(ValueError, match="fail"):
+            sender.sync.request("fail", to="c")
+
+
+@pytest.mark.promise("P7.19")
+def test_a_restart_of_one_object_is_refused_and_says_what_to_give(node: tw.Node) -> None:
+    class Keeps:
+        def receive(self, payload: object) -> None:
+            """Handle."""
+
+    restart = tw.Supervision("restart")
+    for make, field in ((node.agent, "handler"), (node.spawn, "target")):
+        with pytest.raises(tw.InvalidArgument, match=f"on_failure='restart' .*give its class, {field}=.*Keeps"):
+            make(Keeps(), supervision=restart)  # type: ignore[operator]
+    for durable in (Keeps, nothing):
+        with pytest.raises(tw.InvalidArgument, match="on_failure='restart' is not allowed with durable="):
+            node.agent(durable, id="a", durable="inbox", supervision=restart)
+    assert node.statistics()["actors"] == [] and list(node.agents) == []
 
 
 def test_many_messages_are_counted_as_what_they_became(node: tw.Node) -> None:

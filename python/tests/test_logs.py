@@ -108,6 +108,48 @@ def test_a_failure_that_reaches_its_asker_is_no_error_in_the_log(caplog: pytest.
     run(story)
 
 
+@pytest.mark.parametrize("kind", ["actors", "agents", "services"])
+def test_an_error_that_callers_pass_on_is_logged_where_it_arose(
+    caplog: pytest.LogCaptureFixture, run: Run, kind: str
+) -> None:
+    caplog.set_level(logging.INFO, "tidewire")
+
+    async def story(node: tw.Node) -> None:
+        asker = node.agent(lambda payload: None, id="asker")
+
+        async def ask(name: str, message: object) -> object:
+            if kind == "services":
+                return await node.client(name).handle(message)
+            return await (asker.request(message, to=name) if kind == "agents" else node.lookup(name).ask(message))  # type: ignore[union-attr]
+
+        makers: dict[str, Callable[[str, Any], Any]] = {
+            "services": lambda name, handle: node.serve({"handle": handle}, name=name),
+            "agents": lambda name, handle: node.agent(handle, id=name),
+            "actors": lambda name, handle: node.spawn(handle, name=name),
+        }
+
+        def fails(message: object) -> None:
+            raise KeyError(message)
+
+        async def top(message: object) -> object:
+            return await ask("bottom", message)
+
+        makers[kind]("bottom", fails)
+        makers[kind]("top", top)
+        with pytest.raises(KeyError):
+            await ask("top", "Y")
+        told = [record.getMessage() for record in caplog.records if "KeyError" in record.getMessage()]
+        assert len(told) == 1 and "bottom" in told[0], told
+        if kind != "services":
+            # Nobody gets the error of a message that nobody asked.
+            node.lookup("top").tell(tw.Message("Z") if kind == "agents" else "Z")  # type: ignore[union-attr]
+            await node.until(lambda _: len(node.dead_letters.list(name="top")) == 2, PATIENCE)
+            [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
+            assert "top" in error.getMessage() and error.exc_info is not None
+
+    run(story)
+
+
 def test_repeated_failures_are_counted_and_summed_up(caplog: pytest.LogCaptureFixture, run: Run) -> None:
     caplog.set_level(logging.INFO, "tidewire")
 

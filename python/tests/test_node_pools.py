@@ -126,3 +126,20 @@ def test_the_name_of_a_pool_that_has_stopped_is_free(node: tw.Node, kind: str) -
         assert pool.sync.submit(1) == 1
         pool.sync.stop()
     node.pool(lambda x: x, workers=1, name="doubles", **options)
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_a_pool_is_in_the_statistics_before_its_first_task(kind: str) -> None:
+    def rows() -> list[dict[str, Any]]:
+        return [row for row in node.statistics()["pools"] if row["name"] == "fresh"]
+
+    with tw.Node() as node:
+        pool = node.pool(increment, 2, kind, name="fresh")  # type: ignore[call-overload]
+        (before,) = rows()
+        assert (before["accepted"], before["waiting"], before["workers"], before["workers_wanted"]) == (0, 0, [], 2)
+        assert pool.sync.submit(1) == 2
+        (after,) = rows()
+        assert (after["accepted"], after["handled"]) == (1, 1)
+        assert set(after) == set(before)
+        pool.sync.stop()
+        assert rows() == []

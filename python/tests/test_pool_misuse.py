@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import pickle
 import weakref
@@ -37,13 +38,39 @@ from tidewire.pools import Batch, Pool, Restarts, Scale
         ({"function": "math.sqrt"}, "function: 'math.sqrt' is no import path: write 'package.module:name'"),
         ({"function": "math:no_such"}, "function: 'math:no_such' can't be imported"),
         ({"function": "math.sqrt", "kind": "process"}, "is no import path"),
-        ({"function": lambda n: n, "kind": "process"}, "can't be pickled for a worker process"),
+        ({"function": lambda n: n, "kind": "process", "pickler": "pickle"}, "can't be pickled for a worker process"),
     ],
 )
 def test_a_wrong_option_is_named_with_its_value_and_the_fix(options: dict[str, Any], message: str) -> None:
     with pytest.raises(tw.InvalidArgument) as caught:
         Pool(**{"function": functions.increment, **options})
     assert message in str(caught.value)
+
+
+OPTIONS_THAT_ARE_NONE = [
+    (tw.Pool, "capacty", "Pool has no such option: did you mean 'capacity'?"),
+    (tw.Node.pool, "heartbeat_timout", "pool has no such option: did you mean 'heartbeat_timeout'?"),
+    (tw.Node.pool, "worker", "pool has no such option: did you mean 'workers'?"),
+    (tw.Node.serve, "visiblity", "serve has no such option: did you mean 'visibility'?"),
+]
+
+
+@pytest.mark.parametrize(("call", "option", "message"), OPTIONS_THAT_ARE_NONE)
+def test_an_option_that_is_none_is_named_with_the_nearest_one(
+    node: tw.Node, call: Any, option: str, message: str
+) -> None:
+    target = () if call is tw.Pool else (node,)
+    with pytest.raises(tw.InvalidArgument) as caught:
+        call(*target, functions.increment, **{option: 3})
+    assert str(caught.value) == f"{option}: 3 is not allowed: {message}"
+    parameters = inspect.signature(call).parameters
+    assert {"name", message.split("'")[1]} <= set(parameters)
+
+
+def test_options_of_a_pool_that_are_none_are_those_of_the_configuration(node: tw.Node) -> None:
+    pool = node.pool(functions.increment, id=None, capacity=None, restarts=None, heartbeat_timeout=None)
+    assert pool.agent is None
+    assert pool.sync.submit(1) == 2
 
 
 @pytest.mark.parametrize(
@@ -151,7 +178,7 @@ def process_pool(function: Any, **options: Any) -> Pool:
 
 
 def test_an_argument_that_can_not_be_pickled_is_named() -> None:
-    with process_pool(functions.arguments) as pool:
+    with process_pool(functions.arguments, pickler="pickle") as pool:
         with pytest.raises(tw.InvalidArgument, match=r"args\[1\]: .*lambda.* can't be pickled"):
             pool.sync.submit(1, lambda: 0)
         with pytest.raises(tw.InvalidArgument, match=r"named: .* can't be pickled"):

@@ -231,7 +231,7 @@ def moved(point):
         raise Wrong(point.x)
     return Point(point.x + step)
 
-with tw.Pool(moved, 1, "process", pickler="cloudpickle") as pool:
+with tw.Pool(moved, 1, "process", **options) as pool:
     found = pool.sync.submit(Point(1))
     assert found == Point(6) and type(found) is Point, found
     assert pool.sync.submit(point=Point(2)) == Point(7)
@@ -239,17 +239,43 @@ with tw.Pool(moved, 1, "process", pickler="cloudpickle") as pool:
         pool.sync.submit(Point(-1))
     except Wrong as error:
         assert error.args == (-1,), error
-with tw.Pool(lambda points: [lambda: step + p.x for p in points], 1, "process", tw.Batch(10), pickler="cloudpickle") as pool:
+with tw.Pool(lambda points: [lambda: step + p.x for p in points], 1, "process", tw.Batch(10), **options) as pool:
     assert pool.sync.submit(Point(1))() == 6
+with tw.Pool("operator:neg", 1, "process", **options) as pool:
+    assert pool.sync.submit(2**100) == -2**100
+with tw.Pool("copy:copy", 1, "process", **options) as pool:
+    found = pool.sync.submit(Point(1))
+    assert found == Point(1) and type(found) is Point, found
 print("done")
 """
 
 
-def test_functions_of_a_notebook_run_in_processes_by_value() -> None:
+def piped(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without a file, as a notebook has none."""
+    command = [sys.executable, "-"]
+    return subprocess.run(command, input=program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"pickler": "cloudpickle"}], ids=["by itself", "chosen"])
+def test_functions_of_a_notebook_run_in_processes_by_value(options: dict[str, str]) -> None:
     pytest.importorskip("cloudpickle")
-    command = [sys.executable, "-c", NOTEBOOK]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ran = piped(f"options = {options}\n{NOTEBOOK}")
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+
+
+def test_a_notebook_without_cloudpickle_learns_what_to_install() -> None:
+    ran = piped("""
+import sys
+sys.modules["cloudpickle"] = None
+import tidewire as tw
+
+def double(x):
+    return 2 * x
+
+tw.Pool(double, 1, "process")
+""")
+    assert "function: double is defined in a program that has no file" in ran.stderr, ran
+    assert "pip install cloudpickle" in ran.stderr
 
 
 def test_agents_of_a_notebook_too() -> None:
@@ -272,10 +298,12 @@ def test_a_pickler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises(tw.InvalidArgument, match=r"pickler: 'cloudpickle' can't be imported.*pip install cloudpickle"):
         tw.Pool(lambda n: n, 1, "process", pickler="cloudpickle")
-    with pytest.raises(tw.InvalidArgument, match="pickler: 'dill' is not allowed: use one of 'pickle', 'cloudpickle'"):
+    with pytest.raises(
+        tw.InvalidArgument, match="pickler: 'dill' is not allowed: use one of 'auto', 'pickle', 'cloudpickle'"
+    ):
         tw.Pool(functions.increment, 1, "process", pickler="dill")  # type: ignore[arg-type]
     with pytest.raises(tw.InvalidArgument, match="use pickler='cloudpickle'"):
-        tw.Pool(lambda n: n, 1, "process")
+        tw.Pool(lambda n: n, 1, "process", pickler="pickle")
 
 
 NESTED = """

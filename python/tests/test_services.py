@@ -45,6 +45,21 @@ def test_a_call_that_is_never_awaited_warns(node: tw.Node) -> None:
         node.client(Pricing).quote("X")
 
 
+@pytest.mark.promise("P16.21")
+def test_a_plain_function_learns_of_sync_at_its_own_line(node: tw.Node) -> None:
+    node.serve(Pricing())
+    actor = node.spawn(lambda message: message)
+    forgotten = [
+        (lambda: node.client(Pricing).quote("X"), "pricing.quote", 'node.client("pricing").sync.quote(...)'),
+        (lambda: actor.ask(1), "ask", "node.sync.ask(...)"),
+    ]
+    for make, title, form in forgotten:
+        with pytest.warns(RuntimeWarning) as caught:
+            make()
+        text = f"{title} was never awaited: use .sync from a plain function, as in {form}"
+        assert [(str(one.message), one.filename) for one in caught] == [(text, __file__)]
+
+
 FORGOTTEN = [
     dict,
     list,

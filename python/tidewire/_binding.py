@@ -61,6 +61,7 @@ from tidewire._tidewire import (
     salvage_folder,
     send_blocking,
     sender_of_value,
+    service_subject,
     table_of_toml,
 )
 
@@ -123,5 +124,6 @@ __all__ = [
     "salvage_folder",
     "send_blocking",
     "sender_of_value",
+    "service_subject",
     "table_of_toml",
 ]

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from tidewire._binding import Pending
+from tidewire._current import running_loop
 
 _T = TypeVar("_T")
 
@@ -108,9 +109,15 @@ def is_shown_by_asyncio(depth: int = 1) -> bool:
     return sys._getframe(depth).f_globals.get("__name__") == "asyncio.base_tasks"
 
 
-def never_awaited(title: str, made: traceback.StackSummary | None) -> None:
-    """Warn that an operation was released, and nobody had awaited it."""
+def never_awaited(title: str, made: traceback.StackSummary | None, depth: int = 2) -> None:
+    """Warn that an operation was released, and nobody had awaited it. The warning shows the caller
+    so many frames above this one.
+    """
     text = f"{title} was never awaited"
+    if running_loop() is None:
+        service, dot, name = title.rpartition(".")
+        form = f'node.client("{service}")' if dot else "node"
+        text += f": use .sync from a plain function, as in {form}.sync.{name}(...)"
     if made is not None:
         text += f"\nIt was made at (most recent call last)\n{''.join(made.format()).rstrip()}"
-    warnings.warn(text, RuntimeWarning, stacklevel=2)
+    warnings.warn(text, RuntimeWarning, stacklevel=depth)

@@ -72,6 +72,20 @@ def plan(target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
     )
 
 
+def check_restart(on_failure: object, target: object, field: str) -> None:
+    """Refuse a restart of one object, which would keep its state.
+
+    Raises:
+        InvalidArgument: it names what to give instead.
+    """
+    if on_failure == "restart" and not inspect.isclass(target):
+        kind = type(target).__qualname__
+        raise InvalidArgument(
+            f"supervision: on_failure='restart' needs a new {kind} for each restart, and {field} is one object: "
+            f"give its class, {field}={kind}"
+        )
+
+
 def takes_context(handler: object, field: str) -> bool:
     """Return whether a handler takes a context besides the message.
 

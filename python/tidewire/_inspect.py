@@ -54,8 +54,8 @@ def agents(node: Node) -> list[dict[str, Any]]:
 
 
 def pools() -> list[dict[str, Any]]:
-    """Return the statistics of all pools of this process that have started and not stopped, in the
-    order of their names.
+    """Return the statistics of all pools of this process that a node made, or that have started,
+    and that have not stopped, in the order of their names.
     """
     module = sys.modules.get("tidewire.pools.pool")
     if module is None:

@@ -15,6 +15,8 @@ SUM_UP_S = 10.0
 """How long failures of one handler are counted before their number is logged."""
 _LINES_MAX = 20
 _COUNTED_MAX = 10_000
+_LOGGED = "__tidewire_logged__"
+"""Where an error keeps which handler it was logged for, and at which level."""
 
 
 class _Repeated:
@@ -89,7 +91,7 @@ def sum_up() -> None:
 
 
 def _note(owner: object, key: object, title: str, error: BaseException, level: int, with_trace: bool) -> None:
-    if not logger.isEnabledFor(level):
+    if not logger.isEnabledFor(level) or _is_passed_on(owner, error, level):
         return
     global _timer
     text, now, is_full = _text(error), monotonic(), False
@@ -114,6 +116,16 @@ def _note(owner: object, key: object, title: str, error: BaseException, level: i
         logger.log(level, "%s: %s", title, text, exc_info=error if with_trace else None)
     if is_full:
         sum_up()
+
+
+def _is_passed_on(owner: object, error: BaseException, level: int) -> bool:
+    """Tell whether an error came from a callee, for which it was logged at this level or above."""
+    state = vars(error)
+    logged_for, logged_at = state.get(_LOGGED, (hash(owner), level))
+    if logged_for != hash(owner) and level <= logged_at:
+        return True
+    state[_LOGGED] = (hash(owner), level)
+    return False
 
 
 def _forget() -> None:

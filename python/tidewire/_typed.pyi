@@ -6,7 +6,7 @@ class is the method as clients call it, an attribute of an object is the method 
 So both calls have their own result, and share the parameters.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, Generic, Literal, Protocol, Self, TypeAlias, overload
 
 from typing_extensions import ParamSpec, TypedDict, TypeVar
@@ -64,6 +64,18 @@ class AgentPoolOptions(PoolOptions, total=False):
     concurrency: int | None
 
 # Services
+
+class ServeOptions(TypedDict, total=False):
+    name: str | None
+    visibility: str | None
+    instance: str | None
+    concurrency: int | None
+    waiting: int | None
+    streams: int | None
+    dispatcher: str
+    lease: float
+    version: str
+    metadata: Mapping[str, str] | None
 
 Client: TypeAlias = type[_T]
 

@@ -29,7 +29,8 @@ class Supervision:
     dead letter. After that:
 
     - ``"resume"`` goes on with the state as it is,
-    - ``"restart"`` makes a new object of the actor's class and goes on with the mailbox as it is,
+    - ``"restart"`` makes a new object of the actor's class and goes on with the mailbox as it is;
+      an actor or agent that was given as one object is refused,
     - ``"stop"`` stops the actor,
     - ``"escalate"`` stops the actor, and its parent fails with the same error.
 

@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, WWW_AUTHENTICATE};
 use tidewire_link::Access;
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 
 use crate::catalog::Service;
 use crate::problem::Problem;
@@ -52,10 +53,10 @@ impl Caller {
     /// none.
     pub fn instance(&self, access: &Access, service: &Service, method: &str) -> Result<Instance, Problem> {
         let name = &service.info.name;
-        if access.may_call(self.grant, &format!("svc.{name}.{method}")) {
+        if access.may_call(self.grant, &service_subject(name, method)) {
             return Ok(Instance::Any);
         }
-        let may = |instance: &&String| access.may_call(self.grant, &format!("svc.{name}.{instance}.{method}"));
+        let may = |instance: &&String| access.may_call(self.grant, &instance_subject(name, instance, method));
         let allowed: Vec<_> = service.info.instances.iter().filter(may).collect();
         if allowed.len() == service.info.instances.len() {
             return Ok(Instance::Any);

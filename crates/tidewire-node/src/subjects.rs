@@ -331,7 +331,7 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
     published.map_err(|refused| Error::refused(subject, &refused))?;
     for (mailbox, payload) in here.into_iter().zip(kept.iter().cycle()) {
         let (subject, headers, payload) = (subject.to_owned(), texts(&fields), Arc::clone(payload));
-        let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
+        let from = Arc::new(Named { name: core.name.clone(), user: String::new() });
         mailbox.add(Message::new(subject, headers, from, payload, None));
     }
     core.link.flush();
@@ -342,7 +342,7 @@ pub(crate) fn publish(core: &Core, subject: &str, mut blob: Blob, said: &[u8], f
 pub(crate) fn ask_here(core: &Core, subject: &str, blob: &Blob, fields: &[u8]) -> Option<Arc<ReplySlot>> {
     let mailbox = core.local.responder(subject)?;
     let place = Arc::new(ReplySlot::default());
-    let from = Arc::new(Named { name: core.name.clone(), user: String::new(), ..Named::default() });
+    let from = Arc::new(Named { name: core.name.clone(), user: String::new() });
     let payload = Arc::new(Payload::from(blob.clone().into_bytes()));
     let answer = Some(Answer::Here(Arc::clone(&place)));
     let headers = texts(&Fields::parse("CALL", fields).unwrap_or_default());

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use tidewire_core::link::announcement::{self, ValidAnnouncement};
 use tidewire_core::rpc::directory::{Change, Directory as Machine};
 use tidewire_engine::raw::Mutex;
+use tidewire_proto::subject::grammar;
 
 use crate::errors::error;
 
@@ -97,7 +98,17 @@ fn read(py: Python<'_>, listed: &[u8]) -> PyResult<Read> {
 /// The subject of an agent: its id where that is one short token, else that in hexadecimal digits.
 #[pyfunction]
 pub fn agent_subject(id: &str) -> String {
-    announcement::agent_subject(id)
+    grammar::agent_subject(id)
+}
+
+/// The subject of a method of a service, or of one instance.
+#[pyfunction]
+#[pyo3(signature = (service, method, instance=None))]
+pub fn service_subject(service: &str, method: &str, instance: Option<&str>) -> String {
+    match instance {
+        Some(instance) => grammar::instance_subject(service, instance, method),
+        None => grammar::service_subject(service, method),
+    }
 }
 
 /// The error in the version or the metadata of a service instance, or None.

@@ -23,7 +23,7 @@ mod watchdog;
 
 pub use bridge::Bridge;
 pub use client_method::{NativeMethod, Route};
-pub use directory::{Directory, agent_subject, release_problem};
+pub use directory::{Directory, agent_subject, release_problem, service_subject};
 pub use http::Gateway;
 pub use hub::{HomeServer, Hub, Listening, check_address};
 pub use inbound::{RemoteCall, RemoteMessage};
@@ -46,6 +46,7 @@ use tidewire_engine::raw::PerProcess;
 use tidewire_link::{Failure, Message, OutgoingPayload, PayloadParts as _, Refused, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
+use tidewire_proto::subject::grammar::{Target, target};
 use tidewire_proto::wire::{FieldsWriter, WireError};
 
 use crate::errors::error;
@@ -139,11 +140,15 @@ fn told(py: Python<'_>, title: &str, number: u16, message: &Message) -> PyErr {
 
 /// The subject of a call for errors, in the terms of its caller.
 fn titled(subject: &str) -> Cow<'_, str> {
-    let tokens: Vec<&str> = subject.split('.').collect();
-    match *tokens {
-        ["svc", service, method] => format!("{service}.{method}").into(),
-        ["svc", service, instance, method] => format!("{service}.{method} of the instance {instance:?}").into(),
-        ["agent", id] if !id.starts_with('~') => format!("agent {id:?}").into(),
+    match target(subject) {
+        Some(Target::Service { service, method }) => return format!("{service}.{method}").into(),
+        Some(Target::Instance { service, instance, method }) => {
+            return format!("{service}.{method} of the instance {instance:?}").into();
+        }
+        Some(Target::Agent(id)) if !id.starts_with('~') => return format!("agent {id:?}").into(),
+        _ => {}
+    }
+    match *subject.split('.').collect::<Vec<_>>() {
         ["$node", _, key, method] => format!("{method} of the object {:?}", key.get(..8).unwrap_or(key)).into(),
         _ => subject.into(),
     }

@@ -189,6 +189,8 @@ class Actors(Base):
         options: Options,
     ) -> ActorRef:
         def plan() -> _handlers.Plan:
+            if hasattr(target, "receive"):
+                _handlers.check_restart(getattr(options.supervision, "on_failure", None), target, "target")
             return _handlers.plan(target, args, kwargs)
 
         return self._spawn_plan(plan, options, parent)

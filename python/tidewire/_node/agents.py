@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Iterable
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from tidewire._node.base import Base
+from tidewire._unknown_options import refuse_unknown
 from tidewire.broker import BrokerConfig
 from tidewire.supervision import Mailbox, Supervision
 
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from tidewire.agents.retry import Retry
     from tidewire.errors import LinkLost
     from tidewire.node import Node
-    from tidewire.pools.options import Batch, Kind, Scale
+    from tidewire.pools.options import Batch, Kind, OnDead, Overflow, Restarts, Scale
     from tidewire.pools.pool import Pool
+    from tidewire.pools.processes.pickler import Pickler
 
 _P = ParamSpec("_P")
 _M = TypeVar("_M", bound=Any)
@@ -68,8 +71,8 @@ class Agents(Base):
         Args:
             handler: ``def f(payload)`` or ``def f(payload, message)``, plain or async; or an object
                 with ``receive`` and methods marked by ``@tw.handle``; or a class of such objects,
-                of which one is made without arguments. A parameter annotated as ``tw.Message``
-                receives the message itself.
+                or a ``functools.partial`` of one, which makes the object. A parameter annotated as
+                ``tw.Message`` receives the message itself.
             id: Unique among the live agents and named actors; the default is the type with a
                 number.
             type: Type of the agent.
@@ -80,7 +83,8 @@ class Agents(Base):
                 ``agent_mailbox``.
             dispatcher: Which threads run it. Coroutines run on the node's event loop.
             concurrency: How many messages an agent with coroutines handles at once.
-            supervision: Reaction to failures; the default is to go on.
+            supervision: Reaction to failures; the default is to go on. "restart" makes a new
+                object, and so needs a class or a ``functools.partial`` of one.
             durable: ``"inbox"``: messages sent with ``durable=True`` survive the process, each is
                 handled at least once. ``"state"``: so does the object's ``state``, which is written
                 together with the end of each message and what its handler has sent durably. Of all
@@ -170,7 +174,24 @@ class Agents(Base):
         workers: int | Scale | None = None,
         kind: Kind = "thread",
         batch: Batch | int | bool | None = None,
-        **options: Any,
+        *,
+        name: str | None = None,
+        capacity: int | None = None,
+        overflow: Overflow = "wait",
+        task_timeout: float | None = None,
+        heartbeat_timeout: float | EllipsisType | None = ...,
+        max_deliveries: int | None = None,
+        restarts: Restarts | None = None,
+        result_bytes_max: int | None = None,
+        on_dead: OnDead | None = None,
+        pickler: Pickler = "auto",
+        id: str | None = None,
+        type: str | None = None,
+        capabilities: Iterable[str] | None = None,
+        retry: Retry | None = None,
+        mailbox: int | Mailbox | None = None,
+        concurrency: int | None = None,
+        **unknown: Any,
     ) -> Pool:
         """Make a pool of supervised workers that run one function: ``await pool.submit(x)``,
         ``async for y in pool.map(xs)``.
@@ -185,10 +206,12 @@ class Agents(Base):
             kind: "thread", or "process" for work that needs a core of its own.
             batch: The function takes a list of what is queued, and returns a list of as many
                 results: a ``tw.Batch``, the largest size, or True for the configuration's.
-            **options: As for ``tw.Pool``: name, capacity, overflow, task_timeout, max_deliveries,
-                restarts, result_bytes_max, on_dead, pickler. For agents also id, type,
-                capabilities, retry and mailbox, as for ``agent``, and concurrency: how many
-                messages have left the mailbox for the workers, two per worker if nothing is said.
+            name, overflow, task_timeout, on_dead, pickler: As for ``tw.Pool``.
+            capacity, heartbeat_timeout, max_deliveries, restarts, result_bytes_max: As for
+                ``tw.Pool``; the default is the configuration's.
+            id, type, capabilities, retry, mailbox: For agents, as for ``agent``.
+            concurrency: For agents, how many messages have left the mailbox for the workers; two
+                per worker if nothing is said.
 
         Returns:
             The pool. It stops with the node, after the actors; tasks that it gives up are among the
@@ -203,7 +226,29 @@ class Agents(Base):
         from tidewire.pools.node_pools import make
 
         self._check()
-        pool = make(self._whole, function, workers, kind, batch, options)
+        refuse_unknown(unknown, Agents.pool)
+        config = self._broker
+        options = {
+            "name": name,
+            "capacity": config.pool_capacity if capacity is None else capacity,
+            "overflow": overflow,
+            "task_timeout": task_timeout,
+            "heartbeat_timeout": config.pool_heartbeat_ms / 1_000 if heartbeat_timeout is ... else heartbeat_timeout,
+            "max_deliveries": config.pool_max_deliveries if max_deliveries is None else max_deliveries,
+            "restarts": restarts,
+            "result_bytes_max": config.pool_result_bytes if result_bytes_max is None else result_bytes_max,
+            "on_dead": on_dead,
+            "pickler": pickler,
+        }
+        of_agent = {
+            "id": id,
+            "type": type,
+            "capabilities": capabilities,
+            "retry": retry,
+            "mailbox": mailbox,
+            "concurrency": concurrency,
+        }
+        pool = make(self._whole, function, workers, kind, batch, options, of_agent)
         self._pools = [*self._live_pools(), pool]
         return pool
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from tidewire._node.base import Base
+from tidewire._unknown_options import refuse_unknown
 from tidewire.errors import InvalidArgument
 from tidewire.link_config import LinkConfig
 from tidewire.service_config import ServiceConfig
 
 if TYPE_CHECKING:
     from tidewire._binding import HomeServer, Link
+    from tidewire._typed import ServeOptions
     from tidewire.links.announcements import NodeInfo
     from tidewire.links.connection import Connection
     from tidewire.links.http import Http
@@ -99,24 +101,53 @@ class Services(Base):
         return Listener(self._link().listen(url, grants(tokens, self._links.to_dict()), insecure, tls))
 
     @overload
-    def serve(self, target: Any, *, active: Literal["single"], **options: Any) -> SingleActive: ...
+    def serve(self, target: Any, *, active: Literal["single"], **options: Unpack[ServeOptions]) -> SingleActive: ...
 
     @overload
-    def serve(self, target: Any, **options: Any) -> Served: ...
+    def serve(self, target: Any, *, active: Literal["all"] = ..., **options: Unpack[ServeOptions]) -> Served: ...
 
-    def serve(self, target: Any, **options: Any) -> Served | SingleActive:
+    def serve(
+        self,
+        target: Any,
+        *,
+        name: str | None = None,
+        visibility: str | None = None,
+        instance: str | None = None,
+        concurrency: int | None = None,
+        waiting: int | None = None,
+        streams: int | None = None,
+        dispatcher: str = "default",
+        active: str = "all",
+        lease: float = 1.5,
+        version: str = "",
+        metadata: Mapping[str, str] | None = None,
+        **unknown: Any,
+    ) -> Served | SingleActive:
         """Serve an object, a function, or a dict of functions; see
         ``tidewire.services.instances.serve.serve`` for all options.
 
         Awaiting the result waits until the hub knows, where there is one; if the hub refuses it,
         this raises why (Unauthorized, NameTaken), and it is served no longer, in this process
-        either. Without that it is logged. The options are name, visibility, instance, concurrency,
-        waiting, streams, dispatcher, version and metadata, and active and lease for services of
-        which one instance is active at a time.
+        either. Without that it is logged.
         """
         from tidewire.services.instances.serve import serve
 
-        return serve(self._whole, target, **options)
+        refuse_unknown(unknown, Services.serve)
+        return serve(
+            self._whole,
+            target,
+            name=name,
+            visibility=visibility,
+            instance=instance,
+            concurrency=concurrency,
+            waiting=waiting,
+            streams=streams,
+            dispatcher=dispatcher,
+            active=active,
+            lease=lease,
+            version=version,
+            metadata=metadata,
+        )
 
     @overload
     def client(self, service: type[_S], name: str | None = None) -> type[_S]: ...

@@ -95,7 +95,7 @@ def make(
     desk = AgentState(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
     desk.started = True
     maker = Maker(target, (agent.id, agent.type, frozenset(agent.capabilities)), desk if kind == "thread" else None)
-    settings.setdefault("name", agent.id)
+    settings["name"] = agent.id if settings["name"] is None else settings["name"]
     pool = AgentPool(maker, workers, kind, **settings)
     pool.agent = agent
     _register(node, pool, desk, table, options)

@@ -123,7 +123,7 @@ def table_of(target: Any) -> Table:
         InvalidArgument: if there is none, or one takes other parameters than a payload and a
             message.
     """
-    if (not hasattr(target, "receive") and inspect.isroutine(target)) or not _has_handlers(target):
+    if (not hasattr(target, "receive") and inspect.isroutine(target)) or not is_object(target):
         if not callable(target) or isinstance(target, type):
             raise InvalidArgument(
                 f"handler: {target!r} can't be an agent: give a function, or an object with receive(self, payload) "
@@ -209,7 +209,8 @@ def _names_around(frame: FrameType | None) -> dict[str, Any]:
     return {name: value for found in reversed(frames) for name, value in found.items() if isinstance(value, type)}
 
 
-def _has_handlers(target: Any) -> bool:
+def is_object(target: Any) -> bool:
+    """Tell whether a target is an object with handlers, rather than a function."""
     return not isinstance(target, type) and (hasattr(target, "receive") or any(True for _ in _marked(target)))
 
 

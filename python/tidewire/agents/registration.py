@@ -43,8 +43,17 @@ def register(
     durable: Mode | None = None,
 ) -> Agent:
     """Register an agent; see ``Node.agent``."""
-    made = target() if isinstance(target, builtin_type) else target
+    factory = target if _makes_agents(target) else None
+    made = target if factory is None else factory()
     table = handlers.table_of(made)
+    on_failure = getattr(supervision, "on_failure", None)
+    if factory is None and handlers.is_object(made):
+        _handlers.check_restart(on_failure, made, "handler")
+    if on_failure == "restart" and durable is not None:
+        raise InvalidArgument(
+            "supervision: on_failure='restart' is not allowed with durable=: a failed handler leaves the stored state as it "
+            "was; choose 'resume' or 'stop'"
+        )
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
     agent = made if isinstance(made, Agent) else Agent()
@@ -61,7 +70,6 @@ def register(
         concurrency = 1 if concurrency is None else concurrency
         desk.durable = _durable(agent, made, desk, table, durable, id, concurrency)
         workers = partial(_workers, desk, concurrency, dispatcher)
-    factory = target if isinstance(target, builtin_type) and durable is None else None
     plan = _plan(desk, agent, made, table, factory, workers)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
@@ -80,6 +88,15 @@ def register(
         # Others find it when it has begun.
         desk.durable.begin()
     return agent
+
+
+def _makes_agents(target: Any) -> bool:
+    """Tell whether a target is a class of agents, or a ``functools.partial`` of one."""
+    if isinstance(target, partial) and isinstance(target.func, builtin_type):
+        from tidewire.pools.function import is_agent
+
+        return is_agent(target)
+    return isinstance(target, builtin_type)
 
 
 def _durable(
@@ -200,7 +217,7 @@ def _plan(
         if isinstance(fresh, Agent):
             fresh.id, fresh.type, fresh.capabilities = agent.id, agent.type, agent.capabilities
             fresh._desk_ = desk
-        return _plan(desk, agent, fresh, handlers.table_of(fresh), None)
+        return _plan(desk, agent, fresh, handlers.table_of(fresh), factory)
 
     return Plan(
         plan.handler,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import Hub, Link, RemoteCall
+from tidewire._binding import Hub, Link, RemoteCall, service_subject
 from tidewire._log import logger
 from tidewire._urls import without_secrets
 from tidewire.errors import InvalidArgument, LinkLost, NodeStopped
@@ -518,10 +518,12 @@ class Connection:
         assert info is not None
         says = announcements.described(info)
         pendings = [
-            self.subscribe(f"svc.{info.name}.*", info.name, None, service_endpoint, service_endpoint.gate),
+            self.subscribe(service_subject(info.name, "*"), info.name, None, service_endpoint, service_endpoint.gate),
             # Behind the other one: a node that sees the announcement can call the instance either
             # way.
-            self.subscribe(f"svc.{info.name}.{host.instance}.*", "", says, service_endpoint, service_endpoint.gate),
+            self.subscribe(
+                service_subject(info.name, "*", host.instance), "", says, service_endpoint, service_endpoint.gate
+            ),
         ]
         return pendings, service_endpoint
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import Route
+from tidewire._binding import Route, service_subject
 from tidewire._steps import Procedure
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
@@ -42,7 +42,7 @@ class RemotePort:
         self.node = node
         self._connection = connection
         self._engine = connection.node._engine
-        self._prefix = f"svc.{info.name}.{self.instance}."
+        self._prefix = service_subject(info.name, "", self.instance)
         self._subjects: dict[str, str] = {}
 
     def route(self) -> Route | None:

@@ -21,7 +21,7 @@ _COROUTINE = 0x80
 """The flag of code that makes coroutines, ``inspect.CO_COROUTINE``."""
 _PICKLE_MEND = (
     "define it at the top level of a module, give an import path such as 'package.module:name', or use pickler='cloudpickle' "
-    "or kind='thread'"
+    "(pip install cloudpickle) or kind='thread'"
 )
 
 

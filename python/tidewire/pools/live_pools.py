@@ -1,5 +1,5 @@
-"""The pools of this process that have started: they end with it, and a forked child leaves them to
-its parent.
+"""The pools of this process that a node has made, or that have started. They end with the process,
+and a forked child leaves them to its parent.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidewire.dead_letters import POOL
 from tidewire.errors import PayloadTooLarge, TidewireError
 from tidewire.pools.function import is_agent
+from tidewire.pools.live_pools import live
 from tidewire.pools.options import Batch, Restarts, Scale
 from tidewire.pools.pool import Pool
 from tidewire.pools.task import FROM_AGENT, Task
@@ -17,27 +18,36 @@ if TYPE_CHECKING:
     from tidewire.broker import BrokerConfig
     from tidewire.node import Node
 
-_OF_AGENT = ("id", "type", "capabilities", "retry", "mailbox", "concurrency")
-"""Options that make the pool one of agents, whatever its function is."""
 _CLOSE_S = 1.0
 _REASONS = {"abandoned": "stopped", "cancelled": None}
 
 
 def make(
-    node: Node, function: Any, workers: int | Scale | None, kind: Any, batch: Any, options: dict[str, Any]
+    node: Node,
+    function: Any,
+    workers: int | Scale | None,
+    kind: Any,
+    batch: Any,
+    options: dict[str, Any],
+    of_agent: dict[str, Any],
 ) -> Pool:
     """Make a pool with the settings of a node. Tasks that the pool gives up go to the node's dead
-    letters.
+    letters. One option of agents makes the pool one of agents, whatever its function is.
     """
     config = node.broker
-    of_agent = {field: options.pop(field) for field in _OF_AGENT if field in options}
-    letters = PoolDeadLetters(node, options.get("on_dead"))
-    settings = {**_defaults(config), **options, "on_dead": letters.add, "batch": _batch(batch, config)}
+    letters = PoolDeadLetters(node, options["on_dead"])
+    settings = {**options, "on_dead": letters.add, "batch": _batch(batch, config)}
+    if options["restarts"] is None:
+        settings["restarts"] = Restarts(
+            config.pool_restarts, backoff_ms=config.pool_backoff_ms, backoff_max_ms=config.pool_backoff_max_ms
+        )
     chosen = workers if workers is not None else config.pool_workers
-    if of_agent or is_agent(function):
+    if any(value is not None for value in of_agent.values()) or is_agent(function):
         return _make_of_agents(node, function, chosen, kind, settings, of_agent, letters)
     pool = Pool(function, chosen, kind, **settings)
     letters.open(pool)
+    # It shows in statistics before its first task.
+    live.add(pool)
     return pool
 
 
@@ -106,18 +116,6 @@ def _text(reason: str, error: BaseException | None) -> str:
         return reason
     plain = isinstance(error, TidewireError) and not isinstance(error, PayloadTooLarge)
     return str(error) if plain else f"{type(error).__name__}: {error}"
-
-
-def _defaults(config: BrokerConfig) -> dict[str, Any]:
-    return {
-        "capacity": config.pool_capacity,
-        "heartbeat_timeout": config.pool_heartbeat_ms / 1_000,
-        "max_deliveries": config.pool_max_deliveries,
-        "restarts": Restarts(
-            config.pool_restarts, backoff_ms=config.pool_backoff_ms, backoff_max_ms=config.pool_backoff_max_ms
-        ),
-        "result_bytes_max": config.pool_result_bytes,
-    }
 
 
 def _batch(batch: Any, config: BrokerConfig) -> Any:

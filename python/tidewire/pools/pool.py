@@ -14,6 +14,7 @@ from tidewire import _limits as limits
 from tidewire import _steps
 from tidewire._current import running_loop
 from tidewire._ledger import Ledger
+from tidewire._unknown_options import refuse_unknown
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
 from tidewire.pools import statistics_wait
@@ -24,7 +25,7 @@ from tidewire.pools.live_pools import supervisors as _supervisors
 from tidewire.pools.options import Batch, Kind, OnDead, Options, Overflow, Restarts, Scale
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes import main_module
-from tidewire.pools.processes.pickler import Pickler
+from tidewire.pools.processes.pickler import Pickler, of_program
 from tidewire.pools.processes.process_workers import ProcessWorkers
 from tidewire.pools.processes.task_pickle import Packing
 from tidewire.pools.results.answers import Blocked
@@ -88,7 +89,8 @@ class Pool(Scope, Generic[_P, _R_co]):
             or "abandoned". On a thread of the pool, or of who cancels.
         pickler: Pickler of the function, arguments and results for processes. "pickle" knows
             functions and classes by their names. "cloudpickle" must be installed; it takes along
-            definitions of a notebook, a console or a function.
+            definitions of a notebook, a console or a function. "auto" is "pickle", and in a
+            notebook or console "cloudpickle" for what workers can't import, if it is installed.
 
     The heart of a worker process is a thread of Python. It also stops with C code that is only slow
     and does not release the interpreter lock: then give more seconds or None for
@@ -158,8 +160,10 @@ class Pool(Scope, Generic[_P, _R_co]):
         restarts: Restarts | None = None,
         result_bytes_max: int = limits.POOL_RESULT_BYTES.default,
         on_dead: OnDead | None = None,
-        pickler: Pickler = "pickle",
+        pickler: Pickler = "auto",
+        **unknown: Any,
     ) -> None:
+        refuse_unknown(unknown, Pool.__init__, "Pool")
         self._options = Options(
             name if name is not None else f"pool-{next(_numbers)}",
             workers,
@@ -173,7 +177,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             restarts if restarts is not None else Restarts(),
             result_bytes_max,
             on_dead,
-            pickler,
+            of_program(pickler) if kind == "process" else pickler,
         )
         self.name = self._options.name
         self._function = functions.name_of(function) if callable(function) or isinstance(function, str) else ""
@@ -360,7 +364,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         process beats only while it has tasks.
         """
         now_ns = time.monotonic_ns()
-        kept = self._supervisor.statistics(now_ns) if self._supervisor is not None else {}
+        idle = {"workers_wanted": self._replacement.wanted, "workers": [], "utilisation": 0.0, "decisions": []}
+        kept = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
         return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **kept}
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tidewire._binding import Bridge, Hub, RemoteCall, __version__
+from tidewire._binding import Bridge, Hub, RemoteCall, __version__, service_subject
 from tidewire._log import logger
 from tidewire._loop_thread import LoopThread
 from tidewire._urls import without_secrets
@@ -67,7 +67,7 @@ class StatisticsService:
         self._calls: deque[RemoteCall] = deque()
         self._pid, self._ended = os.getpid(), False
         path = new_path(node.name)
-        self.pattern = f"svc.{SERVICE}.{path.stem}.*"
+        self.pattern = service_subject(SERVICE, "*", path.stem)
         self.says = described(ServiceInfo(SERVICE, _DESCRIPTION, methods=_METHODS, instances=(path.stem,)))
         self._bridge = Bridge()
         settings = {**node.links.to_dict(), "hub_links": WATCHERS_MAX + 1}

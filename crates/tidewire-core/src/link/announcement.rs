@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tidewire_proto::generated::limits;
+use tidewire_proto::subject::grammar::{agent_subject, instance_subject};
 use tidewire_proto::wire::Fields;
 
 /// The field of an instance of a service.
 pub const SERVICE: &str = "service";
 /// The field of an agent.
 pub const AGENT: &str = "agent";
-/// A longer id of an agent is written in hexadecimal digits.
-const AGENT_ID_BYTES_MAX: usize = 99;
 /// The most characters of a problem text, which may quote a part of an unknown announcement.
 const PROBLEM_CHARACTERS_MAX: usize = 200;
 
@@ -123,7 +122,7 @@ fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncem
     service.check()?;
     let Service { name, instances, .. } = service;
     match <[String; 1]>::try_from(instances) {
-        Ok([instance]) if is_own(&format!("svc.{name}.{instance}.*")) => {
+        Ok([instance]) if is_own(&instance_subject(&name, &instance, "*")) => {
             Ok(ValidAnnouncement::Service { name, instance, json })
         }
         _ => Err("service: its name and its instance are not those of its subject".to_owned()),
@@ -132,17 +131,6 @@ fn read<'a>(pattern: &str, queue: &str, says: &'a [u8]) -> Result<ValidAnnouncem
 
 fn described<'a, T: Deserialize<'a>>(field: &str, json: &'a str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|wrong| format!("{field}: {wrong}"))
-}
-
-/// The subject of an agent: its id where that is one short token, else that in hexadecimal digits.
-#[must_use]
-pub fn agent_subject(id: &str) -> String {
-    let is_plain = |byte: u8| matches!(byte, b'!'..=b'}') && !b"*.>".contains(&byte);
-    if !id.is_empty() && id.len() <= AGENT_ID_BYTES_MAX && id.bytes().all(is_plain) {
-        return format!("agent.{id}");
-    }
-    let digits: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("agent.~{digits}")
 }
 
 /// True if a text can be one token of a subject. Its length is checked elsewhere.

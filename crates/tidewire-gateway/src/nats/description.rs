@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tidewire_node::{MethodInfo, ServiceInfo};
+use tidewire_proto::subject::grammar::service_subject;
 
 /// The group in which the instances of a service share requests: the default of the protocol.
 pub(super) const QUEUE: &str = "q";
@@ -21,11 +22,6 @@ pub(super) struct Counted {
     pub errors: u64,
     pub last_error: String,
     pub time: Duration,
-}
-
-/// Where a method is called.
-pub(super) fn subject(service: &str, method: &str) -> String {
-    format!("svc.{service}.{method}")
 }
 
 /// The answer to one of the questions; None: there is no such question.
@@ -78,7 +74,7 @@ fn endpoint(info: &ServiceInfo, method: &MethodInfo) -> Value {
     }
     json!({
         "name": method.name,
-        "subject": subject(&info.name, &method.name),
+        "subject": service_subject(&info.name, &method.name),
         "queue_group": QUEUE,
         "metadata": metadata,
     })
@@ -89,7 +85,7 @@ fn counted(info: &ServiceInfo, method: &MethodInfo, counts: &Counted) -> Value {
     let time = nanos(counts.time);
     json!({
         "name": method.name,
-        "subject": subject(&info.name, &method.name),
+        "subject": service_subject(&info.name, &method.name),
         "queue_group": QUEUE,
         "num_requests": counts.requests,
         "num_errors": counts.errors,

@@ -8,6 +8,7 @@ use async_nats::{Message, Subscriber};
 use futures_util::StreamExt as _;
 use futures_util::stream::SelectAll;
 use tidewire_node::{MethodInfo, ServiceInfo};
+use tidewire_proto::subject::grammar::service_subject;
 use tidewire_sync::Mutex;
 use tokio::sync::oneshot;
 
@@ -78,7 +79,7 @@ impl Serving {
         let (client, name, id) = (&self.shared.client, &self.info.name, &self.id);
         let mut all = SelectAll::new();
         for method in &self.info.methods {
-            let subject = description::subject(name, &method.name);
+            let subject = service_subject(name, &method.name);
             all.push(client.queue_subscribe(subject, QUEUE.to_owned()).await?);
         }
         for verb in VERBS {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidewire_core::rpc::balancer::Policy;
 use tidewire_proto::generated::limits;
+use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 use tidewire_proto::wire::{FieldsWriter, Flags};
 
 use crate::calls::call::Call;
@@ -344,8 +345,8 @@ impl Client {
             return CallTarget::Service { service, method: method.to_owned(), instance };
         }
         CallTarget::Subject(match instance {
-            Some(instance) => format!("svc.{service}.{instance}.{method}"),
-            None => format!("svc.{service}.{method}"),
+            Some(instance) => instance_subject(service, instance, method),
+            None => service_subject(service, method),
         })
     }
 }

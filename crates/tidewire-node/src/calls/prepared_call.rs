@@ -9,6 +9,7 @@ use tidewire_core::rpc::retry::Retry;
 use tidewire_engine::raw::{Fire, Watch};
 use tidewire_link::{CallKey, ReplyWaiter};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::grammar::instance_subject;
 use tidewire_proto::wire::{CallHead, Fields, Flags};
 
 use crate::calls::client::{CallOptions, Choice, fields};
@@ -179,7 +180,7 @@ impl PreparedCall {
         match (&self.aim, &self.chosen) {
             (CallTarget::Subject(subject), _) => Ok((subject.into(), "")),
             (CallTarget::Service { service, method, .. }, Some(chosen)) => {
-                Ok((format!("svc.{service}.{}.{method}", chosen.instance).into(), &chosen.node))
+                Ok((instance_subject(service, &chosen.instance, method).into(), &chosen.node))
             }
             (CallTarget::Service { service, .. }, None) => Err(nobody(service)),
             (CallTarget::Object(holding, method), _) => {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidewire_link::{Handler, Link, ReplyWaiter, Subscription};
 use tidewire_proto::generated::errors::ErrorCode;
+use tidewire_proto::subject::grammar::{instance_subject, service_subject};
 
 use crate::calls::reply_slot::ReplySlot;
 use crate::delay::until;
@@ -115,9 +116,9 @@ pub(crate) fn register(
     let says = service.info.said()?;
     let instance = Arc::new(ServiceInstance::new(service, id, node, runner));
     let mut places: [Arc<ReplySlot>; 2] = Default::default();
-    let of_instance = format!("svc.{name}.{}.*", instance.instance);
+    let of_instance = instance_subject(&name, &instance.instance, "*");
     let first = subscribe(link, &of_instance, "", &says, &instance, &mut places[0])?;
-    let second = subscribe(link, &format!("svc.{name}.*"), &name, &[], &instance, &mut places[1])?;
+    let second = subscribe(link, &service_subject(&name, "*"), &name, &[], &instance, &mut places[1])?;
     Ok(Registration { instance, subscriptions: [first, second], answers: Vec::from(places) })
 }
 

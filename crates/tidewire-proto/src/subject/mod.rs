@@ -22,6 +22,7 @@
 
 mod check;
 mod error;
+pub mod grammar;
 mod pattern;
 
 use alloc::sync::Arc;

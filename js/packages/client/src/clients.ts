@@ -9,7 +9,7 @@ import { type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown, 
 import type { Presence } from "./presence.js";
 import type { References } from "./references.js";
 import type { Runtime } from "./runtime.js";
-import { checkSubject, NAME } from "./subjects.js";
+import { checkSubject, NAME, serviceSubject } from "./subjects.js";
 import { tuple } from "./values/kinds.js";
 import { Unloaded } from "./values/reader.js";
 
@@ -99,9 +99,9 @@ export function checkService(title: string, service: unknown): void {
 /** How a method of a service is called. */
 export function planOf(service: string, method: string, options: CallOptions): Plan {
 	const title = `${service}.${method}`;
+	const own = serviceSubject(service, method);
 	const subject = (instance = options.instance): string =>
-		instance === undefined ? own : `svc.${service}.${instance}.${method}`;
-	const own = `svc.${title}`;
+		instance === undefined ? own : serviceSubject(service, method, instance);
 	checkSubject(subject(), false);
 	return { ...commonPlan(title, options), subject, service, choice: choiceOf(options.policy), gives: true };
 }

@@ -1,6 +1,7 @@
 /** The hub's list of services. */
 import { type Fields, fieldText } from "./frames.js";
 import { WireError } from "./generated/errors.js";
+import { serviceSubject } from "./subjects.js";
 import { decode } from "./text.js";
 
 /** JSON Schema (2020-12). */
@@ -90,7 +91,7 @@ export function readInstances(listed: unknown, skipped: () => void = () => {}): 
 			}
 			const info = described(said);
 			const [instance] = info?.instances ?? [];
-			if (info && queue === "" && pattern === `svc.${info.name}.${instance}.*`) {
+			if (info && queue === "" && pattern === serviceSubject(info.name, "*", instance)) {
 				const detail = { id: instance, version: "", metadata: {}, ...info.details?.[0], node } as InstanceInfo;
 				found.push({ node, info: { ...info, details: [detail] } });
 			} else {

@@ -16,7 +16,7 @@ import type { Runtime } from "./runtime.js";
 import { checkLimits, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
 import { HandlerLimits } from "./service_instance.js";
 import { randomName } from "./shell.js";
-import { NAME } from "./subjects.js";
+import { NAME, serviceSubject } from "./subjects.js";
 import { type Listener, Subscribed, type SubscribeOptions, Subscriptions } from "./subscriptions.js";
 import { encode } from "./text.js";
 
@@ -114,7 +114,7 @@ export class Incoming {
 		serving.ids.length = 0;
 		const one = (pattern: string, queue: string, fields: readonly ServiceField[]): Promise<void> =>
 			answered((then) => serving.ids.push(session.subscribe(pattern, queue, false, fields, then)));
-		const both = [one(`svc.${name}.${instance}.*`, "", [["service", encode(info)]]), one(`svc.${name}.*`, name, [])];
+		const both = [one(serviceSubject(name, "*", instance), "", [["service", encode(info)]]), one(serviceSubject(name, "*"), name, [])];
 		this.runtime.plan();
 		await Promise.all(both);
 	}

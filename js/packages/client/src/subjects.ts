@@ -7,6 +7,12 @@ const FORBIDDEN = /[\s\p{Cc}*>]/u;
 /** Allowed names of services, instances and methods. */
 export const NAME = /^[^\s.*>\p{Cc}]{1,255}$/u;
 const REMEMBERED = 1000;
+
+/** The subject of a method of a service, or of one instance of it. */
+export function serviceSubject(service: string, method: string, instance?: string): string {
+	return instance === undefined ? `svc.${service}.${method}` : `svc.${service}.${instance}.${method}`;
+}
+
 /** Subjects that were found to be in order. */
 const known = new Set<string>();
 

@@ -1,19 +1,33 @@
 """Pickler of functions, arguments and results for worker processes: ``pickle``, or ``cloudpickle``
-where the caller chose it.
+where the caller chose it or the program has no file.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 from tidewire.errors import InvalidArgument
+from tidewire.pools.processes import main_module
 
-Pickler = Literal["pickle", "cloudpickle"]
+Pickler = Literal["auto", "pickle", "cloudpickle"]
 Dumps = Callable[[Any], bytes]
 
 _PROTOCOL = 5
+
+
+def of_program(pickler: Pickler) -> Pickler:
+    """Return the pickler of a pool of this program: "auto" is "pickle" if workers can import the
+    program, or cloudpickle is not installed.
+    """
+    if pickler != "auto":
+        return pickler
+    from importlib.util import find_spec
+
+    is_importable = main_module.can_be_imported(sys.modules["__main__"])
+    return "pickle" if is_importable or find_spec("cloudpickle") is None else "auto"
 
 
 def dumps_of(pickler: str) -> Dumps:
@@ -24,6 +38,8 @@ def dumps_of(pickler: str) -> Dumps:
     """
     if pickler == "pickle":
         return plain
+    if pickler == "auto":
+        return _by_need
     try:
         import cloudpickle
     except ImportError as error:
@@ -39,3 +55,12 @@ def dumps_of(pickler: str) -> Dumps:
 def plain(value: Any) -> bytes:
     """Pickle with ``pickle``: functions and classes by their names."""
     return pickle.dumps(value, _PROTOCOL)
+
+
+def _by_need(value: Any) -> bytes:
+    """Pickle by name, and by value if that is not possible or names the main program."""
+    try:
+        pickled = plain(value)
+    except Exception:  # noqa: BLE001
+        return dumps_of("cloudpickle")(value)
+    return dumps_of("cloudpickle")(value) if main_module.mentions(pickled) else pickled

@@ -93,7 +93,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
 
     def __del__(self) -> None:
         if not getattr(self, "_used", True):
-            never_awaited(self._sending.title, self._made)
+            never_awaited(self._sending.title, self._made, 3)
 
     def run(self) -> Any:
         """Send it, and block this thread until it is answered."""

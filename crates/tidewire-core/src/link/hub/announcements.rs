@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::generated::limits;
+use tidewire_proto::subject::grammar::{Target, target};
 use tidewire_proto::wire::{Fields, SubscribeHead};
 
 use super::super::announcement;
@@ -16,10 +17,6 @@ use super::directory_updates::{ADDED, REMOVED, VALUE_HEAD};
 use super::routes::Subscriber;
 use super::{Hub, LinkId};
 use crate::tree::{SubjectTree, SubscriptionId};
-
-/// Prefixes of the subjects on which services and agents are called.
-pub(super) const OF_SERVICES: &str = "svc.";
-pub(super) const OF_AGENTS: &str = "agent.";
 
 /// Why a subscription is refused.
 type Refusal = (ErrorCode, String);
@@ -49,18 +46,16 @@ enum Role<'a> {
 impl<'a> Role<'a> {
     fn of(head: &SubscribeHead<'a>) -> Self {
         let is_name = |token: &str| token != "*" && token != ">";
-        let mut tokens = head.pattern.split('.');
-        let tokens = [tokens.next(), tokens.next(), tokens.next(), tokens.next(), tokens.next()];
-        match tokens {
-            [Some("svc"), Some(service), Some(instance), Some("*"), None]
+        match target(head.pattern) {
+            Some(Target::Instance { service, instance, method: "*" })
                 if head.queue.is_empty() && is_name(service) && is_name(instance) =>
             {
                 Self::Instance(service)
             }
-            [Some("svc"), Some(service), Some("*"), None, None] if !head.queue.is_empty() && is_name(service) => {
+            Some(Target::Service { service, method: "*" }) if !head.queue.is_empty() && is_name(service) => {
                 Self::Group(service)
             }
-            [Some("agent"), Some(id), None, ..] if head.queue.is_empty() && is_name(id) => Self::Agent,
+            Some(Target::Agent(token)) if head.queue.is_empty() && is_name(token) => Self::Agent,
             _ => Self::Plain,
         }
     }
@@ -69,7 +64,7 @@ impl<'a> Role<'a> {
     fn field(&self) -> Option<&'static str> {
         match self {
             Self::Instance(_) => Some(announcement::SERVICE),
-            Self::Agent => Some("agent"),
+            Self::Agent => Some(announcement::AGENT),
             Self::Group(_) | Self::Plain => None,
         }
     }

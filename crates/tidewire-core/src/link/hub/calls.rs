@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::subject::Pattern;
+use tidewire_proto::subject::grammar::{OF_AGENTS, OF_SERVICES};
 use tidewire_proto::wire::{self, CallHead, Fields, Flags, Frame, Kind, SubscribeHead, WireError};
 
 use super::super::flow_control::FlowWindow;
 use super::super::session::taken_slot;
-use super::announcements::{OF_AGENTS, OF_SERVICES};
 use super::routes::{ReverseRoute, Route, Subscriber};
 use super::{Hub, LinkId, next_draw};
 use crate::tree::SubscriptionId;

@@ -1,6 +1,7 @@
 //! Directory updates: changes of services are published on the subjects of the hub, and a node that
 //! missed some is notified.
 
+use tidewire_proto::subject::grammar::OF_SERVICES;
 use tidewire_proto::wire::{Flags, Kind, PublishHead};
 
 use super::calls::put_service;
@@ -22,7 +23,7 @@ impl Hub {
         if (PublishHead { subject, ..PublishHead::default() }).put(&mut head).is_err() {
             return;
         }
-        if subscriber.queue.is_empty() && subscriber.pattern.starts_with("svc.") {
+        if subscriber.queue.is_empty() && subscriber.pattern.starts_with(OF_SERVICES) {
             let serves = subject != REMOVED;
             self.note(node, |node| Change::Serves { node, pattern: subscriber.pattern.to_string(), serves });
         }
