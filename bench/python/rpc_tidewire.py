@@ -18,7 +18,7 @@ from rpc_roles import Contender, Place, Service, program, run
 from rpc_workloads import Link
 from tidewire.services.instances import context
 
-HUB = [sys.executable, "-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0"]
+HUB = [sys.executable, "-m", "tidewire", "up", "--log-level", "warning", "--listen", "tide://127.0.0.1:0"]
 FOR_JAVASCRIPT = ["--listen", "ws://127.0.0.1:0"]
 """Where callers of JavaScript join; the service joins as always."""
 STREAM_SUBJECT = "bench.take"

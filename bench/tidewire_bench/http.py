@@ -82,6 +82,8 @@ class Roles:
                     "tidewire",
                     "up",
                     "--json",
+                    "--log-level",
+                    "warning",
                     "--listen",
                     "tide://127.0.0.1:0",
                     "--http",

@@ -136,7 +136,18 @@ class StreamPrograms:
         if kind == "hub":
             data = tempfile.mkdtemp(dir=self._folder.name)
             listen = ["--listen", "tide://127.0.0.1:0"]
-            command = [sys.executable, "-m", "tidewire", "up", "--json", *listen, "--data", data]
+            command = [
+                sys.executable,
+                "-m",
+                "tidewire",
+                "up",
+                "--json",
+                "--log-level",
+                "warning",
+                *listen,
+                "--data",
+                data,
+            ]
         else:
             command = [sys.executable, str(self._bench.parent / "tools" / "servers.py"), kind]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())

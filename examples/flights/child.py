@@ -31,7 +31,7 @@ def hub() -> None:
     from tidewire.cli import main as tidewire
 
     when_input_closes(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    sys.argv = ["tidewire", "up", "--name", "hub", "--listen", "tide://127.0.0.1:0"]
+    sys.argv = ["tidewire", "up", "--log-level", "warning", "--name", "hub", "--listen", "tide://127.0.0.1:0"]
     tidewire()
 
 

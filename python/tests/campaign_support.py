@@ -122,9 +122,11 @@ def program(code: str, folder: Path, **environment: str) -> Iterator[subprocess.
 
 
 @contextlib.contextmanager
-def server(store: str, processes: int, folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def server(
+    store: str, processes: int, folder: Path, *options: str, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
     """Start ``tidewire worker`` in a group of processes of its own, which is killed at the end."""
-    command = [sys.executable, "-m", "tidewire", "worker", store, "--processes", str(processes)]
+    command = [sys.executable, "-m", "tidewire", "worker", store, "--processes", str(processes), *options]
     with _group(command, folder, environment) as process:
         yield process
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 PATIENCE_S = 30.0
+QUIET = ("--log-level", "warning", "--log-format", "text")
 LINES = 100_000
 """Lines of a program that wait to be heard. One that says more is held."""
 
@@ -161,7 +162,7 @@ class Programs:
 
     def hub(self, url: str = "tide://127.0.0.1:0", *options: str) -> tuple[Program, str]:
         """Run a hub, and return it and its real URL."""
-        program = self.run("-m", "tidewire", "up", "--json", "--listen", url, *options)
+        program = self.run("-m", "tidewire", "up", "--json", *QUIET, "--listen", url, *options)
         (found,) = json.loads(program.line())["urls"]
         return program, found
 

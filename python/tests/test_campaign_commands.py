@@ -134,7 +134,7 @@ def test_a_campaign_is_paused_resumed_and_cancelled(tmp_path: Path) -> None:
         (("run", PI, "--runs", "5", "--workers", "-1"), 2, "workers"),
         (("run", "no_module:f", "--runs", "5"), 2, "no_module"),
         (("show", "none"), 1, "none"),
-        (("list", "--store", "sqlite:///missing.db"), 1, "missing.db"),
+        (("list", "--store", "sqlite:///missing.db"), 3, "missing.db"),
         (("list", "--store", "mongo://x"), 2, "mongo"),
     ],
 )
@@ -154,6 +154,10 @@ def test_the_store_of_the_environment_is_that_of_campaigns_and_no_key_of_nodes(
 ) -> None:
     monkeypatch.setenv("TIDEWIRE_STORE", store)
     assert [one["name"] for one in answer("campaign", "list")] == ["pi"]
+    monkeypatch.delenv("TIDEWIRE_STORE")
+    monkeypatch.setenv("TIDEWIRE_URL", store)
+    assert [one["name"] for one in answer("campaign", "list")] == ["pi"]
+    assert [one["name"] for one in answer("campaign", "list", "--url", store)] == ["pi"]
     with tw.Node() as node:
         assert node.sync.ask(node.spawn(lambda n: n + 1), 1) == 2
 

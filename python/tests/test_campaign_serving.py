@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -28,7 +31,16 @@ def test_a_server_runs_two_campaigns_and_one_that_comes_later(store: str, tmp_pa
         until(later, lambda status: status.state == "done")
         serving.send_signal(signal.SIGTERM)
         _, err = serving.communicate(timeout=30)
-        assert (serving.returncode, err) == (0, "")
+        assert serving.returncode == 0
+        lines = [re.fullmatch(r"\d{4}-\d\d-\d\dT\S+[+-]\d\d:\d\d INFO    (.*)", line) for line in err.splitlines()]
+        logged = [line[1] for line in lines if line is not None]
+        assert len(logged) == len(lines), err
+        assert "with 2 processes" in logged[0] and logged[-1].endswith("no longer")
+        for campaign in (*first, later):
+            title = f"campaign {campaign.id} ({campaign.name})"
+            assert any(line.startswith(f"{title}: process ") and line.endswith(" joins") for line in logged), err
+            done = f"{title} is done: 3,000 of 3,000 runs are done"
+            assert campaign is later or any(line.startswith(done) for line in logged), err
     assert [campaign.verify() for campaign in first] == [campaign.status().digest for campaign in first]
     rows = [tuple(row) for row in first[0].results()]
     assert [tuple(row) for row in later.results()] == rows[:100]
@@ -46,6 +58,27 @@ def test_a_campaign_that_only_servers_run(store: str, tmp_path: Path) -> None:
         assert until(other, lambda status: status.ended).digest == expected
         with pytest.raises(tw.CampaignError, match="is done and can't become running"):
             other.start()
+
+
+def test_a_server_logs_a_worker_that_was_lost_as_an_object(store: str, tmp_path: Path) -> None:
+    campaign = started(tw.campaign(functions.slow_pi, runs=100_000, store=store))
+    with server(store, 1, tmp_path, "--log-level", "warning", "--log-format", "json") as serving:
+        [worker] = working(until(campaign, lambda status: status.done > 5 and len(working(status)) == 1))
+        os.kill(worker.process, signal.SIGKILL)
+        line = json.loads(serving.stderr.readline())
+        assert (line["level"], {*line}) == ("warning", {"time", "level", "message"})
+        text = rf"campaign {campaign.id} \(.*\): process {worker.process} was lost( in run [\d,]+)?: killed by SIGKILL"
+        assert re.fullmatch(text, line["message"])
+
+
+@sqlite_alone
+def test_a_server_that_starts_before_its_store_waits_for_it(store: str, tmp_path: Path) -> None:
+    later = f"sqlite:///{tmp_path}/later.db"
+    with server(later, 1, tmp_path) as serving:
+        line = serving.stderr.readline()
+        assert "waits for the store for up to 60 s: " in line and "later.db" in line
+        campaign = started(tw.campaign(functions.pi, runs=10, store=later))
+        assert until(campaign, lambda status: status.ended).done == 10
 
 
 @pytest.mark.promise("P15.29")
@@ -94,7 +127,7 @@ def test_a_campaign_that_can_not_be_served_does_not_hold_up_the_others(store: st
         until(good, lambda status: status.state == "done")
         serving.send_signal(signal.SIGTERM)
         _, err = serving.communicate(timeout=30)
-    assert "campaign 1 is not served: a worker can't load the function: ModuleNotFoundError" in err
+    assert "campaign 1 (gone) is not served: a worker can't load the function: ModuleNotFoundError" in err
     assert tw.open_campaign(store, "gone").status().done == 0
 
 

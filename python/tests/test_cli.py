@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import tidewire as tw
+from command_support import run_all
+from home_support import nats_server
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -29,6 +31,7 @@ def test_doctor_finds_nothing_on_a_sound_installation() -> None:
     ran = tidewire("doctor", "--json")
     report = json.loads(ran.stdout)
     assert (ran.returncode, report["problems"]) == (0, []), ran.stdout
+    assert report["packages"]["numpy"] and "rich" in report["packages"]
     assert set(report["checks"]) == {"ask", "10,000 messages in order", "timer", "coroutines"}
     assert "mailbox_capacity = 10000" in report["configuration"]
 
@@ -41,6 +44,31 @@ def test_doctor_names_what_is_wrong_with_a_configuration(tmp_path: Path) -> None
     words = " ".join(ran.stdout.split())
     assert "did you mean mailbox_capacity?" in words
     assert "TIDEWIRE_SPIN_US" in words
+
+
+def test_doctor_tries_a_folder_a_hub_nats_and_a_store(tmp_path: Path) -> None:
+    data, store, gone = tmp_path / "data", f"sqlite:///{tmp_path}/farm.db", "tide://127.0.0.1:1"
+    tw.campaign("campaign_functions:pi", runs=5, store=store)
+    with tw.Node(name="bare") as bare, tw.Node(data=data) as hub, nats_server() as nats:
+        hub.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", 1)
+        url, bare_url = (node.listen("tide://127.0.0.1:0").url for node in (hub, bare))
+        ended = run_all(*(("doctor", target, "--json") for target in (url, bare_url, nats, store)), ("doctor", url))
+    ended += run_all(("doctor", str(data), "--json"))
+    assert [one.returncode for one in ended] == [0] * 6, ended
+    assert ended[4].stdout.startswith(f"hub {url}: it works\n")
+    at_hub, at_bare, at_nats, at_store, at_folder = (json.loads(ended[n].stdout) for n in (0, 1, 2, 3, 5))
+    assert [one["kind"] for one in (at_hub, at_nats, at_store, at_folder)] == ["hub", "nats", "store", "folder"]
+    assert (at_hub["streams"], at_nats["streams"], at_store["campaigns"]) == (1, 0, 1)
+    assert "no_responders" in at_bare["streams"] and at_folder["records"] > 0
+    [log] = (data / "streams").glob("orders.*/*.log")
+    log.write_bytes(log.read_bytes().replace(b"orders.a", b"orders.b"))
+    damaged, *others = run_all(
+        *(("doctor", target) for target in (str(data), str(tmp_path / "missing"), gone, "x://y"))
+    )
+    assert damaged.stdout.startswith(f"folder {data}: to mend\n") and "tidewire log salvage" in damaged.stdout
+    assert [one.returncode for one in (damaged, *others)] == [1, 1, 3, 2]
+    for one, code in zip(others, ("not_found", "link_lost", "invalid_argument"), strict=True):
+        assert one.stderr.startswith(f"{code}: "), one.stderr
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:

@@ -80,7 +80,7 @@ async def test_commands_are_listed_shown_watched_tried_again_and_cancelled(tmp_p
         code, told = await tidewire("show", "nobody", *at)
         assert (code, told["error"]["code"]) == (1, "not_found")
         code, told = await tidewire("ls", "--stage", "done", *at)
-        assert (code, told["error"]["code"]) == (1, "invalid_argument")
+        assert (code, told["error"]["code"]) == (2, "invalid_argument")
 
 
 @story

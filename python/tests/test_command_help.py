@@ -54,7 +54,7 @@ def helps() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_shows_all_that_its_options_say(helps: dict[str, str], name: str) -> None:
-    for option in COMMANDS[name].params:
+    for option in (one for one in COMMANDS[name].params if not getattr(one, "hidden", False)):
         line = line_of(option, helps[name])
         assert words(option.help or "") in line, (option.name, line)
         if option.default not in (None, False, "", ()) and not callable(option.default):
@@ -62,13 +62,26 @@ def test_the_help_of_a_command_shows_all_that_its_options_say(helps: dict[str, s
         if isinstance(option.show_default, str):
             assert f"[default: ({option.show_default})]" in line, (option.name, line)
         if option.envvar:
-            assert f"[env var: {option.envvar}]" in line, (option.name, line)
+            variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar
+            assert f"[env var: {', '.join(variables)}]" in line, (option.name, line)
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_the_help_of_a_command_names_the_defaults_of_the_code(helps: dict[str, str], name: str) -> None:
     for text in SAID[name]:
         assert text in helps[name], (text, helps[name])
+
+
+def test_commands_are_grouped_and_ordered_and_a_place_has_one_word() -> None:
+    [shown] = run_all(["--help"], TERMINAL_WIDTH="120")
+    [completed] = run_all([], _TIDEWIRE_COMPLETE="complete_bash", COMP_WORDS="tidewire str", COMP_CWORD="1")
+    titles = ("Hubs and their state", "up ", "Messages and calls", "Stored data", "stream ", "Campaigns and", "worker ")
+    at = [re.search(f"│ {title}|─ {title}", shown.stdout) for title in titles]
+    starts = [found.start() for found in at if found]
+    assert len(starts) == len(titles) and starts == sorted(starts), shown.stdout
+    assert "--install-completion" in shown.stdout and completed.stdout.split() == ["stream"], completed
+    words = {word for command in COMMANDS.values() for option in command.params for word in option.opts}
+    assert "--url" in words and not words & {"--at", "--store"}
 
 
 def line_of(option: Any, shown: str) -> str:

@@ -104,7 +104,7 @@ def test_processes_end_when_the_coordinator_is_killed() -> None:
     done = disturbed("coordinator", "SIGKILL")
     assert done.returncode == -signal.SIGKILL
     # A call may or may not be under way when the hub is asked to end.
-    assert re.fullmatch(r"(up: hub \S+ takes no new calls; [^\n]*\n)?", done.stderr), done.stderr
+    assert re.fullmatch(r"(\S+ WARNING hub: takes no new calls; [^\n]*\n)?", done.stderr), done.stderr
 
 
 def test_ctrl_c_in_the_middle_ends_all_three_with_their_ledgers() -> None:

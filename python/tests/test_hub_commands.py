@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -137,7 +139,7 @@ def test_an_error_is_one_line_and_wrong_usage_has_a_code_of_its_own(hub: tuple[t
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert done.stderr.startswith("invalid_argument: METHOD: ")
     gone = run("tide://127.0.0.1:1", "services")
-    assert gone.returncode == 1
+    assert gone.returncode == 3
     assert gone.stderr.startswith("link_lost: url: there is no hub at tide://127.0.0.1:1")
 
 
@@ -156,7 +158,7 @@ def test_an_error_is_an_object_where_the_result_would_be_one(hub: tuple[tw.Node,
     )
     ended = run_all(url, *((*arguments, "--json") for arguments, _, _ in errors))
     for done, (_, code, kind) in zip(ended, errors, strict=True):
-        assert done.returncode == (2 if code == "invalid_argument" else 1)
+        assert done.returncode == {"invalid_argument": 2, "link_lost": 3}.get(code, 1)
         assert not done.stdout
         told = json.loads(done.stderr)["error"]
         assert (told["code"], told.get("type"), told["retryable"]) == (code, kind, code in RETRYABLE)
@@ -203,6 +205,33 @@ def test_up_says_where_it_listens_and_ends_on_sigterm() -> None:
         assert rest.startswith("hub main has stopped: 0 accepted")
 
 
+def test_a_command_waits_for_a_hub_that_is_not_up_yet(tmp_path: Path, started: Programs) -> None:
+    path = tmp_path / "hub.sock"
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(path))
+        closed.listen()
+        waiting = started.run("-m", "tidewire", "nodes", "--wait", "60", "--json", "--url", f"tide+unix://{path}")
+        closed.accept()[0].close()
+        path.unlink()
+    with tw.Node(name="late") as hub:
+        hub.listen(f"tide+unix://{path}")
+        assert [one["name"] for one in json.loads(waiting.line())] == ["late"]
+        assert waiting.ended() == 0
+
+
+def test_up_logs_joins_refusals_and_ends(started: Programs) -> None:
+    secret = "a long secret"
+    hub = started.run("-m", "tidewire", "up", "--listen", "tide://127.0.0.1:0", "--name", "main", "--token", secret)
+    url = hub.line().split()[-1]
+    with pytest.raises(tw.Unauthorized):
+        tw.Node(url, name="thief", token="a wrong secret").start()
+    with tw.Node(url, name="shop", token=secret):
+        pass
+    wanted = (("INFO", f"main: is a hub, and listens at {url}"), ("WARNING", "main: ", "token"))
+    for words in (*wanted, ("INFO", 'main: node "shop" has joined'), ("INFO", 'main: node "shop" has left')):
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]", hub.expect_log(*words))
+
+
 def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> None:
     _, url = hub
     here = ("--listen", "tide://127.0.0.1:0")
@@ -226,8 +255,10 @@ def test_up_names_what_is_wrong_with_its_options(hub: tuple[tw.Node, str]) -> No
     )
     ended = run_all(url, *(("up", *options) for options, _ in problems))
     for done, (options, words) in zip(ended, problems, strict=True):
-        assert (done.returncode, done.stdout) == (1, ""), options
-        assert done.stderr.startswith("up: ") and all(word in done.stderr for word in words), done.stderr
+        last = done.stderr.splitlines()[-1]
+        code = {"invalid_argument": 2, "link_lost": 3}.get(last.partition(": ")[0], 1)
+        assert (done.returncode, done.stdout) == (code, ""), options
+        assert re.match("[a-z_]+: ", last) and all(word in last for word in words), done.stderr
 
 
 def test_a_publish_that_the_token_forbids_is_reported() -> None:

@@ -92,15 +92,15 @@ def test_up_takes_settings_and_names_what_is_wrong_with_them() -> None:
     done = subprocess.run([*TIDEWIRE, "up", *wrong], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "up: configuration: 3 problems",
+        "config_invalid: configuration: 3 problems",
         "  links.link_heartbeat: unknown key; did you mean link_heartbeat_ms? (from --set)",
         '  links.hub_links: "many" is not a whole number; 1 to 1000000 links are allowed (from --set)',
         "  lane_burst: 0 is out of range; 1 to 255 messages are allowed (from --set)",
     ]
     done = subprocess.run([*TIDEWIRE, "up", "--set", "x"], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (
-        1,
-        "up: set: 'x' is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000\n",
+        2,
+        "invalid_argument: set: 'x' is not allowed: give KEY=VALUE, such as links.link_heartbeat_ms=1000\n",
     )
 
 

@@ -38,7 +38,8 @@ def opened(started: Programs, scheme: str, certificates: Path, folder: Path, *op
     secured = scheme in ("tide+tls", "wss")
     files = [f"--cert={certificates}/hub.pem", f"--key={certificates}/hub.key"] if secured else []
     where = f"{scheme}://{folder}/hub.sock" if scheme == "tide+unix" else f"{scheme}://127.0.0.1:0"
-    program = started.run("-m", "tidewire", "up", "--listen", where, "--listen", "tide://127.0.0.1:0", *files, *options)
+    up = ("-m", "tidewire", "up", "--log-level", "warning")
+    program = started.run(*up, "--listen", where, "--listen", "tide://127.0.0.1:0", *files, *options)
     url, plain = re.findall(r"\S+://\S+", program.line())
     started.server(plain)
     return Place(program, url, certificates / "ca.pem" if secured else None)

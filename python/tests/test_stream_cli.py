@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tidewire as tw
 
 
@@ -19,7 +21,7 @@ def tidewire(*args: object) -> tuple[int, Any]:
     return ran.returncode, lines[0] if len(lines) == 1 else lines
 
 
-def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
+def test_a_folder_is_looked_at_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tw.Node(data=tmp_path) as node:
         node.sync.stream("orders", subjects=["orders.>"]).publish("orders.a", {"n": 1}, key="k")
         node.sync.kv("config").put("a.b", 7)
@@ -34,8 +36,43 @@ def test_a_folder_is_looked_at_and_changed(tmp_path: Path) -> None:
     assert tidewire("kv", "get", "config", "a.b", *at)[1]["value"] == 7
     assert tidewire("kv", "put", "config", "a.c", "text", *at)[1] == {"revision": 2}
     assert tidewire("stream", "purge", "orders", "--keep", 1, *at)[1] == {"purged": 1}
+    assert tidewire("stream", "info", "orders", "--url", tmp_path)[1]["messages"] == 1
+    monkeypatch.setenv("TIDEWIRE_URL", str(tmp_path))
+    assert tidewire("stream", "info", "orders")[1]["messages"] == 1
     code, told = tidewire("stream", "info", "nothing", *at)
     assert (code, told["error"]["code"]) == (1, "not_found")
+
+
+def test_events_are_chosen_by_time_key_and_text_and_a_stream_is_watched(tmp_path: Path) -> None:
+    with tw.Node(data=tmp_path, name="center") as node:
+        url = node.listen("tide://127.0.0.1:0").url
+        orders = node.sync.stream("orders", subjects=["orders.>"])
+        for number, key in enumerate("abab"):
+            orders.publish(f"orders.{key}", {"n": number}, key=key)
+        times = [event.time.isoformat() for event in orders.read()]
+
+        def numbers(*options: object) -> list[int]:
+            code, found = tidewire("stream", "read", "orders", "--url", url, *options)
+            assert code == 0, found
+            return [one["value"]["n"] for one in (found if isinstance(found, list) else [found])]
+
+        assert numbers("--since", "1h", "--key", "b") == [1, 3]
+        assert numbers("--since", times[1], "--until", times[2]) == [1, 2]
+        assert numbers("--grep", "orders.a.*3|b.*1") == [1]
+        assert numbers("--until", "1h") == []
+        wrong = (("--since", "yesterday"), ("--until", "2026-11-23T21:00:00"), ("--grep", "("))
+        for option, text in wrong:
+            code, told = tidewire("stream", "read", "orders", "--url", url, option, text)
+            assert (code, told["error"]["code"]) == (2, "invalid_argument") and f"{option}: {text!r}" in told["error"][
+                "message"
+            ]
+        command = [sys.executable, "-m", "tidewire", "stream", "info", "orders", "--watch", "--json", "--url", url]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+            assert json.loads(watching.stdout.readline())["messages"] == 4
+            orders.publish("orders.c", {"n": 4})
+            assert json.loads(watching.stdout.readline())["messages"] == 5
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 130
 
 
 def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:
@@ -51,7 +88,7 @@ def test_schedules_are_made_listed_and_cancelled(tmp_path: Path) -> None:
     assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (0, {"cancelled": True})
     assert tidewire("stream", "unschedule", "orders", "nightly", *at) == (1, {"cancelled": False})
     code, told = tidewire("stream", "schedule", "orders", "wrong", "0 25 * * *", "orders.due", "1", *at)
-    assert (code, told["error"]["code"]) == (1, "invalid_argument") and 'hour "25"' in told["error"]["message"]
+    assert (code, told["error"]["code"]) == (2, "invalid_argument") and 'hour "25"' in told["error"]["message"]
 
 
 def test_damage_is_found_and_what_is_whole_is_rescued(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_what_people_read_of_dead_letters_and_wrong_positions(tmp_path: Path) ->
     assert (requeued.stdout, none.stdout) == ("billing: 1 requeued\n", "no dead letters\n")
     assert paused.stdout == "billing is paused\n"
     for one, text in zip(wrong, ("'noon'", "'2026-11-23T21:00:00'"), strict=True):
-        assert one.returncode == 1 and f"TO: {text} is not allowed: give new, all, a sequence or a time" in one.stderr
+        assert one.returncode == 2 and f"TO: {text} is not allowed: give new, all, a sequence or a time" in one.stderr
         assert "2026-11-23T21:00:00Z" in one.stderr
     [info] = run_all(["stream", "info", "orders", "--at", at])
     assert "billing: " in info.stdout and ", paused" in info.stdout

@@ -7,10 +7,13 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import tidewire as tw
+
+_OPTIONAL = ("numpy", "pandas", "polars", "pyarrow", "pydantic", "cloudpickle", "typer", "rich")
 
 
 def examine(config: Path | None) -> dict[str, Any]:
@@ -22,6 +25,7 @@ def examine(config: Path | None) -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "interpreter_lock": getattr(sys, "_is_gil_enabled", lambda: True)(),
+        "packages": {name: _version(name) for name in _OPTIONAL},
         "configuration": None,
         "threads_max": {},
         "checks": {},
@@ -45,6 +49,13 @@ def examine(config: Path | None) -> dict[str, Any]:
     if node.ledger is None or not node.ledger.balanced:
         problems.append(f"stop: the ledger does not balance: {node.ledger}")
     return report
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _run(check: Callable[[tw.Node], None], node: tw.Node) -> str | None:

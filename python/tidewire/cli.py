@@ -11,19 +11,21 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 import tidewire as tw
 from tidewire.commands.agent_cli import agent
 from tidewire.commands.campaign_cli import campaign, worker
 from tidewire.commands.command_cli import command
-from tidewire.commands.output import escape_in
+from tidewire.commands.output import Level, LogFormat, LogLevel, escape_in, log_to_stderr
 from tidewire.commands.stream_cli import crashtest, kv, log, stream
 
 app = typer.Typer(
     name="tidewire",
     help="One messaging runtime from a function call to a cluster.",
     no_args_is_help=True,
-    add_completion=False,
+    # Older spellings go on working, and the help shows one word for a place.
+    context_settings={"token_normalize_func": lambda word: "url" if word in ("at", "store") else word},
     pretty_exceptions_enable=False,
 )
 bench = typer.Typer(help="Measure this machine, beside peers in the same run.", no_args_is_help=True)
@@ -37,11 +39,13 @@ app.add_typer(log, name="log")
 app.add_typer(command, name="command")
 app.add_typer(agent, name="agent")
 app.command("crashtest", epilog="Example: tidewire crashtest --data /tmp/new --kills 100")(crashtest)
-app.command(epilog="Example: tidewire worker postgres://user@host/db --processes 4")(worker)
+app.command(epilog="Example: tidewire worker --url postgres://user@host/db --processes 4")(worker)
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 all is well, 1 something was found, 2 wrong usage."""
+    """Run the command. Exit codes: 0 all is well, 1 it failed or something was found, 2 wrong
+    usage, 3 a hub, a server or a store can't be reached.
+    """
     for output in (sys.stdout, sys.stderr):
         escape_in(output)
     app()
@@ -61,16 +65,52 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-@app.command(epilog="Example: tidewire doctor --config node.toml")
+TokenText = Annotated[
+    str | None,
+    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        help="PEM file with whom to trust, for hubs with TLS.",
+        show_default="TIDEWIRE_CA, or the system",
+    ),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
+]
+Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
+
+
+@app.command(epilog="Example: tidewire doctor tide://127.0.0.1:7420")
 def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="The URL of a hub, of NATS or of a campaign store, or a data folder.",
+            show_default="this installation",
+        ),
+    ] = None,
+    token: TokenText = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
     config: Annotated[Path | None, typer.Option("--config", help="A TOML file to check.", show_default=False)] = None,
 ) -> None:
-    """Look at versions and configuration, and try the engine out. Exit code 1 if there is a problem
-    to fix.
+    """Try a hub, NATS, a data folder or a campaign store, and say whether it works. Without a
+    target, look at versions and configuration, and try the engine out. Exit code 1 if there is a
+    problem to fix, 3 if the target can't be reached.
     """
     from tidewire._doctor import examine
 
+    if target is not None:
+        from tidewire.commands.doctor import doctor
+        from tidewire.commands.talk import Hub
+
+        raise typer.Exit(doctor(target, Hub(target, token, json, files=(ca, cert, key))))
     report = examine(config)
     if json:
         typer.echo(jsonlib.dumps(report, indent=2))
@@ -179,13 +219,16 @@ def up(
             help="A key of the configuration, such as links.link_heartbeat_ms=1000; may be given again.",
         ),
     ] = None,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = None,
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and
-    ends with a ledger.
+    ends with a ledger. The standard error gets the log: nodes that join and leave, and refusals.
     """
     from tidewire.commands.up import up
 
+    log_to_stderr(log_level, log_format, json)
     options = {
         "name": name,
         "listen": tuple(listen) if listen else None,
@@ -205,39 +248,26 @@ def up(
 
 
 Url = Annotated[str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The hub.")]
-TokenText = Annotated[
-    str | None,
-    typer.Option("--token", envvar="TIDEWIRE_TOKEN", help="For hubs that ask for one.", show_default=False),
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        help="PEM file with whom to trust, for hubs with TLS.",
-        show_default="TIDEWIRE_CA, or the system",
-    ),
-]
-Cert = Annotated[
-    Path | None,
-    typer.Option("--cert", help="PEM file of the own certificate, for hubs that ask for one.", show_default=False),
-]
-Key = Annotated[Path | None, typer.Option("--key", help="PEM file of its private key.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 Text = Annotated[bool, typer.Option("--text", help="Take it for text, whatever it looks like.")]
+Wait = Annotated[float, typer.Option("--wait", help="Seconds in which it tries again to join a hub that is away.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the answer.")]
 All = Annotated[bool, typer.Option("--all", help="Those of Tidewire itself, too, such as tidewire-streams.")]
 Header = Annotated[list[str] | None, typer.Option("--header", help="NAME=VALUE; may be given again.")]
 
 
-@app.command(epilog="Example: tidewire mcp http://127.0.0.1:8080")
+@app.command(epilog="Example: tidewire mcp --url http://127.0.0.1:8080")
 def mcp(
-    url: Annotated[str, typer.Argument(help="The HTTP gateway of a hub (tidewire up --http).")],
+    url: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    gateway: Annotated[
+        str, typer.Option("--url", envvar="TIDEWIRE_URL", help="The HTTP gateway of a hub (tidewire up --http).")
+    ] = "http://127.0.0.1:8080",
     token: TokenText = None,
 ) -> None:
     """Offer the public methods of a hub as tools (MCP) over stdin and stdout."""
     from tidewire.commands.mcp import mcp
 
-    raise typer.Exit(mcp(url, token))
+    raise typer.Exit(mcp(url or gateway, token))
 
 
 def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
@@ -251,12 +281,13 @@ def _at_a_hub(work: Callable[..., int]) -> Callable[..., None]:
         ca: Ca = None,
         cert: Cert = None,
         key: Key = None,
+        wait: Wait = 0.0,
         json: Json = False,
         **own: Any,
     ) -> None:
         from tidewire.commands.talk import Hub
 
-        raise typer.Exit(work(Hub(url, token, json, files=(ca, cert, key)), **own))
+        raise typer.Exit(work(Hub(url, token, json, (ca, cert, key), wait), **own))
 
     _, *own = inspect.signature(work, eval_str=True).parameters.values()
     *shared, _ = inspect.signature(command, eval_str=True).parameters.values()
@@ -359,9 +390,10 @@ def agents(hub: Any) -> int:
     return talk.agents(hub)
 
 
-@generate.command("ts", epilog="Example: tidewire generate ts ws://127.0.0.1:7421 --out src/services.ts")
+@generate.command("ts", epilog="Example: tidewire generate ts --url ws://127.0.0.1:7421 --out src/services.ts")
 def generate_ts(
-    url: Annotated[str, typer.Argument(envvar="TIDEWIRE_URL", metavar="URL", help="The hub.")] = HUB_URL,
+    place: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    url: Url = HUB_URL,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; else it is printed.", show_default=False)
     ] = None,
@@ -376,7 +408,7 @@ def generate_ts(
     """
     from tidewire.commands.talk import Hub, generate_ts
 
-    raise typer.Exit(generate_ts(Hub(url, token, False, files=(ca, cert, key)), out, all))
+    raise typer.Exit(generate_ts(Hub(place or url, token, False, files=(ca, cert, key)), out, all))
 
 
 @app.command(epilog="Example: tidewire top --node orders --interval 2")
@@ -480,9 +512,15 @@ def bench_campaigns(context: typer.Context) -> None:
 def _show(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
     lock = "with the interpreter lock" if report["interpreter_lock"] else "free-threaded"
+    for problem in report["problems"]:
+        console.print(f"[red]to mend:[/red] {problem}")
+    if not report["problems"]:
+        console.print("[green]nothing to mend[/green]")
     console.print(
         f"tidewire {report['tidewire']}, Python {report['python']} ({lock}), {report['cores']} cores, {report['platform']}"
     )
+    packages = (f"{name} {version or 'is not installed'}" for name, version in report["packages"].items())
+    console.print(f"optional packages: {', '.join(packages)}")
     if report["configuration"]:
         console.print("\nconfiguration in force", style="bold")
         console.print(report["configuration"].rstrip(), markup=False)
@@ -494,7 +532,25 @@ def _show(report: dict[str, Any]) -> None:
         console.print("\ntried out", style="bold")
     for name, micros in report["checks"].items():
         console.print(f"  {name}: {micros:,} us")
-    for problem in report["problems"]:
-        console.print(f"[red]to mend:[/red] {problem}")
-    if not report["problems"]:
-        console.print("[green]nothing to mend[/green]")
+
+
+_PANELS = {
+    "Hubs and their state": ("up", "doctor", "nodes", "services", "agents", "top"),
+    "Messages and calls": ("call", "req", "pub", "sub", "mcp", "generate"),
+    "Stored data": ("stream", "kv", "command", "agent", "log", "crashtest"),
+    "Campaigns and measurements": ("campaign", "worker", "bench"),
+}
+_ORDER = [name for names in _PANELS.values() for name in names]
+
+
+class _Commands(TyperGroup):
+    """The commands of the help, in the order of their groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
+app.info.cls = _Commands
+_all: list[Any] = [*app.registered_commands, *app.registered_groups]
+for _one in _all:
+    _one.rich_help_panel = next(panel for panel, ns in _PANELS.items() if (_one.name or _one.callback.__name__) in ns)

@@ -12,13 +12,16 @@ from tidewire._binding import CampaignStore
 from tidewire._campaigns.code import check_guard
 from tidewire._campaigns.group import Options, WorkerGroup
 from tidewire._campaigns.process import WorkerProcess
-from tidewire._campaigns.store import url_of
+from tidewire._campaigns.store import shown, url_of
 from tidewire._campaigns.supervisor import LOOK_S, STOP_S, Deaths, checked_workers, refusal_of, stopped_by
 from tidewire.errors import CampaignError, StoreUnavailable
 
 _log = logging.getLogger("tidewire._campaigns")
+_OPEN_AGAIN_S = 2.0
 _WORK_WAIT_S = 1.0
 """A worker that has had nothing to run for so long leaves its campaign, and may serve another."""
+PROGRESS_S = 10.0
+"""How often the progress of campaigns is logged while their workers are at work."""
 _IDLE_US = 1_000_000
 """An idle server waits so long for news of its store, and then looks whether it shall end."""
 _AGAIN_S = (0.0, 0.5, 1.0, 2.0, 5.0)
@@ -51,18 +54,37 @@ def serve(
     """
     check_guard()
     options = Options(url_of(store), checked_workers("processes", processes), accept_code, store_wait)
-    connection = CampaignStore(options.store, create=False)
+    connection = _opened(options)
     only = None if campaign is None else connection.find(str(campaign))
     server = Server(connection, options, only)
+    _log.info("serves campaigns of %s with %d processes", shown(options.store), options.workers)
     with stopped_by(server.stop, signal.SIGTERM, signal.SIGINT):
         server.run()
+    _log.info("serves campaigns of %s no longer", shown(options.store))
+
+
+def _opened(options: Options) -> CampaignStore:
+    """Open the store. One that is away is waited for, with a log line for each attempt."""
+    until = time.monotonic() + options.store_wait
+    while True:
+        try:
+            return CampaignStore(options.store, create=False)
+        except StoreUnavailable as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            _log.warning("waits for the store for up to %.0f s: %s", left, error)
+            time.sleep(min(_OPEN_AGAIN_S, left))
 
 
 @dataclass
 class _Served:
     """State of a campaign at a server."""
 
+    title: str
     timeout_us: int | None
+    ended: int = -1
+    """How many runs had ended when the progress was logged last."""
     deaths: Deaths = field(default_factory=Deaths)
     not_before: float = 0.0
     in_vain: int = 0
@@ -76,6 +98,7 @@ class Server:
         self._group = WorkerGroup(store, options)
         self._only = only
         self._served: dict[int, _Served] = {}
+        self._progress_at = time.monotonic() + PROGRESS_S
 
     def run(self) -> None:
         """Serve until ``stop`` is called.
@@ -93,7 +116,8 @@ class Server:
                 for worker in group.take_ended():
                     self._ended(worker)
                 for worker in group.take_overtime():
-                    group.lost(worker, overtime=True)
+                    self._lost(worker, overtime=True)
+                self._log_progress()
             group.end(STOP_S)
         finally:
             group.close()
@@ -111,7 +135,8 @@ class Server:
         numbers = sorted(row["id"] for row in rows if row["done"] + row["failed"] + row["quarantined"] < row["runs"])
         for number in numbers:
             if number not in self._served:
-                self._served[number] = _Served(store.campaign(number)["timeout_us"])
+                plan = store.campaign(number)
+                self._served[number] = _Served(f"campaign {number} ({plan['name']})", plan["timeout_us"])
         return [number for number in numbers if not self._served[number].refused]
 
     def _share_out(self, waiting: list[int]) -> None:
@@ -123,7 +148,9 @@ class Server:
                 return
             counts = {number: sum(worker.campaign == number for worker in group.workers) for number in open_to}
             number = min(open_to, key=lambda number: (counts[number], number))
-            group.start(number, self._served[number].timeout_us, _WORK_WAIT_S)
+            served = self._served[number]
+            group.start(number, served.timeout_us, _WORK_WAIT_S)
+            _log.info("%s: process %d joins", served.title, group.workers[-1].pid)
 
     def _rest(self, busy: bool) -> None:
         """Sleep: until something happens to a worker, or in an idle server until the store has
@@ -141,8 +168,10 @@ class Server:
         if worker.code == 0:
             served.in_vain = 0 if worker.board.ended else min(served.in_vain + 1, len(_AGAIN_S) - 1)
             served.not_before = now + _AGAIN_S[served.in_vain]
+            _log.info("%s: process %d has left", served.title, worker.pid)
+            self._log_campaign(worker.campaign)
             return
-        self._group.lost(worker)
+        self._lost(worker)
         try:
             refusal = refusal_of(worker)
             if refusal is not None:
@@ -155,7 +184,32 @@ class Server:
             served.not_before = now + LOOK_S
         except Exception as error:  # noqa: BLE001
             served.refused = True
-            _log.error("campaign %s is not served: %s", worker.campaign, error, exc_info=_cause(error))
+            _log.error("%s is not served: %s", served.title, error, exc_info=_cause(error))
+
+    def _lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
+        how = "its run was over its time limit" if overtime else worker.how()
+        run = "" if worker.board.run is None else f" in run {worker.board.run:,}"
+        _log.warning("%s: process %d was lost%s: %s", self._served[worker.campaign].title, worker.pid, run, how)
+        self._group.lost(worker, overtime=overtime)
+
+    def _log_progress(self) -> None:
+        """Log how far the campaigns are whose workers are at work, once in a while."""
+        if time.monotonic() >= self._progress_at:
+            for number in {worker.campaign for worker in self._group.workers}:
+                self._log_campaign(number)
+            self._progress_at = time.monotonic() + PROGRESS_S
+
+    def _log_campaign(self, number: int) -> None:
+        served = self._served[number]
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        status = self._group.patiently(lambda: self._group.store.status(number))
+        ended = status["done"] + status["failed"] + status["quarantined"]
+        if ended != served.ended:
+            served.ended = ended
+            runs = f"{status['done']:,} of {status['runs']:,} runs are done"
+            bad = f"{status['failed']:,} failed, {status['quarantined']:,} quarantined"
+            _log.info("%s is %s: %s, %s", served.title, status["state"], runs, bad)
 
 
 def _cause(error: Exception) -> Any:

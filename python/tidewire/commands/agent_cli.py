@@ -13,7 +13,7 @@ agent = typer.Typer(help="Durable agents: their states, inboxes and dead letters
 Id = Annotated[str, typer.Argument(metavar="ID", help="Of the agent.")]
 
 
-@agent.command("ls", epilog="Example: tidewire agent ls --at data/")
+@agent.command("ls", epilog="Example: tidewire agent ls --url data/")
 def agent_ls(at: Where, json: Json = False) -> None:
     """List the durable agents that have ever run, by id."""
     from tidewire.commands import agent
@@ -21,7 +21,7 @@ def agent_ls(at: Where, json: Json = False) -> None:
     raise typer.Exit(agent.ls(at, json))
 
 
-@agent.command("show", epilog="Example: tidewire agent show clerk --at tide://127.0.0.1:7420")
+@agent.command("show", epilog="Example: tidewire agent show clerk --url tide://127.0.0.1:7420")
 def agent_show(
     name: Id,
     at: Where,
@@ -34,7 +34,7 @@ def agent_show(
     raise typer.Exit(agent.show(at, name, limit, json))
 
 
-@agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --at tide://127.0.0.1:7420")
+@agent.command("requeue", epilog="Example: tidewire agent requeue clerk 17 --url tide://127.0.0.1:7420")
 def agent_requeue(
     name: Id,
     at: Where,
@@ -49,7 +49,7 @@ def agent_requeue(
     raise typer.Exit(agent.requeue(at, name, sequences or [], json))
 
 
-@agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --at tide://127.0.0.1:7420")
+@agent.command("drop", epilog="Example: tidewire agent drop clerk 17 --url tide://127.0.0.1:7420")
 def agent_drop(
     name: Id,
     at: Where,

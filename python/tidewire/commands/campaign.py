@@ -18,7 +18,7 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._campaigns.store import shown, url_of, without_password
-from tidewire.commands.output import as_json, complain
+from tidewire.commands.output import as_json, fail
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -190,31 +190,27 @@ def report(name: str, store: str | None, out: Path | None, json_wanted: bool) ->
     return _done(work, json_wanted)
 
 
-def worker(store: str | None, processes: int | None, only: str | None, accept_code: bool, json_wanted: bool) -> int:
+def worker(
+    store: str | None, processes: int | None, only: str | None, accept_code: bool, wait: float, json_wanted: bool
+) -> int:
     """Serve campaigns."""
 
     def work() -> int:
         from tidewire._campaigns.worker_pool import serve
 
         _import_from_here()
-        serve(store, processes, campaign=only, accept_code=accept_code)
+        serve(store, processes, campaign=only, accept_code=accept_code, store_wait=wait)
         return 0
 
     return _done(work, json_wanted)
 
 
 def _done(work: Callable[[], int], json_wanted: bool) -> int:
-    """Return the exit code of something: 1 after an error, 2 after a wrong argument, 130 after
-    Ctrl-C.
-    """
+    """Return the exit code of something: that of ``fail`` after an error, 130 after Ctrl-C."""
     try:
         return work()
-    except InvalidArgument as error:
-        complain(str(error), code=error.code, json_wanted=json_wanted)
-        return 2
     except tw.TidewireError as error:
-        complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
-        return 1
+        return fail(error, json_wanted)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -244,7 +240,7 @@ def _advice(campaign: tw.Campaign, status: Status, workers: int | None = None) -
     """Yield the command that runs a campaign on, if nobody works at it."""
     if status.condition in ("interrupted", "waiting for workers"):
         count = [] if workers is None else ["--workers", str(workers)]
-        store = [] if campaign.store == url_of(None) else ["--store", without_password(campaign.store)]
+        store = [] if campaign.store == url_of(None) else ["--url", without_password(campaign.store)]
         yield f"continue with: {shlex.join(['tidewire', 'campaign', 'continue', campaign.name, *count, *store])}"
 
 

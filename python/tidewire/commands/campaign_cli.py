@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from tidewire.commands.output import Level, LogFormat, LogLevel, log_to_stderr
+
 campaign = typer.Typer(
     help="Run a function many times over worker processes, each run stored once.", no_args_is_help=True
 )
@@ -16,9 +18,9 @@ campaign = typer.Typer(
 Store = Annotated[
     str | None,
     typer.Option(
-        "--store",
-        envvar="TIDEWIRE_STORE",
-        help="URL: sqlite:///farm.db or postgres://user@host/db.",
+        "--url",
+        envvar=["TIDEWIRE_STORE", "TIDEWIRE_URL"],
+        help="Of the store: sqlite:///farm.db or postgres://user@host/db.",
         show_default="sqlite:///tidewire.db",
     ),
 ]
@@ -40,7 +42,7 @@ Page = Annotated[Path | None, typer.Option("--page", help="Write the report as a
 
 @campaign.command(
     "run",
-    epilog="Example: tidewire campaign run farm:simulate --runs 500000 --seed 7 --param steps=83 --workers 2 --store sqlite:///farm.db",
+    epilog="Example: tidewire campaign run farm:simulate --runs 500000 --seed 7 --param steps=83 --workers 2 --url sqlite:///farm.db",
 )
 def run(
     function: Annotated[
@@ -118,7 +120,7 @@ def continue_(
     raise typer.Exit(work.go_on(name, store, workers, accept_code, page, json))
 
 
-@campaign.command("list", epilog="Example: tidewire campaign list --store sqlite:///farm.db")
+@campaign.command("list", epilog="Example: tidewire campaign list --url sqlite:///farm.db")
 def list_(store: Store = None, json: Json = False) -> None:
     """List the campaigns of a store, newest first."""
     from tidewire.commands import campaign as work
@@ -225,10 +227,8 @@ def report(
 
 
 def worker(
-    store: Annotated[
-        str | None,
-        typer.Argument(metavar="URL", envvar="TIDEWIRE_STORE", help="The store.", show_default="sqlite:///tidewire.db"),
-    ] = None,
+    url: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    store: Store = None,
     processes: Annotated[
         int | None, typer.Option("--processes", help="How many.", show_default="one for each processor")
     ] = None,
@@ -236,11 +236,16 @@ def worker(
         str | None, typer.Option("--campaign", help="Serve this one alone, by name or number.", show_default=False)
     ] = None,
     accept_code: AcceptCode = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds in which it waits for a store that is away.")] = 60.0,
+    log_level: LogLevel = Level.info,
+    log_format: LogFormat = None,
     json: Json = False,
 ) -> None:
     """Work at the campaigns of a store until SIGTERM or Ctrl-C. It needs the store and the code,
-    which is imported from the working folder, too.
+    which is imported from the working folder, too. The standard error gets the log: progress, and
+    workers that were lost.
     """
     from tidewire.commands import campaign as work
 
-    raise typer.Exit(work.worker(store, processes, only, accept_code, json))
+    log_to_stderr(log_level, log_format, json)
+    raise typer.Exit(work.worker(url or store, processes, only, accept_code, wait, json))

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import tidewire as tw
-from tidewire.commands.stream import run_at, say
+from tidewire.commands.stream import moment, run_at, say
 from tidewire.streams.consumer import Consumer
 
 # Of one call, when all dead letters are requeued.
@@ -123,16 +123,7 @@ def _start(text: str) -> str | int | datetime:
         return text
     if text.isascii() and text.isdecimal():
         return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise tw.InvalidArgument(
-            f"TO: {text!r} is not allowed: "
-            "give new, all, a sequence or a time with its zone, such as 2026-11-23T21:00:00Z"
-        )
-    return time
+    return moment("TO", text, "new, all, a sequence or ")
 
 
 def _line(one: tw.DeadEvent) -> str:

@@ -1,14 +1,30 @@
-"""Output of commands: any value as JSON, and errors."""
+"""Output of commands: any value as JSON, errors, and the log."""
 
 from __future__ import annotations
 
 import codecs
 import json
+import logging
 import math
 import sys
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
 
+import typer
+
+import tidewire as tw
+from tidewire._log import logger
+
+Level = StrEnum("Level", ["debug", "info", "warning", "error"])
+Format = StrEnum("Format", ["text", "json"])
+LogLevel = Annotated[Level, typer.Option("--log-level", help="Least level of the log on the standard error.")]
+LogFormat = Annotated[
+    Format | None,
+    typer.Option("--log-format", help="Lines of text, or an object a line.", show_default="text; json with --json"),
+]
+_NOT_REACHABLE = (tw.LinkLost, tw.StoreUnavailable, tw.HomeUnavailable)
 _ESCAPES = "tidewire.escape"
 _DEFAULTS = ("strict", "surrogateescape")
 
@@ -28,13 +44,50 @@ def as_json(value: Any) -> str:
 
 
 def complain(text: str, *, code: str, retryable: bool = False, kind: str | None = None, json_wanted: bool) -> None:
-    """Print an error to the standard error: a line, or an object with ``error``."""
+    """Print an error to the standard error: a line that begins with its code, or an object with
+    ``error``.
+    """
     if json_wanted:
         told = {"code": code, "type": kind, "message": text, "retryable": retryable}
         text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
     else:
-        text = f"{kind or code}: {text}"
+        text = f"{code}: {text}" if kind is None else f"{code}: {kind}: {text}"
     print(text, file=sys.stderr)
+
+
+def fail(error: tw.TidewireError, json_wanted: bool) -> int:
+    """Print an error, and return the exit code: 2 for wrong usage, 3 if a hub, a server or a store
+    can't be reached, else 1.
+    """
+    complain(str(error), code=error.code, retryable=error.retryable, json_wanted=json_wanted)
+    return 2 if isinstance(error, tw.InvalidArgument) else 3 if isinstance(error, _NOT_REACHABLE) else 1
+
+
+def log_to_stderr(level: Level, log_format: Format | None, json_wanted: bool) -> None:
+    """Write the log of the package to the standard error: one line or object a record, with its
+    time.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_LogLines(log_format is Format.json or (log_format is None and json_wanted)))
+    logger.addHandler(handler)
+    logger.setLevel(level.upper())
+
+
+class _LogLines(logging.Formatter):
+    """Log records with the time and its zone, as text or as JSON."""
+
+    def __init__(self, is_json: bool) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+        self._is_json = is_json
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not self._is_json:
+            return super().format(record)
+        data = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
+        return as_json({**data, "traceback": self.formatException(record.exc_info)} if record.exc_info else data)
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

@@ -4,22 +4,27 @@ them.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
-import sys
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import tidewire as tw
 from tidewire._binding import check_folder, salvage_folder
+from tidewire.commands.output import fail
+
+_WATCH_S = 1.0
 
 
 def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-    """Do something with a node whose streams are there, and return the exit code: 1 if it failed,
-    130 after Ctrl-C.
+    """Do something with a node whose streams are there, and return the exit code: that of
+    ``fail`` after an error, 130 after Ctrl-C.
     """
+    import asyncio
 
     async def main() -> int:
         node = tw.Node(at) if "://" in at else tw.Node(data=at)
@@ -28,15 +33,15 @@ def run_at(at: str, as_json: bool, work: Callable[[tw.Node], Awaitable[int]]) ->
 
     try:
         if "://" not in at:
-            _require_data_folder("at", Path(at), ", or the URL of a hub or of NATS")
+            require_data_folder("url", Path(at), ", or the URL of a hub or of NATS")
         return asyncio.run(main())
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     except KeyboardInterrupt:
         return 130
 
 
-def _require_data_folder(field: str, path: Path, or_else: str = "") -> None:
+def require_data_folder(field: str, path: Path, or_else: str = "") -> None:
     """Raise NotFound if no program has stored anything at this path: a node would make a data
     folder there.
     """
@@ -45,13 +50,6 @@ def _require_data_folder(field: str, path: Path, or_else: str = "") -> None:
             f"{field}: there is no data folder at {str(path)!r}; "
             f"give the folder of tw.Node(data=...) or of `tidewire up --data`{or_else}"
         )
-
-
-def _failed(error: tw.TidewireError, as_json: bool) -> int:
-    """Print an error, and return the exit code."""
-    told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
-    print(json.dumps(told) if as_json else f"error: {error}", file=sys.stderr)
-    return 1
 
 
 def say(as_json: bool, data: Any, text: str) -> None:
@@ -72,26 +70,36 @@ def ls(at: str, as_json: bool) -> int:
     return run_at(at, as_json, work)
 
 
-def info(at: str, name: str, as_json: bool) -> int:
-    """Show a stream."""
+def info(at: str, name: str, watch: bool, as_json: bool) -> int:
+    """Show a stream; with ``watch`` again after each change, until Ctrl-C."""
+    import asyncio
 
     async def work(node: tw.Node) -> int:
-        stream = await node.find_stream(name)
-        found, consumers = await stream.info(), await stream.consumers()
-        limits = ", ".join(f"{key}={value}" for key, value in found.settings.items())
-        lines = [
-            f"{found.name}: {', '.join(found.subjects)}; {limits}",
-            f"{found.messages} events, {found.first} to {found.last}, {found.bytes} bytes, {found.delayed} delayed",
-        ]
-        lines += [
-            f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
-            f"{', paused' if c.is_paused else ''}"
-            for c in consumers
-        ]
-        say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
-        return 0
+        stream, shown = await node.find_stream(name), None
+        while True:
+            found, consumers = await stream.info(), await stream.consumers()
+            if (found, consumers) != shown:
+                shown = found, consumers
+                _show_info(*shown, as_json)
+            if not watch:
+                return 0
+            await asyncio.sleep(_WATCH_S)
 
     return run_at(at, as_json, work)
+
+
+def _show_info(found: Any, consumers: list[Any], as_json: bool) -> None:
+    limits = ", ".join(f"{key}={value}" for key, value in found.settings.items())
+    lines = [
+        f"{found.name}: {', '.join(found.subjects)}; {limits}",
+        f"{found.messages} events, {found.first} to {found.last}, {found.bytes} bytes, {found.delayed} delayed",
+    ]
+    lines += [
+        f"{c.name}: lag {c.lag}, out {c.in_flight}, waiting {c.waiting}, dead {c.dead}, redelivered {c.redelivered}"
+        f"{', paused' if c.is_paused else ''}"
+        for c in consumers
+    ]
+    say(as_json, {**asdict(found), "consumers": [asdict(c) for c in consumers]}, "\n".join(lines))
 
 
 def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str | None, as_json: bool) -> int:
@@ -108,18 +116,30 @@ def pub(at: str, name: str, subject: str, value: str, id: str | None, key: str |
 
 
 def read(
-    at: str, name: str, start: int | None, stop: int | None, filter: str | None, follow: bool, as_json: bool
+    at: str,
+    name: str,
+    start: Any,
+    stop: int | None,
+    filter: str | None,
+    follow: bool,
+    as_json: bool,
+    **only: str | None,
 ) -> int:
-    """Print events, from now on if there is no start."""
+    """Print events. The keyword arguments choose some: ``since``, ``until``, ``key``, ``grep``."""
 
     async def work(node: tw.Node) -> int:
+        since, until = (moment(f"--{one}", text) if (text := only.get(one)) else None for one in ("since", "until"))
+        pattern = _pattern(only.get("grep"))
         stream = await node.find_stream(name)
-        begin: Any = "new" if start is None else start
-        async for event in stream.read(begin, stop, () if filter is None else filter, follow):
+        async for event in stream.read(since or start, stop, () if filter is None else filter, follow):
+            if until and event.time > until:
+                break
             data = {"sequence": event.sequence, "subject": event.subject, "time": event.time.isoformat()}
             data |= {"key": event.key, "id": event.id, "headers": event.headers, "value": event.value}
             key = "" if event.key is None else f" [{event.key}]"
-            say(as_json, data, f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}")
+            line = f"{event.sequence} {event.time:%H:%M:%S.%f} {event.subject}{key} {event.value!r}"
+            if only.get("key") in (None, event.key) and pattern.search(line):
+                say(as_json, data, line)
         return 0
 
     return run_at(at, as_json, work)
@@ -257,10 +277,10 @@ def kv_rm(at: str, name: str, key: str, as_json: bool) -> int:
 def check(folder: Path, as_json: bool) -> int:
     """Look at every file."""
     try:
-        _require_data_folder("FOLDER", folder)
+        require_data_folder("FOLDER", folder)
         files = check_folder(str(folder))
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     for file in [] if as_json else files:
         torn = f"; the last write was torn: {file['torn_bytes']} bytes" if file["torn_bytes"] else ""
         state = f"DAMAGED: {file['damage']}" if file["damage"] else f"whole{torn}"
@@ -273,10 +293,10 @@ def check(folder: Path, as_json: bool) -> int:
 def salvage(folder: Path, into: Path, as_json: bool) -> int:
     """Rescue what is whole."""
     try:
-        _require_data_folder("FOLDER", folder)
+        require_data_folder("FOLDER", folder)
         count = salvage_folder(str(folder), str(into))
     except tw.TidewireError as error:
-        return _failed(error, as_json)
+        return fail(error, as_json)
     say(
         as_json,
         {"rescued": count},
@@ -290,3 +310,23 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def moment(field: str, text: str, others: str = "") -> datetime:
+    """Return the time of ``90s``, ``30m``, ``1h`` or ``2d`` ago, or of a time with its zone."""
+    if (ago := re.fullmatch(r"(\d{1,9})([smhd])", text)) is not None:
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[ago[2]])
+    with contextlib.suppress(ValueError):
+        if (time := datetime.fromisoformat(text)).tzinfo is not None:
+            return time
+    raise tw.InvalidArgument(
+        f"{field}: {text!r} is not allowed: give {others}a time with its zone, such as 2026-11-23T21:00:00Z, "
+        "or 1h for an hour ago"
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str]:
+    try:
+        return re.compile(text or "")
+    except re.error as error:
+        raise tw.InvalidArgument(f"--grep: {text!r} is no regular expression: {error}: mend it there") from None

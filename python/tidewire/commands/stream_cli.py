@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tidewire.commands import stream as work
+
 stream = typer.Typer(help="Streams of a data folder or of a hub.", no_args_is_help=True)
 kv = typer.Typer(help="Key-value buckets of a data folder or of a hub.", no_args_is_help=True)
 log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
@@ -14,7 +16,9 @@ log = typer.Typer(help="The files of a data folder.", no_args_is_help=True)
 Where = Annotated[
     str,
     typer.Option(
-        "--at", envvar="TIDEWIRE_DATA", help="A data folder that no process has open, or the URL of a hub or of NATS."
+        "--url",
+        envvar=["TIDEWIRE_DATA", "TIDEWIRE_URL"],
+        help="A data folder that no process has open, or the URL of a hub or of NATS.",
     ),
 ]
 Name = Annotated[str, typer.Argument(help="Of the stream.")]
@@ -26,17 +30,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print data instead of text."
 @stream.command("ls")
 def stream_ls(at: Where, json: Json = False) -> None:
     """List the streams."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.ls(at, json))
+    raise typer.Exit(work.ls(at, json))
 
 
 @stream.command("info")
-def stream_info(name: Name, at: Where, json: Json = False) -> None:
+def stream_info(
+    name: Name,
+    at: Where,
+    watch: Annotated[bool, typer.Option("--watch", help="Show each change, until Ctrl-C.")] = False,
+    json: Json = False,
+) -> None:
     """Show a stream and its consumers, with their lag."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.info(at, name, json))
+    raise typer.Exit(work.info(at, name, watch, json))
 
 
 @stream.command("pub")
@@ -50,25 +55,31 @@ def stream_pub(
     json: Json = False,
 ) -> None:
     """Publish a message, and print its ack."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.pub(at, name, subject, value, id, key, json))
+    raise typer.Exit(work.pub(at, name, subject, value, id, key, json))
 
 
-@stream.command("read")
+@stream.command("read", epilog="Example: tidewire stream read orders --url data/ --since 1h --key 7 --grep failed")
 def stream_read(
     name: Name,
     at: Where,
     start: Annotated[int, typer.Option("--start", min=0, help="The first sequence.")] = 0,
     stop: Annotated[int | None, typer.Option("--stop", help="The last.", show_default=False)] = None,
     filter: Annotated[str | None, typer.Option("--filter", help="Which subjects.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="1h, or a time with its zone.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="As --since, for the end.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only events with it.", show_default=False)] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", help="Only events whose line of text has this regular expression.", show_default=False),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end.")] = False,
     json: Json = False,
 ) -> None:
     """Print events. Keeps no state."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.read(at, name, start, stop, filter, follow, json))
+    only = {"since": since, "until": until, "key": key, "grep": grep}
+    raise typer.Exit(work.read(at, name, start, stop, filter, follow, json, **only))
 
 
 @stream.command("sub")
@@ -79,9 +90,7 @@ def stream_sub(
     json: Json = False,
 ) -> None:
     """Print what is published from now on, until Ctrl-C."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.read(at, name, None, None, filter, True, json))
+    raise typer.Exit(work.read(at, name, "new", None, filter, True, json))
 
 
 @stream.command("purge")
@@ -93,17 +102,13 @@ def stream_purge(
     json: Json = False,
 ) -> None:
     """Remove events: all, or those that the options say."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.purge(at, name, before, keep, json))
+    raise typer.Exit(work.purge(at, name, before, keep, json))
 
 
 @stream.command("schedules")
 def stream_schedules(name: Name, at: Where, json: Json = False) -> None:
     """List the schedules of a stream, with their next beats."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.schedules(at, name, json))
+    raise typer.Exit(work.schedules(at, name, json))
 
 
 @stream.command("schedule", epilog='Example: tidewire stream schedule orders nightly "0 22 * * 1-5" reports.due {}')
@@ -121,9 +126,7 @@ def stream_schedule(
     """Have the storage backend publish a message again and again; a schedule of the same name is
     replaced if it differs.
     """
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.schedule(at, name, (schedule, when, subject, value), key, time_zone, json))
+    raise typer.Exit(work.schedule(at, name, (schedule, when, subject, value), key, time_zone, json))
 
 
 @stream.command("unschedule")
@@ -131,20 +134,16 @@ def stream_unschedule(
     name: Name, schedule: Annotated[str, typer.Argument(help="Its name.")], at: Where, json: Json = False
 ) -> None:
     """Cancel a schedule; exit code 1 if there is none."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.unschedule(at, name, schedule, json))
+    raise typer.Exit(work.unschedule(at, name, schedule, json))
 
 
 @stream.command("rm")
 def stream_rm(name: Name, at: Where, json: Json = False) -> None:
     """Delete a stream with its consumers and dead letters."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.rm(at, name, json))
+    raise typer.Exit(work.rm(at, name, json))
 
 
-@stream.command("dead", epilog="Example: tidewire stream dead orders billing --at data/")
+@stream.command("dead", epilog="Example: tidewire stream dead orders billing --url data/")
 def stream_dead(
     name: Name,
     consumer: ConsumerName,
@@ -154,12 +153,12 @@ def stream_dead(
     json: Json = False,
 ) -> None:
     """List the dead letters of a consumer: events that it has given up."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.dead(at, name, consumer, start, limit, json))
+    raise typer.Exit(consumers.dead(at, name, consumer, start, limit, json))
 
 
-@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --at tide://127.0.0.1:7420")
+@stream.command("requeue", epilog="Example: tidewire stream requeue orders billing 17 --url tide://127.0.0.1:7420")
 def stream_requeue(
     name: Name,
     consumer: ConsumerName,
@@ -170,12 +169,12 @@ def stream_requeue(
     json: Json = False,
 ) -> None:
     """Deliver dead letters anew; exit code 1 if there were none."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.requeue(at, name, consumer, sequences or [], json))
+    raise typer.Exit(consumers.requeue(at, name, consumer, sequences or [], json))
 
 
-@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --at data/")
+@stream.command("drop-dead", epilog="Example: tidewire stream drop-dead orders billing 17 --url data/")
 def stream_drop_dead(
     name: Name,
     consumer: ConsumerName,
@@ -184,28 +183,28 @@ def stream_drop_dead(
     json: Json = False,
 ) -> None:
     """Forget dead letters; exit code 1 if there were none."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.drop_dead(at, name, consumer, sequences, json))
+    raise typer.Exit(consumers.drop_dead(at, name, consumer, sequences, json))
 
 
 @stream.command("pause")
 def stream_pause(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
     """Deliver nothing more to a consumer, until it is resumed."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.pause(at, name, consumer, json))
+    raise typer.Exit(consumers.pause(at, name, consumer, json))
 
 
 @stream.command("resume")
 def stream_resume(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
     """Let a paused consumer go on."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.resume(at, name, consumer, json))
+    raise typer.Exit(consumers.resume(at, name, consumer, json))
 
 
-@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --at data/")
+@stream.command("seek", epilog="Example: tidewire stream seek orders billing 2026-11-23T21:00:00Z --url data/")
 def stream_seek(
     name: Name,
     consumer: ConsumerName,
@@ -214,17 +213,17 @@ def stream_seek(
     json: Json = False,
 ) -> None:
     """Let a consumer go on at another place. Pending deliveries are forgotten."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.seek(at, name, consumer, to, json))
+    raise typer.Exit(consumers.seek(at, name, consumer, to, json))
 
 
 @stream.command("rm-consumer")
 def stream_rm_consumer(name: Name, consumer: ConsumerName, at: Where, json: Json = False) -> None:
     """Delete a consumer with its dead letters."""
-    from tidewire.commands import consumer as work
+    from tidewire.commands import consumer as consumers
 
-    raise typer.Exit(work.rm(at, name, consumer, json))
+    raise typer.Exit(consumers.rm(at, name, consumer, json))
 
 
 @kv.command("ls")
@@ -234,17 +233,13 @@ def kv_ls(
     json: Json = False,
 ) -> None:
     """List the buckets, or the keys of one."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.kv_ls(at, name, json))
+    raise typer.Exit(work.kv_ls(at, name, json))
 
 
 @kv.command("get")
 def kv_get(name: BucketName, key: Annotated[str, typer.Argument()], at: Where, json: Json = False) -> None:
     """Print the value of a key; exit code 1 if it has none."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.kv_get(at, name, key, json))
+    raise typer.Exit(work.kv_get(at, name, key, json))
 
 
 @kv.command("put")
@@ -256,9 +251,7 @@ def kv_put(
     json: Json = False,
 ) -> None:
     """Write a value, and print its revision."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.kv_put(at, name, key, value, json))
+    raise typer.Exit(work.kv_put(at, name, key, value, json))
 
 
 @kv.command("watch")
@@ -269,17 +262,13 @@ def kv_watch(
     json: Json = False,
 ) -> None:
     """Print what is there and every change, until Ctrl-C."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.kv_watch(at, name, filter, json))
+    raise typer.Exit(work.kv_watch(at, name, filter, json))
 
 
 @kv.command("rm")
 def kv_rm(name: BucketName, key: Annotated[str, typer.Argument()], at: Where, json: Json = False) -> None:
     """Delete the value of a key."""
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.kv_rm(at, name, key, json))
+    raise typer.Exit(work.kv_rm(at, name, key, json))
 
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The data folder.")]
@@ -290,9 +279,7 @@ def log_check(folder: Folder, json: Json = False) -> None:
     """Read every file of a data folder, and say what it holds; exit code 1 if one is damaged.
     Changes nothing.
     """
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.check(folder, json))
+    raise typer.Exit(work.check(folder, json))
 
 
 @log.command("salvage")
@@ -304,9 +291,7 @@ def log_salvage(
     """Publish every whole event of a damaged folder into streams of a new one. Changes nothing in
     the damaged one.
     """
-    from tidewire.commands import stream
-
-    raise typer.Exit(stream.salvage(folder, into, json))
+    raise typer.Exit(work.salvage(folder, into, json))
 
 
 def crashtest(

@@ -18,14 +18,9 @@ from rich.table import Table
 
 import tidewire as tw
 from tidewire._urls import is_link, is_nats, is_secured
-from tidewire.commands.output import as_json, complain
+from tidewire.commands.output import as_json, complain, fail
 from tidewire.errors import InvalidArgument
 from tidewire.services.contract.names import method_problem, short
-
-_WRONG_USAGE = (InvalidArgument, tw.InvalidSubject)
-"""An argument is not allowed, whoever says so: the command, the hub, or the method that is
-called.
-"""
 
 
 class Hub:
@@ -37,6 +32,7 @@ class Hub:
         as_json: Print data instead of text, errors too.
         files: PEM files: whom to trust (TIDEWIRE_CA where the command says nothing), the own
             certificate, and its key.
+        wait: Seconds in which it tries again to join a hub that is away.
 
     Attributes:
         as_text: True if messages and arguments are text, whatever their form.
@@ -48,15 +44,17 @@ class Hub:
         token: str | None,
         as_json: bool,
         files: tuple[Path | None, Path | None, Path | None] = (None, None, None),
+        wait: float = 0.0,
     ) -> None:
         self._files = files
+        self._wait = wait
         self.url = url
         self.token = token
         self.as_json = as_json
         self.as_text = False
 
     def run(self, work: Callable[[tw.Node], Awaitable[int]]) -> int:
-        """Join, do something, and return its exit code: 1 if it failed, 2 for wrong usage, 130
+        """Join, do something, and return its exit code: that of ``fail`` after an error, 130
         after Ctrl-C.
         """
 
@@ -71,8 +69,7 @@ class Hub:
         try:
             return asyncio.run(work())
         except tw.TidewireError as error:
-            self.complain(error.code, str(error), error.retryable)
-            return 2 if isinstance(error, _WRONG_USAGE) else 1
+            return fail(error, self.as_json)
         except KeyboardInterrupt:
             return 130
         except Exception as error:
@@ -125,7 +122,7 @@ class Hub:
         ca = given or (os.environ.get("TIDEWIRE_CA") if is_secured(self.url) else None)
         tls = tw.Tls(ca, cert, key) if ca or cert or key else None
         name = f"tidewire-{os.getpid()}-{os.urandom(4).hex()}"
-        async with tw.Node(self.url, name=name, token=self.token, tls=tls, **options) as node:
+        async with tw.Node(self.url, name, token=self.token, tls=tls, join_timeout=self._wait, **options) as node:
             yield node
 
 
@@ -179,14 +176,10 @@ def req(hub: Hub, subject: str, message: str, timeout: float, headers: Sequence[
 def call(hub: Hub, method: str, arguments: Sequence[str], timeout: float) -> int:
     """Call a method of a service, and print its result, or the items of its stream."""
     service, dot, name = method.rpartition(".")
-    problem = method_problem("METHOD", name) if dot else None
+    hint = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
+    problem = method_problem("METHOD", name) if dot else hint
     if problem is not None:
-        hub.complain(InvalidArgument.code, problem)
-        return 2
-    if not dot:
-        text = f"METHOD: {method!r} is not allowed: write SERVICE.METHOD, such as pricing.quote"
-        hub.complain(InvalidArgument.code, text)
-        return 2
+        return fail(InvalidArgument(problem), hub.as_json)
 
     async def work(node: tw.Node) -> int:
         args, kwargs = _arguments(hub, arguments)

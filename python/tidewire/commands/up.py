@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any
 import tidewire as tw
 from tidewire import _steps
 from tidewire._binding import ChangeCounter
+from tidewire._log import logger
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
+from tidewire.commands.output import fail
 from tidewire.config import Config
 from tidewire.links.http import is_http
 from tidewire.links.hub import Listener
@@ -26,7 +27,7 @@ from tidewire.links.hub import Listener
 def up(
     config: Path | None, options: Mapping[str, Any], tokens: Sequence[str], settings: Sequence[str], as_json: bool
 ) -> int:
-    """Run a hub, and return the exit code: 1 if it could not start.
+    """Run a hub, and return the exit code: that of ``fail`` if it could not start.
 
     Args:
         config: A TOML file: its table ``hub`` is for this command, the rest for the node.
@@ -57,9 +58,7 @@ def up(
         listeners = [_listen(node, url, wanted) for url in wanted.listen]
         listeners += [_listen_http(node, url, wanted) for url in wanted.http]
     except tw.TidewireError as error:
-        told = {"error": {"code": error.code, "message": str(error), "retryable": error.retryable}}
-        print(json.dumps(told) if as_json else f"up: {error}", file=sys.stderr)
-        return 1
+        return fail(error, as_json)
     urls = [listener.url for listener in listeners]
     said: dict[str, object] = {"hub": node.name, "urls": urls}
     text = f"hub {node.name} listens at {' and '.join(urls)}"
@@ -135,7 +134,7 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
     connection.goodbye()
     if connection.open_calls:
         waits = f"it waits for those that pass through it ({connection.open_calls}) until a second signal"
-        print(f"up: hub {node.name} takes no new calls; {waits}", file=sys.stderr, flush=True)
+        logger.warning("%s: takes no new calls; %s", node.name, waits)
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
