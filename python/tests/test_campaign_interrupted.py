@@ -75,7 +75,7 @@ def test_ctrl_c_says_what_is_stored_and_how_to_go_on(store: str, tmp_path: Path)
     assert starter.returncode == 130, err
     done = campaign.status().done
     assert f"pi is interrupted: {done:,} of 100,000 runs are stored" in out
-    assert f"tidewire campaign continue pi --workers 2 --store {without_password(store)}" in out
+    assert f"tidewire campaign continue pi --workers 2 --url {without_password(store)}" in out
 
 
 @pytest.mark.promise("P15.73", "P15.74")

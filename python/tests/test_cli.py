@@ -65,7 +65,7 @@ def test_doctor_tries_a_folder_a_hub_nats_and_a_store(tmp_path: Path) -> None:
     damaged, *others = run_all(
         *(("doctor", target) for target in (str(data), str(tmp_path / "missing"), gone, "x://y"))
     )
-    assert damaged.stdout.startswith(f"folder {data}: to mend\n") and "tidewire log salvage" in damaged.stdout
+    assert damaged.stdout.startswith(f"folder {data}: needs repair\n") and "tidewire log salvage" in damaged.stdout
     assert [one.returncode for one in (damaged, *others)] == [1, 1, 3, 2]
     for one, code in zip(others, ("not_found", "link_lost", "invalid_argument"), strict=True):
         assert one.stderr.startswith(f"{code}: "), one.stderr

@@ -224,7 +224,8 @@ def up(
     json: Annotated[bool, typer.Option("--json", help="Print data instead of text.")] = False,
 ) -> None:
     """Run a hub until SIGTERM or Ctrl-C: prints one line with its URLs when nodes can join, and
-    ends with a ledger. The standard error gets the log: nodes that join and leave, and refusals.
+    ends with a stop report. The standard error gets the log: nodes that join and leave, and
+    refusals.
     """
     from tidewire.commands.up import up
 
@@ -513,9 +514,9 @@ def _show(report: dict[str, Any]) -> None:
     console = Console(highlight=False)
     lock = "with the interpreter lock" if report["interpreter_lock"] else "free-threaded"
     for problem in report["problems"]:
-        console.print(f"[red]to mend:[/red] {problem}")
+        console.print(f"[red]problem:[/red] {problem}")
     if not report["problems"]:
-        console.print("[green]nothing to mend[/green]")
+        console.print("[green]no problems[/green]")
     console.print(
         f"tidewire {report['tidewire']}, Python {report['python']} ({lock}), {report['cores']} cores, {report['platform']}"
     )

@@ -49,15 +49,15 @@ fn version(database: &mut Postgres) -> Result<i64> {
         StoreError::new(ErrorKind::Foreign, message)
     };
     // Not to_regclass, which may not see tables that were made while this transaction waited for
-    // the lock.
-    let exists = |name| format!("SELECT 1 FROM pg_class WHERE relname = '{name}' AND pg_table_is_visible(oid)");
-    let meta = !database.texts(&exists("tidewire_meta"))?.is_empty();
-    let campaigns = !database.texts(&exists("tidewire_campaigns"))?.is_empty();
-    if !meta && !campaigns {
-        return Ok(0);
-    }
-    if !meta || !campaigns {
-        return Err(foreign());
+    // the lock. One statement, as another process may commit both tables between two.
+    let tables = database.texts(
+        "SELECT relname::text FROM pg_class \
+         WHERE relname IN ('tidewire_meta', 'tidewire_campaigns') AND pg_table_is_visible(oid)",
+    )?;
+    match tables.len() {
+        0 => return Ok(0),
+        2 => {}
+        _ => return Err(foreign()),
     }
     let found = database.texts("SELECT value FROM tidewire_meta WHERE key = 'schema'")?;
     let version: i64 = found.first().and_then(|text| text.parse().ok()).ok_or_else(foreign)?;

@@ -63,7 +63,7 @@ def _store(target: str) -> dict[str, Any]:
 
 def _show(kind: str, target: str, began: float, facts: dict[str, Any], problems: list[str], hub: Hub) -> int:
     """Print a report, and return the exit code."""
-    verdict = f"{kind} {target}: {'to mend' if problems else 'it works'}"
+    verdict = f"{kind} {target}: {'needs repair' if problems else 'it works'}"
     facts = {**facts, "took_ms": _ms(began)}
     if hub.as_json:
         print(as_json({"verdict": verdict, "kind": kind, "target": target, **facts, "problems": problems}))

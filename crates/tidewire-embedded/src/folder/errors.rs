@@ -14,7 +14,7 @@ pub fn disk_error(what: &str, name: &str, error: &io::Error) -> HomeError {
 /// A failed sync: the disk may have lost writes, and reports that only once.
 pub fn sync_error(name: &str, error: &io::Error) -> HomeError {
     let text =
-        format!("{name}: can't sync it: {error}; nothing more is taken: mend the disk, then open the folder again");
+        format!("{name}: can't sync it: {error}; nothing more is taken: repair the disk, then open the folder again");
     HomeError::new(HomeErrorKind::Closed, text)
 }
 

@@ -156,7 +156,7 @@ fn refusal(error: &Error) -> io::Error {
             return io::Error::new(io::ErrorKind::InvalidData, distrust);
         }
         Error::InvalidMessage(problem) => {
-            format!("it does not speak TLS ({problem:?}): use a URL without TLS, or mend its own")
+            format!("it does not speak TLS ({problem:?}): use a URL without TLS, or correct its own")
         }
         Error::AlertReceived(alert) => format!("it refuses the TLS connection: {alert:?}"),
         other => format!("the TLS connection has failed: {other}"),

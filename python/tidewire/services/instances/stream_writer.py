@@ -178,7 +178,7 @@ async def _opened(writing: StreamWriter) -> Any:
         made = await made
     if not hasattr(made, "__aiter__"):
         raise InvalidArgument(
-            f"{writing.channel.title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or mend it"
+            f"{writing.channel.title}: gave a {type(made).__name__}, and its annotation promises a stream: yield, or correct it"
         )
     return made
 
