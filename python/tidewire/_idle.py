@@ -73,8 +73,10 @@ class IdleWatch:
     def _later(self) -> Later | None:
         """Return the next message that an agent tries again."""
         directory = self._node._agents
-        desks = [] if directory is None else [agent._desk for agent in list(directory.by_id.values())]
-        waiting = [later for desk in desks for later in list(desk.later.values()) if later.timer.waiting]
+        agent_states = [] if directory is None else [agent._agent_state for agent in list(directory.by_id.values())]
+        waiting = [
+            later for agent_state in agent_states for later in list(agent_state.later.values()) if later.timer.waiting
+        ]
         return min(waiting, key=lambda later: later.due, default=None)
 
     def _waits(self, later: Later) -> Pending:

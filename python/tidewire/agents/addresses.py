@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tidewire.agents.agent_state import AgentState
 
 
-def targets(desk: AgentState, to: Any, type: str | None, capability: str | None) -> list[Agent]:
+def targets(agent_state: AgentState, to: Any, type: str | None, capability: str | None) -> list[Agent]:
     """Return the live agents that a call names.
 
     Raises:
         NoSuchTarget: if nobody fits.
         InvalidArgument: if nobody is named, or in two ways, or an argument is not a string.
     """
-    directory = desk.directory
+    directory = agent_state.directory
     if to is not None and (type is not None or capability is not None):
         raise InvalidArgument(f"to: {to!r} is not allowed beside type= or capability=: give one or the other")
     for field, value in (("type", type), ("capability", capability)):
@@ -65,7 +65,7 @@ def durable_ids(to: Any, type: Any, capability: Any, retry: Any, receipt: Any) -
 
 
 def messages(
-    desk: AgentState,
+    agent_state: AgentState,
     targets: list[Agent],
     payload: Any,
     kind: str,
@@ -85,7 +85,7 @@ def messages(
     recipients = tuple(target.id for target in targets)
     made: list[Message] = []
     for target in targets:
-        message = Message(payload, kind, desk.id, time(), recipients, None, priority)  # type: ignore[arg-type]
+        message = Message(payload, kind, agent_state.id, time(), recipients, None, priority)  # type: ignore[arg-type]
         message.headers, message.retry, message.correlation_id = checked_headers(headers), retry, correlation_id
         if made:
             message.given_id = made[0].id
@@ -95,7 +95,7 @@ def messages(
             message.flags |= IS_CONTEXT
         if receipt:
             message.flags |= HAS_RECEIPT
-            message.receipt = Receipt(target.id, target._desk)
+            message.receipt = Receipt(target.id, target._agent_state)
         made.append(message)
     return made
 

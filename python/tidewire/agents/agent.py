@@ -43,19 +43,19 @@ class Agent:
     id: str = ""
     type: str = ""
     capabilities: Iterable[str] = ()
-    _desk_: AgentState | None = None
+    _agent_state_: AgentState | None = None
 
     # Identity
 
     @property
     def ref(self) -> ActorRef:
         """The actor behind it."""
-        return self._desk.ref
+        return self._agent_state.ref
 
     @property
     def node(self) -> Node:
         """The node that it lives in."""
-        return self._desk.node
+        return self._agent_state.node
 
     @property
     def _is_lost(self) -> bool:
@@ -67,33 +67,33 @@ class Agent:
         """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a
         durable agent that another process has, "standby".
         """
-        desk = self._desk
-        if not desk.ref.alive:
+        agent_state = self._agent_state
+        if not agent_state.ref.alive:
             return "stopped"
-        if desk.durable is not None and not desk.durable.is_active:
+        if agent_state.durable is not None and not agent_state.durable.is_active:
             return "standby"
-        if not desk.started:
+        if not agent_state.started:
             return "starting"
-        if desk.failed_in_row:
+        if agent_state.failed_in_row:
             return "failing"
-        return "busy" if desk.ref.outstanding else "idle"
+        return "busy" if agent_state.ref.outstanding else "idle"
 
     @property
     def context(self) -> dict[str, Any]:
         """Values that others have shared with it, where no handler of kind "context" took them."""
-        return self._desk.context
+        return self._agent_state.context
 
     def statistics(self) -> dict[str, Any]:
         """Return its counters and times: its messages, and the outcomes of messages to it."""
-        desk = self._desk
+        agent_state = self._agent_state
         counted = {
-            "sent": desk.sent,
-            "retried": desk.retried,
-            "expired": desk.expired,
-            "waiting_again": desk.waiting_again,
+            "sent": agent_state.sent,
+            "retried": agent_state.retried,
+            "expired": agent_state.expired,
+            "waiting_again": agent_state.waiting_again,
         }
         known = {"agent": self.id, "type": self.type, "capabilities": sorted(self.capabilities), "status": self.status}
-        return {**known, **desk.ref.statistics(), **counted}
+        return {**known, **agent_state.ref.statistics(), **counted}
 
     # One way
 
@@ -142,13 +142,13 @@ class Agent:
             ActorStopped: if the recipient is stopping.
             InvalidArgument: if an argument is not allowed.
         """
-        desk = self._desk_ or self._desk
+        agent_state = self._agent_state_ or self._agent_state
         if durable:
             ids = addresses.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
         # The usual message: to one agent by its id, with nothing special. Nothing in here is done
         # twice for any other.
-        target = desk.desks.get(to) if to.__class__ is str else None
+        target = agent_state.agent_states.get(to) if to.__class__ is str else None
         if (
             target is not None
             and kind == "event"
@@ -160,14 +160,14 @@ class Agent:
             and correlation_id is None
             and not receipt
         ):
-            desk.sent = sent = desk.sent + 1
+            agent_state.sent = sent = agent_state.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
+            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             return target.ref.send(message, priority)
-        targets = addresses.targets(desk, to, type, capability)
+        targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
-            desk, targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id
+            agent_state, targets, payload, kind, priority, ttl, headers, retry, receipt, correlation_id
         )
         return self._send_all(targets, messages, single=not addresses.is_many(to))
 
@@ -188,8 +188,8 @@ class Agent:
         """As ``send``, without ever waiting: a full mailbox is an error at once, whatever its
         policy.
         """
-        desk = self._desk_ or self._desk
-        target = desk.desks.get(to) if to.__class__ is str else None
+        agent_state = self._agent_state_ or self._agent_state
+        target = agent_state.agent_states.get(to) if to.__class__ is str else None
         if (
             target is not None
             and kind == "event"
@@ -200,21 +200,21 @@ class Agent:
             and retry is None
             and correlation_id is None
         ):
-            desk.sent = sent = desk.sent + 1
+            agent_state.sent = sent = agent_state.sent + 1
             if not sent & _LOOK_MASK:
                 target.look_at_queue()
-            message = Message(payload, "event", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
+            message = Message(payload, "event", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
             target.ref.tell(message, priority)
             return
-        targets = addresses.targets(desk, to, type, capability)
+        targets = addresses.targets(agent_state, to, type, capability)
         messages = addresses.messages(
-            desk, targets, payload, kind, priority, ttl, headers, retry, False, correlation_id
+            agent_state, targets, payload, kind, priority, ttl, headers, retry, False, correlation_id
         )
         errors: list[TidewireError] = []
         for one, message in zip(targets, messages, strict=True):
             try:
-                one._desk.ref.tell(message, message.priority)
-                desk.sent += 1
+                one._agent_state.ref.tell(message, message.priority)
+                agent_state.sent += 1
             except TidewireError as error:
                 errors.append(error)
         if errors:
@@ -226,11 +226,11 @@ class Agent:
         Returns:
             How many subscriptions accepted it.
         """
-        desk = self._desk
-        accepted = desk.node.publish(
-            topic, payload, headers={**addresses.checked_headers(headers), "tw-sender": desk.id}
+        agent_state = self._agent_state
+        accepted = agent_state.node.publish(
+            topic, payload, headers={**addresses.checked_headers(headers), "tw-sender": agent_state.id}
         )
-        desk.sent += 1
+        agent_state.sent += 1
         return accepted
 
     def broadcast(
@@ -254,10 +254,12 @@ class Agent:
         Returns:
             How many accepted it.
         """
-        desk = self._desk
-        everybody = desk.directory.list(type=type, capability=capability)
+        agent_state = self._agent_state
+        everybody = agent_state.directory.list(type=type, capability=capability)
         targets = [agent for agent in everybody if include_self or agent is not self]
-        messages = addresses.messages(desk, targets, payload, "broadcast", priority, ttl, headers, retry, False, None)
+        messages = addresses.messages(
+            agent_state, targets, payload, "broadcast", priority, ttl, headers, retry, False, None
+        )
         return sum(self._offer(target, message) for target, message in zip(targets, messages, strict=True))
 
     def share(self, /, context: Any, to: str | Iterable[str] | None = None, **options: Any) -> Awaitable[Any]:
@@ -306,23 +308,23 @@ class Agent:
             AskCycle: if agents would wait for each other in a ring.
             BaseException: whatever the handler raised.
         """
-        desk = self._desk
+        agent_state = self._agent_state
         if to.__class__ is str and type is None and capability is None:
-            target = desk.desks.get(to) or desk.directory.find(to)._desk
+            target = agent_state.agent_states.get(to) or agent_state.directory.find(to)._agent_state
         else:
             if to is not None and not isinstance(to, str):
                 raise InvalidArgument(
                     f"to: {to!r} is not allowed: a request goes to one agent; gather several requests"
                 )
-            target = addresses.targets(desk, to, type, capability)[0]._desk
+            target = addresses.targets(agent_state, to, type, capability)[0]._agent_state
         addresses.check("request", priority, None, retry, correlation_id)
-        message = Message(payload, "request", desk.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
+        message = Message(payload, "request", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
         if headers or correlation_id:
             message.headers, message.correlation_id = addresses.checked_headers(headers), correlation_id
-        message.reply_to = desk.id
+        message.reply_to = agent_state.id
         again = target.retry if retry is None else retry
         asked = target.ref.ask(message, timeout, priority)
-        desk.sent += 1
+        agent_state.sent += 1
         return RetryingRequest(asked, target, message, timeout, again) if again.limit else asked
 
     def respond(self, message: Message, value: Any) -> bool:
@@ -343,26 +345,26 @@ class Agent:
             InvalidArgument: if it is subscribed to the topic with another queue.
             InvalidSubject: if the topic is malformed.
         """
-        desk = self._desk
+        agent_state = self._agent_state
         if not isinstance(topic, str):
             raise InvalidArgument(f"topic: {topic!r} is not allowed: give a subject, such as 'orders.*'")
-        if topic not in desk.subscriptions:
-            desk.subscriptions[topic] = desk.node.subscribe(topic, desk.ref, queue)
-            desk.queues[topic] = queue
-        elif desk.queues.get(topic) != queue:
+        if topic not in agent_state.subscriptions:
+            agent_state.subscriptions[topic] = agent_state.node.subscribe(topic, agent_state.ref, queue)
+            agent_state.queues[topic] = queue
+        elif agent_state.queues.get(topic) != queue:
             raise InvalidArgument(
-                f"queue: {queue!r} is not allowed: {self!r} is subscribed to {topic!r} with queue={desk.queues.get(topic)!r} "
+                f"queue: {queue!r} is not allowed: {self!r} is subscribed to {topic!r} with queue={agent_state.queues.get(topic)!r} "
                 "already: unsubscribe it first"
             )
-        return list(desk.subscriptions)
+        return list(agent_state.subscriptions)
 
     def unsubscribe(self, topic: str) -> list[str]:
         """End the subscription to a topic. Return all topics still subscribed to."""
-        subscription = self._desk.subscriptions.pop(topic, None)
-        self._desk.queues.pop(topic, None)
+        subscription = self._agent_state.subscriptions.pop(topic, None)
+        self._agent_state.queues.pop(topic, None)
         if subscription is not None:
             subscription.unsubscribe()
-        return list(self._desk.subscriptions)
+        return list(self._agent_state.subscriptions)
 
     # Its end
 
@@ -376,7 +378,7 @@ class Agent:
         Raises:
             InvalidArgument: if it is not durable.
         """
-        durable = self._desk.durable
+        durable = self._agent_state.durable
         if durable is None:
             raise InvalidArgument(f"{self!r} is not durable: register it with durable=")
         return await durable.active(timeout)
@@ -388,19 +390,19 @@ class Agent:
         return await _steps.awaited(self._stopping(drain, timeout))
 
     def _stopping(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
-        if self._desk.durable is not None:
-            yield self._desk.durable.ended_on_loop()
-        ledger: Ledger = yield self._desk.ref.stop(drain, timeout)
-        self._desk.close()
+        if self._agent_state.durable is not None:
+            yield self._agent_state.durable.ended_on_loop()
+        ledger: Ledger = yield self._agent_state.ref.stop(drain, timeout)
+        self._agent_state.close()
         return ledger
 
     @property
     def sync(self) -> AgentSync:
         """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
-        return AgentSync(self, self._desk.node)
+        return AgentSync(self, self._agent_state.node)
 
     def __repr__(self) -> str:
-        if self._desk_ is None:
+        if self._agent_state_ is None:
             return f"<{self.__class__.__name__}, not registered>"
         kind = f" {self.type!r}" if self.type else ""
         return f"<{self.__class__.__name__} {self.id!r}{kind}, {self.status}>"
@@ -408,10 +410,10 @@ class Agent:
     # Inside
 
     @property
-    def _desk(self) -> AgentState:
-        if self._desk_ is None:
+    def _agent_state(self) -> AgentState:
+        if self._agent_state_ is None:
             raise InvalidArgument(f"{self!r} is not registered: give it to node.agent(...) first")
-        return self._desk_
+        return self._agent_state_
 
     def _send_durably(
         self,
@@ -425,18 +427,18 @@ class Agent:
     ) -> Awaitable[Any]:
         from tidewire.agents import state_transaction
 
-        desk = self._desk
+        agent_state = self._agent_state
         addresses.check(kind, priority, ttl, None, correlation_id)
-        made = Message(payload, kind, desk.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
+        made = Message(payload, kind, agent_state.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
         made.headers, made.correlation_id = addresses.checked_headers(headers), correlation_id
         if ttl is not None:
             made.live_for(ttl)
-        return state_transaction.send(desk, ids, [made] * len(ids))
+        return state_transaction.send(agent_state, ids, [made] * len(ids))
 
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
         begun = SendBatch()
         for target, message in zip(targets, messages, strict=True):
-            self._desk.sent += begun.add(target._desk, message)
+            self._agent_state.sent += begun.add(target._agent_state, message)
         if begun.errors and begun.all_done:
             raise begun.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
@@ -446,15 +448,15 @@ class Agent:
         return begun
 
     def _offer(self, target: Agent, message: Message) -> int:
-        self._desk.sent += 1
+        self._agent_state.sent += 1
         try:
-            return int(target._desk.ref.tell(message, message.priority))
+            return int(target._agent_state.ref.tell(message, message.priority))
         except TidewireError as error:
             if getattr(target, "node_name", None) is not None:
                 # There is no actor here whose dead letter it could be.
                 return 0
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
-            self._desk.node._give_up(target._desk.ref, message, reason, str(error))
+            self._agent_state.node._give_up(target._agent_state.ref, message, reason, str(error))
             return 0
 
 

@@ -76,8 +76,8 @@ class AgentPool(Pool):
 
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
         until = _until(timeout)
-        mailbox: Ledger = self.agent._desk.ref.stop(drain, timeout).wait()
-        self.agent._desk.close()
+        mailbox: Ledger = self.agent._agent_state.ref.stop(drain, timeout).wait()
+        self.agent._agent_state.close()
         return _with_returned(super()._stop_blocking(drain, _left(until)), mailbox)
 
 
@@ -92,13 +92,15 @@ def make(
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
     agent = _described(seen, target, options)
-    desk = AgentState(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
-    desk.started = True
-    maker = Maker(target, (agent.id, agent.type, frozenset(agent.capabilities)), desk if kind == "thread" else None)
+    agent_state = AgentState(node, node.agents, agent.id, _retry(options.retry, node), node.broker.queue_warning)
+    agent_state.started = True
+    maker = Maker(
+        target, (agent.id, agent.type, frozenset(agent.capabilities)), agent_state if kind == "thread" else None
+    )
     settings["name"] = agent.id if settings["name"] is None else settings["name"]
     pool = AgentPool(maker, workers, kind, **settings)
     pool.agent = agent
-    _register(node, pool, desk, table, options)
+    _register(node, pool, agent_state, table, options)
     return pool
 
 
@@ -116,18 +118,20 @@ def _retry(retry: Retry | None, node: Node) -> Retry:
     return retry or node.broker.retry
 
 
-def _register(node: Node, pool: AgentPool, desk: AgentState, table: Table, options: AgentOptions) -> None:
+def _register(node: Node, pool: AgentPool, agent_state: AgentState, table: Table, options: AgentOptions) -> None:
     most = pool._options.scale.max
     concurrency = options.concurrency
     if concurrency is None:
         concurrency = min(_PER_WORKER * most, int(_limits.CONCURRENCY.max))
     whole("concurrency", concurrency, _limits.CONCURRENCY)
     box = node.broker.agent_mailbox if options.mailbox is None else options.mailbox
-    plan = Plan(_receiver(pool, desk, table), True, True, stopped=stopped_hook(desk, lambda: _drain(pool)))
-    pool.agent._desk_ = desk
-    desk.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
-    enter(pool.agent, desk, table)
-    pool._core.on_close.append(lambda: desk.ref.stop(True))
+    plan = Plan(
+        _receiver(pool, agent_state, table), True, True, stopped=stopped_hook(agent_state, lambda: _drain(pool))
+    )
+    pool.agent._agent_state_ = agent_state
+    agent_state.ref = node._spawn_plan(lambda: plan, Options(pool.agent.id, box, concurrency=concurrency))
+    enter(pool.agent, agent_state, table)
+    pool._core.on_close.append(lambda: agent_state.ref.stop(True))
 
 
 def _drain(pool: AgentPool) -> None:
@@ -138,7 +142,7 @@ def _drain(pool: AgentPool) -> None:
     pool._close_unstarted()
 
 
-def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
+def _receiver(pool: AgentPool, agent_state: AgentState, table: Table) -> Any:
     """Return the handler of the pool's agent: a message goes to a worker, and its outcome is the
     message's.
     """
@@ -147,8 +151,8 @@ def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
     travels = pool._options.kind == "process"
 
     async def receive(given: Any, context: Any) -> Any:
-        message = desk.begin(given, context)
-        if "context" not in table.kinds and desk.takes_context(message):
+        message = agent_state.begin(given, context)
+        if "context" not in table.kinds and agent_state.takes_context(message):
             return None
         try:
             if travels:
@@ -157,15 +161,15 @@ def _receiver(pool: AgentPool, desk: AgentState, table: Table) -> Any:
             else:
                 value = await _submitted(pool, (message.payload, message))
         except asyncio.CancelledError as error:
-            desk.failed(message, error)
+            agent_state.failed(message, error)
             raise
         except BaseException as error:
             if isinstance(error, MessageExpired) and message.expired:
-                raise desk.late(message) from None
-            if desk.tries_again(message, error, final=isinstance(error, _FINAL)):
+                raise agent_state.late(message) from None
+            if agent_state.tries_again(message, error, final=isinstance(error, _FINAL)):
                 return None
             raise
-        desk.done(message)
+        agent_state.done(message)
         return value
 
     return receive

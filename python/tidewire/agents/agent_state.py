@@ -47,7 +47,7 @@ class AgentState:
     def __init__(self, node: Node, directory: Directory, id: str, retry: Retry, warning_level: int) -> None:
         self.node = node
         self.directory = directory
-        self.desks = directory.desks
+        self.agent_states = directory.agent_states
         self.id = id
         self.recipients = (id,)
         self.retry = retry

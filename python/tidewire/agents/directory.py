@@ -37,7 +37,7 @@ class Directory:
         # Returns the error in place of NoSuchTarget while other nodes can't be reached.
         self._lost = lost
         self.by_id: _Agents = {}
-        self.desks: dict[str | Iterable[str] | None, AgentState] = {}
+        self.agent_states: dict[str | Iterable[str] | None, AgentState] = {}
         self._groups: dict[tuple[str, str], _Agents] = {}
         self._listed: dict[tuple[str, str], tuple[Agent, ...]] = {}
         self._keys: dict[str, list[tuple[str, str]]] = {}
@@ -109,13 +109,13 @@ class Directory:
             NameTaken: if a live agent has its id.
         """
         with self._lock:
-            desk = self.desks.get(agent.id)
-            if desk is not None and desk.ref.alive:
+            agent_state = self.agent_states.get(agent.id)
+            if agent_state is not None and agent_state.ref.alive:
                 raise NameTaken(f"id: a live agent is called {agent.id!r} already: choose another id, or stop that one")
-            if desk is not None:
+            if agent_state is not None:
                 self._drop(agent.id)
             self.by_id[agent.id] = agent
-            self.desks[agent.id] = agent._desk
+            self.agent_states[agent.id] = agent._agent_state
             # Kept, as the attributes of an agent are the user's to change.
             self._keys[agent.id] = _keys(agent)
             for key in self._keys[agent.id]:
@@ -123,11 +123,11 @@ class Directory:
                 self._listed.pop(key, None)
         self._tell()
 
-    def remove(self, desk: AgentState) -> None:
+    def remove(self, agent_state: AgentState) -> None:
         """Forget the agent of a state, if it is the one registered under its id."""
         with self._lock:
-            if self.desks.get(desk.id) is desk:
-                self._drop(desk.id)
+            if self.agent_states.get(agent_state.id) is agent_state:
+                self._drop(agent_state.id)
         self._tell()
 
     def look_at_letters(self, node: Node) -> None:
@@ -186,12 +186,12 @@ class Directory:
         return f"<Directory of {len(self)} agents>"
 
     def _discard(self, receipt: Receipt) -> None:
-        desk = self.desks.get(receipt.recipient)
-        if desk is not None:
-            desk.receipts.discard(receipt)
+        agent_state = self.agent_states.get(receipt.recipient)
+        if agent_state is not None:
+            agent_state.receipts.discard(receipt)
 
     def _drop(self, id: str) -> None:
-        del self.by_id[id], self.desks[id]
+        del self.by_id[id], self.agent_states[id]
         for key in self._keys.pop(id):
             group = self._groups.get(key, {})
             group.pop(id, None)
@@ -245,11 +245,11 @@ def _lives(agent: Agent) -> bool:
     """True if an agent is alive. The directory forgets an agent that ended without its hook,
     because its start failed or it was abandoned.
     """
-    desk = agent._desk
-    if desk.ref.alive:
+    agent_state = agent._agent_state
+    if agent_state.ref.alive:
         return True
-    if desk.ended:
-        desk.close()
+    if agent_state.ended:
+        agent_state.close()
     return False
 
 

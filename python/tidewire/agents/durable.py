@@ -62,20 +62,26 @@ class Durable:
     Args:
         agent: The agent, as users hold it.
         target: The object with the state: the agent, or the user's object.
-        desk: The inner state of the agent.
+        agent_state: The inner state of the agent.
         mode: ``inbox``, or ``state``.
         concurrency: How many messages it handles at once.
         enter: Lets others find the agent.
     """
 
     def __init__(
-        self, agent: Agent, target: Any, desk: AgentState, mode: Mode, concurrency: int, enter: Callable[[], None]
+        self,
+        agent: Agent,
+        target: Any,
+        agent_state: AgentState,
+        mode: Mode,
+        concurrency: int,
+        enter: Callable[[], None],
     ) -> None:
         self.mode, self.target = mode, target
         self.rests = ChangeCounter()
         self.title = f"durable agent {agent.id!r}"
         self.arrivals: dict[int, Arrival] = {}
-        self._agent, self._desk, self._node = agent, desk, desk.node
+        self._agent, self._agent_state, self._node = agent, agent_state, agent_state.node
         self._concurrency, self._enter = concurrency, enter
         self._store = self._node._inbox_store()
         self._load: Callable[[bytes], Any] | None = None
@@ -127,7 +133,7 @@ class Durable:
             left_s = None if until is None else until - monotonic()
             if self._is_over or (left_s is not None and left_s <= 0):
                 raise TimeoutError(
-                    f"agent {self._desk.id!r} is not active here: another process has it, or it was stopped"
+                    f"agent {self._agent_state.id!r} is not active here: another process has it, or it was stopped"
                 )
             await self._node._engine.changed(self.rests, seen, left_s)
 
@@ -197,9 +203,9 @@ class Durable:
         """Read the record, and take it over in writing: the previous holder can't write it any
         more.
         """
-        desk, bucket = self._desk, await self._store.bucket()
-        entry = await bucket.get(inbox_store.record_key(desk.id))
-        found: Record = entry.value if entry is not None else inbox_store.new_record(desk.id)
+        agent_state, bucket = self._agent_state, await self._store.bucket()
+        entry = await bucket.get(inbox_store.record_key(agent_state.id))
+        found: Record = entry.value if entry is not None else inbox_store.new_record(agent_state.id)
         self._revision = 0 if entry is None else entry.revision
         careful = 0 if found["left"] else self._concurrency
         open_, heard = [tuple(one) for one in found["open"]], [tuple(one) for one in found["heard"]]
@@ -207,7 +213,7 @@ class Durable:
         self._inbox = AgentInbox(found["cursor"], open_, heard, found["sent"], careful, *most)
         self._outbox = {number: (to, data) for number, to, data in found["outbox"]}
         self._outbox_bytes = sum(len(data) for _, data in self._outbox.values())
-        self._dead = await self._store.dead_sequences(desk.id)
+        self._dead = await self._store.dead_sequences(agent_state.id)
         self._record, self._holding = found, self._holding + 1
         self._record |= {
             "durable": self.mode,
@@ -217,7 +223,7 @@ class Durable:
         }
         self._lost, self._is_open = asyncio.get_running_loop().create_future(), True
         await self.write()
-        await desk.ref.ask(state_transaction.BEGIN, None)
+        await agent_state.ref.ask(state_transaction.BEGIN, None)
         self._enter()
         logger.info("%s: it is active here, with fence %d", self.title, self.tenure.fence)
         self.rests.ring()
@@ -254,17 +260,17 @@ class Durable:
             self._is_open = False
             if self._writing is not None:
                 self._writing.cancel()
-            for topic in list(self._desk.subscriptions):
+            for topic in list(self._agent_state.subscriptions):
                 self._agent.unsubscribe(topic)
-            self._desk.directory.remove(self._desk)
-            self._desk.withdraw()
+            self._agent_state.directory.remove(self._agent_state)
+            self._agent_state.withdraw()
             await self.tenure.release()
             self.rests.ring()
 
     # Messages from the inbox
 
     async def _pump(self) -> None:
-        stream = await self._store.inbox(self._desk.id)
+        stream = await self._store.inbox(self._agent_state.id)
         for sequence in self._inbox.open():
             found = [event async for event in stream.read(start=sequence, stop=sequence)]
             if not found:
@@ -317,7 +323,7 @@ class Durable:
         message.delivery = attempt
         self.arrivals[id(message)] = arrival
         try:
-            await self._desk.ref.ask(message, None, message.priority)
+            await self._agent_state.ref.ask(message, None, message.priority)
         except MessageExpired as error:
             await self._failed(event, is_written, "expired", error)
         except BaseException as error:
@@ -333,15 +339,15 @@ class Durable:
             self.arrivals.pop(id(message), None)
 
     async def _failed(self, event: Event, is_written: bool, reason: str, error: BaseException) -> None:
-        desk = self._desk
-        retries = desk.retry.limit if reason == "failed" else 0
+        agent_state = self._agent_state
+        retries = agent_state.retry.limit if reason == "failed" else 0
         is_dead, attempts = self._inbox.failed(event.sequence, is_written, retries)
         if is_dead:
             await self._given_up(event, attempts, reason, error)
             return
-        desk.retried += 1
+        agent_state.retried += 1
         logger.debug("%s: attempt %d at message %d failed: %r", self.title, attempts, event.sequence, error)
-        again = asyncio.get_running_loop().call_later(desk.retry.wait_s(attempts), self._again, event)
+        again = asyncio.get_running_loop().call_later(agent_state.retry.wait_s(attempts), self._again, event)
         self._later[event.sequence] = again
         self._write_soon()
 
@@ -354,7 +360,7 @@ class Durable:
     async def _given_up(self, event: Event, attempts: int, reason: str, error: BaseException | None) -> None:
         """Write the dead letter, and then that the message is over."""
         told, traceback = fault_of(error) or (f"its process has ended during each of {attempts} attempts", "")
-        desk, bucket = self._desk, await self._store.bucket()
+        agent_state, bucket = self._agent_state, await self._store.bucket()
         letter = {
             "sequence": event.sequence,
             "message": event.payload,
@@ -365,13 +371,13 @@ class Durable:
             "time_us": inbox_store.now_us(),
         }
         holding = self._holding
-        await self._kept_on(lambda: bucket.put(inbox_store.dead_key(desk.id, event.sequence), letter))
+        await self._kept_on(lambda: bucket.put(inbox_store.dead_key(agent_state.id, event.sequence), letter))
         if holding != self._holding:
             return
         logger.error("%s: message %d is a dead letter: %s: %s", self.title, event.sequence, reason, told)
         self._dead.append(event.sequence)
         while len(self._dead) > _limits.AGENT_DEAD_LETTERS.default:
-            await bucket.delete(inbox_store.dead_key(desk.id, self._dead.pop(0)), purge=True)
+            await bucket.delete(inbox_store.dead_key(agent_state.id, self._dead.pop(0)), purge=True)
         self._inbox.done(event.sequence)
         self._record["dead"] += 1
         await self.write()
@@ -399,7 +405,7 @@ class Durable:
     def _check(self, holding: int) -> None:
         if not self.is_active or holding != self._holding:
             raise LeaseLost(
-                f"agent {self._desk.id!r}: this process does not have it: another may; send durably, or ask again"
+                f"agent {self._agent_state.id!r}: this process does not have it: another may; send durably, or ask again"
             )
 
     def restore(self) -> None:
@@ -432,7 +438,7 @@ class Durable:
         ):
             if size > most:
                 raise PayloadTooLarge(
-                    f"agent {self._desk.id!r}: {what} takes {size:,} bytes, and {most:,} are allowed: put it into a bucket, and keep the key"
+                    f"agent {self._agent_state.id!r}: {what} takes {size:,} bytes, and {most:,} are allowed: put it into a bucket, and keep the key"
                 )
         if turn.arrival is None and not turn.sends and state == record["state"]:
             return
@@ -493,10 +499,10 @@ class Durable:
             self._lose(error)
 
     def _not_written(self) -> LeaseLost:
-        return LeaseLost(f"agent {self._desk.id!r}: its record was not written: another process may have it")
+        return LeaseLost(f"agent {self._agent_state.id!r}: its record was not written: another process may have it")
 
     async def _write_now(self) -> None:
-        bucket, key = await self._store.bucket(), inbox_store.record_key(self._desk.id)
+        bucket, key = await self._store.bucket(), inbox_store.record_key(self._agent_state.id)
         record = self._record
         cursor, open_, heard, sent = self._inbox.record()
         record |= {
@@ -517,7 +523,7 @@ class Durable:
                 found = await bucket.get(key)
                 mine = saved["fence"], saved["commit"]
                 if found is None or (found.value["fence"], found.value["commit"]) != mine:
-                    raise LeaseLost(f"agent {self._desk.id!r}: another process has written its record") from None
+                    raise LeaseLost(f"agent {self._agent_state.id!r}: another process has written its record") from None
                 # It was stored, and the answer was lost.
                 self._revision = found.revision
 
@@ -536,7 +542,7 @@ class Durable:
                 raise
             except TidewireError as error:
                 if not self.is_active:
-                    raise LeaseLost(f"agent {self._desk.id!r}: its home can't be reached: {error}") from error
+                    raise LeaseLost(f"agent {self._agent_state.id!r}: its home can't be reached: {error}") from error
                 wait_s = min(max(_FIRST_WAIT_S, 2 * wait_s), _LONGEST_WAIT_S)
                 await asyncio.sleep(wait_s)
             else:
@@ -552,7 +558,7 @@ class Durable:
     async def _flush(self) -> None:
         """Store the sent messages in the inboxes of their recipients, in order for each."""
         wait_s = 0.0
-        sender = f"{inbox_store.token(self._desk.id)}.{self._record['epoch']}"
+        sender = f"{inbox_store.token(self._agent_state.id)}.{self._record['epoch']}"
         while True:
             refused: set[str] = set()
             for number, (to, data) in list(self._outbox.items()):

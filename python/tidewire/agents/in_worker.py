@@ -29,14 +29,16 @@ class Maker(functions.PerWorker):
     Attributes:
         target: A class, a ``functools.partial`` of one, a function that takes payloads, or an
             import path of a class or function.
-        desk: State of the pool's agent, through which an agent in a thread sends. None in a
+        agent_state: State of the pool's agent, through which an agent in a thread sends. None in a
             process.
     """
 
-    def __init__(self, target: Any, known: tuple[str, str, frozenset[str]], desk: AgentState | None = None) -> None:
+    def __init__(
+        self, target: Any, known: tuple[str, str, frozenset[str]], agent_state: AgentState | None = None
+    ) -> None:
         self.target = target
         self.known = known
-        self.desk = desk
+        self.agent_state = agent_state
         self.__qualname__ = title_of(target)
 
     def __call__(self, run: Run) -> tuple[Callable[..., Any], Callable[[], None]]:
@@ -49,7 +51,7 @@ class Maker(functions.PerWorker):
         made = target() if functions.is_agent(target) else target
         if isinstance(made, Agent):
             made.id, made.type, made.capabilities = self.known
-            made._desk_ = self.desk if self.desk is not None else _DetachedState(self.known[0])  # type: ignore[assignment]
+            made._agent_state_ = self.agent_state if self.agent_state is not None else _DetachedState(self.known[0])  # type: ignore[assignment]
         return made
 
     def __reduce__(self) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plan(
-    desk: AgentState,
+    agent_state: AgentState,
     table: Table,
     started: Any,
     started_takes_context: bool,
@@ -36,16 +36,19 @@ def plan(
     coroutine = any(handler.coroutine for handler in handlers)
     # The context of a message says if its bare payload may be retried; the fast path gets no
     # context.
-    quick = only is not None and not (only.takes_message or only.wants_message) and desk.retry.limit == 0
+    quick = only is not None and not (only.takes_message or only.wants_message) and agent_state.retry.limit == 0
     receive: Callable[..., Any]
-    if desk.durable is not None:
+    if agent_state.durable is not None:
         return Plan(
-            _durable(desk, desk.durable, table, started, workers), takes_context=True, coroutine=True, stopped=stopped
+            _durable(agent_state, agent_state.durable, table, started, workers),
+            takes_context=True,
+            coroutine=True,
+            stopped=stopped,
         )
     if only is not None and quick:
-        receive = _quick_coroutine(desk, only.call) if coroutine else _quick(desk, only.call)
+        receive = _quick_coroutine(agent_state, only.call) if coroutine else _quick(agent_state, only.call)
     else:
-        receive = _thorough_coroutine(desk, table) if coroutine else _thorough(desk, table)
+        receive = _thorough_coroutine(agent_state, table) if coroutine else _thorough(agent_state, table)
     return Plan(
         handler=receive,
         takes_context=not quick,
@@ -56,7 +59,7 @@ def plan(
     )
 
 
-def _quick(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _quick(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a receiver for a plain function that takes payloads: nothing is looked up for a usual
     message.
     """
@@ -71,74 +74,74 @@ def _quick(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]
         try:
             value = call(payload)
         except BaseException as error:
-            if desk.tries_again(message, error):
+            if agent_state.tries_again(message, error):
                 return None
             raise
-        desk.failed_in_row = 0
+        agent_state.failed_in_row = 0
         return value
 
     def _marked(message: Message) -> Any:
-        desk.begin(message, None)
-        if desk.takes_context(message):
+        agent_state.begin(message, None)
+        if agent_state.takes_context(message):
             return None
-        return _handled(desk, message, call, message.payload)
+        return _handled(agent_state, message, call, message.payload)
 
     return receive
 
 
-def _quick_coroutine(desk: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _quick_coroutine(agent_state: AgentState, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def receive(message: Any) -> Any:
         if message.__class__ is not Message:
             payload = message
         else:
             payload = message.payload
             if message.flags:
-                desk.begin(message, None)
-                if desk.takes_context(message):
+                agent_state.begin(message, None)
+                if agent_state.takes_context(message):
                     return None
         try:
             value = await call(payload)
         except asyncio.CancelledError as error:
-            desk.failed(message, error)
+            agent_state.failed(message, error)
             raise
         except BaseException as error:
-            if desk.tries_again(message, error):
+            if agent_state.tries_again(message, error):
                 return None
             raise
         if message.__class__ is Message and message.flags:
-            desk.done(message)
-        desk.failed_in_row = 0
+            agent_state.done(message)
+        agent_state.failed_in_row = 0
         return value
 
     return receive
 
 
-def _thorough(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:
+def _thorough(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     def receive(message: Any, context: Any) -> Any:
-        message = desk.begin(message, context)
-        handler = _handler_of(desk, table, message)
+        message = agent_state.begin(message, context)
+        handler = _handler_of(agent_state, table, message)
         if handler is None:
             return None
-        return _handled(desk, message, call_handler, handler, message)
+        return _handled(agent_state, message, call_handler, handler, message)
 
     return receive
 
 
-def _handled(desk: AgentState, message: Message, call: Callable[..., Any], *args: Any) -> Any:
+def _handled(agent_state: AgentState, message: Message, call: Callable[..., Any], *args: Any) -> Any:
     try:
         value = _settled(call(*args))
     except BaseException as error:
-        if desk.tries_again(message, error):
+        if agent_state.tries_again(message, error):
             return None
         raise
-    desk.done(message)
+    agent_state.done(message)
     return value
 
 
-def _thorough_coroutine(desk: AgentState, table: Table) -> Callable[[Any, Any], Any]:
+def _thorough_coroutine(agent_state: AgentState, table: Table) -> Callable[[Any, Any], Any]:
     async def receive(message: Any, context: Any) -> Any:
-        message = desk.begin(message, context)
-        handler = _handler_of(desk, table, message)
+        message = agent_state.begin(message, context)
+        handler = _handler_of(agent_state, table, message)
         if handler is None:
             return None
         try:
@@ -146,20 +149,20 @@ def _thorough_coroutine(desk: AgentState, table: Table) -> Callable[[Any, Any], 
             if handler.coroutine or value.__class__ is CoroutineType:
                 value = await value
         except asyncio.CancelledError as error:
-            desk.failed(message, error)
+            agent_state.failed(message, error)
             raise
         except BaseException as error:
-            if desk.tries_again(message, error):
+            if agent_state.tries_again(message, error):
                 return None
             raise
-        desk.done(message)
+        agent_state.done(message)
         return value
 
     return receive
 
 
 def _durable(
-    desk: AgentState, durable: Durable, table: Table, started: Any, made: Callable[[], ThreadWorkers] | None
+    agent_state: AgentState, durable: Durable, table: Table, started: Any, made: Callable[[], ThreadWorkers] | None
 ) -> Callable[..., Any]:
     """Return a receiver whose handlers have their turns written down."""
     # Imported here: most agents are not durable.
@@ -175,8 +178,8 @@ def _durable(
                 await waits
             return None
         turn = durable.begins(given)
-        message = desk.begin(given, context)
-        handler = _handler_of(desk, table, message)
+        message = agent_state.begin(given, context)
+        handler = _handler_of(agent_state, table, message)
         if handler is None:
             return None
         token = state_transaction.turn.set(turn)
@@ -193,17 +196,17 @@ def _durable(
         except BaseException as error:
             durable.restore()
             if turn.arrival is not None:
-                desk.failed_in_row += 1
+                agent_state.failed_in_row += 1
                 lost = isinstance(error, (asyncio.CancelledError, LeaseLost)) and not durable.is_active
                 turn.arrival.error = None if lost or isinstance(error, asyncio.CancelledError) else error
             elif isinstance(error, asyncio.CancelledError):
-                desk.failed(message, error)
-            elif desk.tries_again(message, error):
+                agent_state.failed(message, error)
+            elif agent_state.tries_again(message, error):
                 return None
             raise
         finally:
             state_transaction.turn.reset(token)
-        desk.done(message)
+        agent_state.done(message)
         return value
 
     return receive
@@ -213,9 +216,9 @@ def _called(handler: Handler, message: Message) -> Any:
     return _settled(call_handler(handler, message))
 
 
-def _handler_of(desk: AgentState, table: Table, message: Message) -> Handler | None:
+def _handler_of(agent_state: AgentState, table: Table, message: Message) -> Handler | None:
     """Return the handler of a message, or None if there is nothing to handle any more."""
-    if "context" not in table.kinds and desk.takes_context(message):
+    if "context" not in table.kinds and agent_state.takes_context(message):
         return None
     return table.find(message) or Handler(unhandled, False, True, False)
 

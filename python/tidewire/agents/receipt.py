@@ -35,9 +35,9 @@ class Receipt:
             agent ended before it.
     """
 
-    __slots__ = ("_desk", "_final", "error", "failures", "recipient", "state", "times")
+    __slots__ = ("_agent_state", "_final", "error", "failures", "recipient", "state", "times")
 
-    def __init__(self, recipient: str, desk: AgentState | None = None) -> None:
+    def __init__(self, recipient: str, agent_state: AgentState | None = None) -> None:
         self.recipient = recipient
         self.state: State = "accepted"
         self.times: dict[str, datetime] = {}
@@ -45,7 +45,7 @@ class Receipt:
         # Attempts of its handler that failed, for its agent.
         self.failures = 0
         self._final: Future[State] = Future()
-        self._desk = desk
+        self._agent_state = agent_state
 
     async def wait(self, timeout: float | None = None) -> State:
         """Wait for the final state. Cancelling the wait changes nothing for the message.
@@ -54,8 +54,8 @@ class Receipt:
             TimeoutError: if it is not reached within ``timeout`` seconds.
         """
         waiting = asyncio.wrap_future(self._final)
-        desk = self._desk
-        with nullcontext() if desk is None else desk.followed():
+        agent_state = self._agent_state
+        with nullcontext() if agent_state is None else agent_state.followed():
             for pause_s in self._pauses(timeout):
                 done, _ = await asyncio.wait([waiting], timeout=pause_s)
                 if done:
@@ -65,9 +65,9 @@ class Receipt:
     def wait_blocking(self, timeout: float | None = None) -> State:
         """Block this thread until the final state. Raises as ``wait`` does."""
         refuse_loop("wait_blocking", "await wait() instead")
-        desk = self._desk
-        engine = None if desk is None else desk.engine
-        if desk is None or engine is None:
+        agent_state = self._agent_state
+        engine = None if agent_state is None else agent_state.engine
+        if agent_state is None or engine is None:
             try:
                 return self._final.result(timeout)
             except TimeoutError:
@@ -78,7 +78,7 @@ class Receipt:
         deadline, pause_s = None if timeout is None else monotonic() + timeout, _LOOK_MIN_S
         while True:
             seen = change_counter.count
-            desk.look()
+            agent_state.look()
             if self._final.done():
                 return self._final.result()
             left_s = pause_s if deadline is None else deadline - monotonic()
@@ -97,7 +97,7 @@ class Receipt:
             self.times[state] = datetime.now(UTC)
         if state in _FINAL:
             # A receipt that is kept for long shall not keep the agent.
-            self._desk = None
+            self._agent_state = None
             self._final.set_result(state)
 
     def _pauses(self, timeout: float | None) -> Iterator[float]:
@@ -109,9 +109,9 @@ class Receipt:
         while True:
             left_s = pause_s if deadline is None else deadline - monotonic()
             yield max(min(pause_s, left_s), 0.0)
-            desk = self._desk
-            if desk is not None:
-                desk.look()
+            agent_state = self._agent_state
+            if agent_state is not None:
+                agent_state.look()
             if left_s <= pause_s and deadline is not None and not self._final.done():
                 return
             pause_s = min(pause_s * 2, _LOOK_MAX_S)

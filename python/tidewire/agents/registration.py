@@ -57,36 +57,36 @@ def register(
     for topic, _ in table.topics:
         node._engine.check_pattern(topic)
     agent = made if isinstance(made, Agent) else Agent()
-    if agent._desk_ is not None and agent._desk_.ref.alive:
+    if agent._agent_state_ is not None and agent._agent_state_.ref.alive:
         raise InvalidArgument(f"handler: {agent!r} is registered already: make another object for another agent")
     describe(agent, made, id, type, capabilities)
     config = node.broker
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidArgument(f"retry: {retry!r} is not allowed: give a tw.Retry, or None for the configuration's")
-    desk = AgentState(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
-    desk.max_deliveries = getattr(supervision, "max_deliveries", 1)
+    agent_state = AgentState(node, node.agents, agent.id, retry or config.retry, config.queue_warning)
+    agent_state.max_deliveries = getattr(supervision, "max_deliveries", 1)
     workers = None
     if durable is not None:
         concurrency = 1 if concurrency is None else concurrency
-        desk.durable = _durable(agent, made, desk, table, durable, id, concurrency)
-        workers = partial(_workers, desk, concurrency, dispatcher)
-    plan = _plan(desk, agent, made, table, factory, workers)
+        agent_state.durable = _durable(agent, made, agent_state, table, durable, id, concurrency)
+        workers = partial(_workers, agent_state, concurrency, dispatcher)
+    plan = _plan(agent_state, agent, made, table, factory, workers)
     if concurrency is None:
         concurrency = config.agent_concurrency if plan.coroutine else 1
     box = config.agent_mailbox if mailbox is None else mailbox
-    before = agent._desk_
+    before = agent._agent_state_
     # Set first, as the start hook runs at once on another thread and may send.
-    agent._desk_ = desk
+    agent._agent_state_ = agent_state
     try:
-        desk.ref = node._spawn_plan(lambda: plan, Options(agent.id, box, dispatcher, concurrency, supervision))
+        agent_state.ref = node._spawn_plan(lambda: plan, Options(agent.id, box, dispatcher, concurrency, supervision))
     except BaseException:
-        agent._desk_ = before
+        agent._agent_state_ = before
         raise
-    if desk.durable is None:
-        enter(agent, desk, table)
+    if agent_state.durable is None:
+        enter(agent, agent_state, table)
     else:
         # Others find it when it has begun.
-        desk.durable.begin()
+        agent_state.durable.begin()
     return agent
 
 
@@ -100,7 +100,7 @@ def _makes_agents(target: Any) -> bool:
 
 
 def _durable(
-    agent: Agent, made: Any, desk: AgentState, table: handlers.Table, mode: Any, id: Any, concurrency: Any
+    agent: Agent, made: Any, agent_state: AgentState, table: handlers.Table, mode: Any, id: Any, concurrency: Any
 ) -> Durable:
     from tidewire.agents.durable import MODES, Durable
 
@@ -114,43 +114,43 @@ def _durable(
         )
     if not isinstance(concurrency, int) or concurrency < 1:
         raise InvalidArgument(f"concurrency: {concurrency!r} is not allowed: give a number from 1 on")
-    return Durable(agent, made, desk, mode, concurrency, lambda: _enter_again(agent, desk, table))
+    return Durable(agent, made, agent_state, mode, concurrency, lambda: _enter_again(agent, agent_state, table))
 
 
-def _workers(desk: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
+def _workers(agent_state: AgentState, concurrency: int, dispatcher: str) -> ThreadWorkers:
     from tidewire.services.instances.concurrency_limits import ConcurrencyLimits
     from tidewire.services.instances.thread_workers import ThreadWorkers
 
-    return ThreadWorkers(desk.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, desk.ref)
+    return ThreadWorkers(agent_state.node, ConcurrencyLimits(concurrency, 0, 0, 1), dispatcher, agent_state.ref)
 
 
-def enter(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
+def enter(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
     """Let others find an agent, here and on other nodes. One that is refused is stopped."""
     try:
-        desk.directory.add(agent)
+        agent_state.directory.add(agent)
         for topic, _ in table.topics:
             agent.subscribe(topic)
     except BaseException:
-        desk.ref.stop(drain=False, timeout=0.0)
-        desk.close()
+        agent_state.ref.stop(drain=False, timeout=0.0)
+        agent_state.close()
         raise
-    connection = desk.node._connection
+    connection = agent_state.node._connection
     if connection is not None and connection.is_joined:
         connection.agents.announce(agent)
-    if desk.closed:
+    if agent_state.closed:
         # It ended while it was entered.
-        desk.directory.remove(desk)
-        desk.withdraw()
+        agent_state.directory.remove(agent_state)
+        agent_state.withdraw()
 
 
-def _enter_again(agent: Agent, desk: AgentState, table: handlers.Table) -> None:
+def _enter_again(agent: Agent, agent_state: AgentState, table: handlers.Table) -> None:
     """Let others find a durable agent that has begun here. Where it was before is forgotten, though
     the hub may tell of that later.
     """
-    connection = desk.node._connection
+    connection = agent_state.node._connection
     if connection is not None:
         connection.agents.remove(agent.id)
-    enter(agent, desk, table)
+    enter(agent, agent_state, table)
 
 
 def describe(
@@ -198,7 +198,7 @@ def _check_text(field: str, value: str) -> None:
 
 
 def _plan(
-    desk: AgentState,
+    agent_state: AgentState,
     agent: Agent,
     made: Any,
     table: handlers.Table,
@@ -206,9 +206,9 @@ def _plan(
     workers: Callable[[], ThreadWorkers] | None = None,
 ) -> Plan:
     user = _hooks(made)
-    started = None if user.started is None else _started(desk, user)
-    desk.started = started is None
-    plan = intake.plan(desk, table, started, True, stopped_hook(desk, user.stopped), workers)
+    started = None if user.started is None else _started(agent_state, user)
+    agent_state.started = started is None
+    plan = intake.plan(agent_state, table, started, True, stopped_hook(agent_state, user.stopped), workers)
     if factory is None:
         return plan
 
@@ -216,8 +216,8 @@ def _plan(
         fresh = factory()
         if isinstance(fresh, Agent):
             fresh.id, fresh.type, fresh.capabilities = agent.id, agent.type, agent.capabilities
-            fresh._desk_ = desk
-        return _plan(desk, agent, fresh, handlers.table_of(fresh), factory)
+            fresh._agent_state_ = agent_state
+        return _plan(agent_state, agent, fresh, handlers.table_of(fresh), factory)
 
     return Plan(
         plan.handler,
@@ -248,24 +248,24 @@ def _hook(made: Any, name: str) -> Callable[..., Any] | None:
     return hook if callable(hook) else None
 
 
-def _started(desk: AgentState, user: _hooks) -> Callable[[Context], Any]:
+def _started(agent_state: AgentState, user: _hooks) -> Callable[[Context], Any]:
     call, takes = user.started, user.started_takes_context
     assert call is not None
 
     async def started_later(context: Context) -> None:
-        desk.ref = context.me
+        agent_state.ref = context.me
         await (call(context) if takes else call())
-        desk.started = True
+        agent_state.started = True
 
     def started(context: Context) -> None:
-        desk.ref = context.me
+        agent_state.ref = context.me
         _ = call(context) if takes else call()
-        desk.started = True
+        agent_state.started = True
 
     return started_later if _handlers.is_coroutine(call) else started
 
 
-def stopped_hook(desk: AgentState, call: Callable[[], Any] | None) -> Callable[[], Any]:
+def stopped_hook(agent_state: AgentState, call: Callable[[], Any] | None) -> Callable[[], Any]:
     """Return the stop hook of an agent: the user's, after which the agent is forgotten."""
 
     async def stopped_later() -> None:
@@ -273,13 +273,13 @@ def stopped_hook(desk: AgentState, call: Callable[[], Any] | None) -> Callable[[
             assert call is not None
             await call()
         finally:
-            desk.close()
+            agent_state.close()
 
     def stopped() -> None:
         try:
             if call is not None:
                 call()
         finally:
-            desk.close()
+            agent_state.close()
 
     return stopped_later if call is not None and _handlers.is_coroutine(call) else stopped

@@ -24,19 +24,19 @@ class SendBatch(Procedure[Any]):
         self.errors: list[TidewireError] = []
         self.result: Any = None
 
-    def add(self, desk: AgentState, message: Message) -> bool:
+    def add(self, agent_state: AgentState, message: Message) -> bool:
         """Begin to send to one recipient. Answers whether it was not refused at once."""
         if message.receipt is not None:
             message.receipt.mark("accepted")
-            desk.receipts.add(message.receipt)
+            agent_state.receipts.add(message.receipt)
         try:
-            pending = desk.ref.send(message, message.priority)
+            pending = agent_state.ref.send(message, message.priority)
         except TidewireError as error:
-            self._refused(desk, message, error)
+            self._refused(agent_state, message, error)
             return False
-        self.under_way.append((desk, message, pending))
+        self.under_way.append((agent_state, message, pending))
         if pending.done():
-            _note(desk, message, pending.result())
+            _note(agent_state, message, pending.result())
         return True
 
     @property
@@ -44,25 +44,25 @@ class SendBatch(Procedure[Any]):
         return all(pending.done() for _, _, pending in self.under_way)
 
     def _steps(self) -> Steps[Any]:
-        for at, (desk, message, pending) in enumerate(self.under_way):
+        for at, (agent_state, message, pending) in enumerate(self.under_way):
             try:
-                _note(desk, message, (yield pending))
+                _note(agent_state, message, (yield pending))
             except TidewireError as error:
-                self._refused(desk, message, error)
+                self._refused(agent_state, message, error)
             except BaseException:
                 self._break_off(at)
                 raise
         return self._end()
 
-    def _refused(self, desk: AgentState, message: Message, error: TidewireError) -> None:
+    def _refused(self, agent_state: AgentState, message: Message, error: TidewireError) -> None:
         self.errors.append(error)
-        desk.failed(message, error)
+        agent_state.failed(message, error)
 
     def _break_off(self, at: int) -> None:
         """Cancel the messages that still wait for capacity when the wait is cancelled."""
-        for desk, message, pending in self.under_way[at:]:
+        for agent_state, message, pending in self.under_way[at:]:
             if pending.cancel() or pending.cancelled():
-                desk.failed(message)
+                agent_state.failed(message)
 
     def _end(self) -> Any:
         if self.errors:
@@ -70,7 +70,7 @@ class SendBatch(Procedure[Any]):
         return self.result
 
 
-def _note(desk: AgentState, message: Message, accepted: Any) -> None:
+def _note(agent_state: AgentState, message: Message, accepted: Any) -> None:
     """A mailbox that drops the new message answers False."""
     if accepted is False:
-        desk.failed(message)
+        agent_state.failed(message)

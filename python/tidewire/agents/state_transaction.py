@@ -55,8 +55,8 @@ class DurableSend:
 
     __slots__ = ("_loop", "_post")
 
-    def __init__(self, desk: AgentState, post: Callable[[], Awaitable[None]] | None) -> None:
-        self._post, self._loop = post, desk.node._loop
+    def __init__(self, agent_state: AgentState, post: Callable[[], Awaitable[None]] | None) -> None:
+        self._post, self._loop = post, agent_state.node._loop
 
     def __await__(self) -> Any:
         if self._post is not None:
@@ -70,7 +70,7 @@ class DurableSend:
             asyncio.run_coroutine_threadsafe(post, self._loop).result()
 
 
-def send(desk: AgentState, ids: list[str], messages: list[Message]) -> DurableSend:
+def send(agent_state: AgentState, ids: list[str], messages: list[Message]) -> DurableSend:
     """Send messages that outlive processes: with the state of the agent whose handler this is, or
     now.
 
@@ -84,21 +84,21 @@ def send(desk: AgentState, ids: list[str], messages: list[Message]) -> DurableSe
     for to, data, _ in written:
         if len(data) > most:
             raise PayloadTooLarge(f"payload: the message to {to!r} takes {len(data):,} bytes, and {most:,} are allowed")
-    desk.sent += len(written)
+    agent_state.sent += len(written)
     current = turn.get()
-    if current is not None and current.durable is desk.durable and current.durable.mode == "state":
+    if current is not None and current.durable is agent_state.durable and current.durable.mode == "state":
         if len(current.sends) + len(written) > _limits.AGENT_OUTBOX.default:
             raise LimitExceeded(f"agent_outbox: a handler sends at most {_limits.AGENT_OUTBOX.default:,} messages")
         current.sends.extend((to, data) for to, data, _ in written)
-        return DurableSend(desk, None)
-    store = desk.node._inbox_store()
-    desk.node._ensure_loop()
+        return DurableSend(agent_state, None)
+    store = agent_state.node._inbox_store()
+    agent_state.node._ensure_loop()
 
     async def post() -> None:
         for to, data, message in written:
             await store.post(to, data, f"{message.id}.{inbox_store.token(to)}")
 
-    return DurableSend(desk, post)
+    return DurableSend(agent_state, post)
 
 
 def state_of(target: Any, id: str) -> tuple[Callable[[bytes], Any], bytes]:

@@ -52,17 +52,17 @@ class RemoteAgents:
 
     def announce(self, agent: Agent) -> None:
         """Let other nodes find an agent of this one."""
-        door = AgentSubscription(agent._desk)
+        door = AgentSubscription(agent._agent_state)
         self._doors[agent.id] = door
         says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
         described = {AGENT: json.dumps(says, separators=(",", ":"))}
         self._connection.subscribe(agent_subject(agent.id), "", described, door)
 
-    def withdraw(self, desk: AgentState) -> None:
+    def withdraw(self, agent_state: AgentState) -> None:
         """Remove it from the directory."""
-        door = self._doors.get(desk.id)
-        if door is not None and door.desk is desk:
-            del self._doors[desk.id]
+        door = self._doors.get(agent_state.id)
+        if door is not None and door.agent_state is agent_state:
+            del self._doors[agent_state.id]
             self._connection.unsubscribe(door)
 
     def add(self, told: AgentInfo, node: str) -> bool:
@@ -83,7 +83,7 @@ class RemoteAgents:
         """Forget an agent of another node."""
         agent = self._remote.pop(id, None)
         if agent is not None:
-            agent._desk.close()
+            agent._agent_state.close()
 
     def announce_all(self) -> None:
         """Let other nodes find the agents that were registered before there was a link."""
@@ -107,12 +107,12 @@ class RemoteAgent(Agent):
         self.capabilities = frozenset(capabilities)
         self.node_name = node_name
         self._connection = connection
-        self._desk_ = _RemoteAgentState(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
+        self._agent_state_ = _RemoteAgentState(id, RemoteRef(id, connection), directory)  # type: ignore[assignment]
 
     @property
     def status(self) -> str:
         """ "remote"; "lost" while the link to the hub is lost; or "stopped"."""
-        if not self._desk.ref.alive:
+        if not self._agent_state.ref.alive:
             return "stopped"
         return "lost" if self._is_lost else "remote"
 
@@ -246,11 +246,11 @@ class AgentSubscription:
     """Where messages of other nodes to one agent come in.
 
     Args:
-        desk: The state of the agent.
+        agent_state: The state of the agent.
     """
 
-    def __init__(self, desk: AgentState) -> None:
-        self.desk = desk
+    def __init__(self, agent_state: AgentState) -> None:
+        self.agent_state = agent_state
         self._receipts: dict[str, Receipt] = {}
 
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
@@ -261,7 +261,7 @@ class AgentSubscription:
         message = None
         try:
             mode, message = _unpacked(came.value())
-            desk = self.desk
+            agent_state = self.agent_state
             if mode == _SETTLED:
                 _start(self._settled(came, message.payload))
                 return
@@ -269,12 +269,12 @@ class AgentSubscription:
                 self._expect(message)
             if mode == _ASK:
                 message.reply_to = message.sender
-                under_way = desk.ref.ask(message, came.left, message.priority)
+                under_way = agent_state.ref.ask(message, came.left, message.priority)
             else:
-                under_way = desk.ref.send(message, message.priority)
+                under_way = agent_state.ref.send(message, message.priority)
         except TidewireError as error:
             if message is not None and message.receipt is not None:
-                self.desk.failed(message, error)
+                self.agent_state.failed(message, error)
             fail(came, error)
             return
         came.on_cancel(under_way.cancel)
@@ -283,17 +283,19 @@ class AgentSubscription:
     def _told(self, came: RemoteMessage) -> None:
         _, message = _unpacked(came.value())
         try:
-            self.desk.ref.tell(message, message.priority)
+            self.agent_state.ref.tell(message, message.priority)
         except TidewireError as error:
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
-            self.desk.node._give_up(self.desk.ref, message, reason, str(error))
+            self.agent_state.node._give_up(self.agent_state.ref, message, reason, str(error))
 
     def _expect(self, message: Message) -> None:
         if len(self._receipts) >= _limits.LINK_IN_FLIGHT.default:
-            raise LimitExceeded(f"link_in_flight: so many receipts of {self.desk.id!r} are open already: wait for some")
-        receipt = Receipt(self.desk.id, self.desk)
+            raise LimitExceeded(
+                f"link_in_flight: so many receipts of {self.agent_state.id!r} are open already: wait for some"
+            )
+        receipt = Receipt(self.agent_state.id, self.agent_state)
         message.receipt, message.flags = receipt, message.flags | HAS_RECEIPT
-        self.desk.receipts.add(receipt)
+        self.agent_state.receipts.add(receipt)
         self._receipts[message.id] = receipt
 
     async def _settled(self, call: RemoteCall, message_id: str) -> None:

@@ -97,7 +97,7 @@ def is_agent(target: object) -> bool:
     made = target.func if isinstance(target, partial) else target
     kind = made if isinstance(made, type) else type(made)
     marked = any(hasattr(value, "__tidewire_handles__") for base in kind.__mro__ for value in vars(base).values())
-    return marked or hasattr(kind, "receive") or hasattr(kind, "_desk_")
+    return marked or hasattr(kind, "receive") or hasattr(kind, "_agent_state_")
 
 
 def name_of(function: Callable[..., Any] | str) -> str:
