@@ -335,12 +335,12 @@ class CommandStore:
 
     async def tell_end(self, record: Record) -> None:
         """Publish that a command has ended, once."""
-        told = {
+        message = {
             name: record.get(name) for name in ("id", "service", "command", "stage", "attempt", "key", "error_text")
         }
-        told["error"] = told.pop("error_text") or ""
+        message["error"] = message.pop("error_text") or ""
         subject = f"tidewire.command-ended.{record['service']}.{record['command']}"
-        await self._ends.publish(subject, told, key=record["key"], id=f"{record['id']}.{record['round']}")
+        await self._ends.publish(subject, message, key=record["key"], id=f"{record['id']}.{record['round']}")
 
     async def tidy(self) -> None:
         """Remove tokens that nobody needs any more."""

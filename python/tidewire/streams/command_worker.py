@@ -174,12 +174,12 @@ class CommandWorker:
 
     async def _fetch(self, queue: int, count: int, waits: bool) -> Any:
         home = self._store.home
-        asked = [QUEUE, self._consumers[queue], count, _BYTES_MAX, home.wait_us if waits else 0]
+        fetch_arguments = [QUEUE, self._consumers[queue], count, _BYTES_MAX, home.wait_us if waits else 0]
         mark = secrets.randbits(63)
         if home.is_remote:
-            asked.append(mark)
+            fetch_arguments.append(mark)
         try:
-            begun = home.call("fetch", *asked)
+            begun = home.call("fetch", *fetch_arguments)
             self._waits[queue] = begun, mark
             raw = await begun
         except TidewireError as error:

@@ -60,7 +60,7 @@ class Consumer:
         self._fetched_at = 0.0
         self._settled: list[Settled] = []
         self._settling: asyncio.Task[None] | None = None
-        self._room: asyncio.Event | None = None
+        self._capacity_freed: asyncio.Event | None = None
         self._broken: BaseException | None = None
         self._outage = None if raise_on_outage else Outage(home, f"consumer {name!r} of stream {stream!r}")
         # Why acks could not be stored: they are kept for the end of the outage.
@@ -168,10 +168,10 @@ class Consumer:
         while len(self._settled) >= _SETTLED_MAX:
             if self._away is not None:
                 raise self._away
-            if self._room is None:
-                self._room = asyncio.Event()
-            self._room.clear()
-            await self._room.wait()
+            if self._capacity_freed is None:
+                self._capacity_freed = asyncio.Event()
+            self._capacity_freed.clear()
+            await self._capacity_freed.wait()
 
     def _begin_settling(self) -> None:
         if self._settling is None and self._settled:
@@ -181,8 +181,8 @@ class Consumer:
         try:
             while self._settled:
                 batch, self._settled = self._settled, []
-                if self._room is not None:
-                    self._room.set()
+                if self._capacity_freed is not None:
+                    self._capacity_freed.set()
                 try:
                     results = await self._home.call("settle", self._stream, self.name, batch)
                 except TidewireError as error:
@@ -199,10 +199,10 @@ class Consumer:
                 if stale:
                     what = f"{len(stale)} came too late, that of event {stale[0][0]} first: their events were delivered again"
                     logger.warning("consumer %s of stream %s: of %d acks %s", self.name, self._stream, len(batch), what)
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+        except Exception as error:  # noqa: BLE001 - the waiter gets the error
             self._broken = error
-            if self._room is not None:
-                self._room.set()
+            if self._capacity_freed is not None:
+                self._capacity_freed.set()
         finally:
             self._settling = None
 
@@ -215,8 +215,8 @@ class Consumer:
         if self._home.is_remote:
             self._settled += [(event.sequence, event._ticket, "release", None, "", None) for event in self._ready]
             self._ready.clear()
-        if self._room is not None:
-            self._room.set()
+        if self._capacity_freed is not None:
+            self._capacity_freed.set()
 
     async def _store_settled(self) -> None:
         """Store what was settled during an outage. Raises its error if it goes on."""

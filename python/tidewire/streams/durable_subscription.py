@@ -80,8 +80,8 @@ class DurableSubscription:
         ack_wait_us = span_us("ack_wait", mark.ack_wait)
         assert ack_wait_us is not None
         self._machine = DurableSubscriptionCore(mark.concurrency, batch_max, ack_wait_us, 0)
-        room = ConcurrencyLimits(mark.concurrency, 0, 0, 1)
-        self._crew = None if bound.coroutine else ThreadWorkers(host.node, room, dispatcher, None)
+        limits = ConcurrencyLimits(mark.concurrency, 0, 0, 1)
+        self._crew = None if bound.coroutine else ThreadWorkers(host.node, limits, dispatcher, None)
         self._events: dict[tuple[int, int], Event] = {}
         self._runners: set[asyncio.Task[None]] = set()
         self._plain: set[InboundCall] = set()
@@ -201,12 +201,12 @@ class DurableSubscription:
         self._changed()
 
     async def _fetch(self, consumer: Consumer, credit: int) -> Any:
-        asked = [consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us]
+        fetch_arguments = [consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us]
         if self._home.is_remote:
             self._token = secrets.randbits(63)
-            asked.append(self._token)
+            fetch_arguments.append(self._token)
         try:
-            self._begun = self._home.call("fetch", *asked)
+            self._begun = self._home.call("fetch", *fetch_arguments)
             raw = await self._begun
         except TidewireError as error:
             await self._failed(error)

@@ -67,7 +67,7 @@ class LeaseHolder:
                 if fence is None:
                     raise LeaseLost(f"lease {self.name!r}: the hub is stopping: it is tried again")
             except BaseException:
-                await self._let_go()
+                await self._close_watch()
                 raise
         else:
             while True:
@@ -125,9 +125,9 @@ class LeaseHolder:
                 if fence is not None:
                     await self._home.call("release", self.name, fence)
         finally:
-            await self._let_go()
+            await self._close_watch()
 
-    async def _let_go(self) -> None:
+    async def _close_watch(self) -> None:
         """Read the hub's stream no more."""
         watched, self._watched = self._watched, None
         if watched is not None:

@@ -97,11 +97,11 @@ class Batcher:
 
     async def publish(self, message: Message) -> Ack:
         """Store a message, with all that come at the same time."""
-        told: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._waiting.append((message, told))
+        acknowledgement: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        self._waiting.append((message, acknowledgement))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        return await told
+        return await acknowledgement
 
     async def _run(self) -> None:
         try:
@@ -110,22 +110,22 @@ class Batcher:
                 batch, self._waiting = self._waiting[:count], self._waiting[count:]
                 try:
                     results = await self._home.call("publish", self._name, [message for message, _ in batch], False)
-                except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+                except Exception as error:  # noqa: BLE001 - the waiter gets the error
                     results = [error] * len(batch)
-                for (_, told), result in zip(batch, results, strict=True):
-                    _tell(told, result)
+                for (_, acknowledgement), result in zip(batch, results, strict=True):
+                    _tell(acknowledgement, result)
         finally:
             self._task = None
 
 
-def _tell(told: asyncio.Future[Ack], result: Any) -> None:
-    if told.done():
+def _tell(acknowledgement: asyncio.Future[Ack], result: Any) -> None:
+    if acknowledgement.done():
         return
     error = result if isinstance(result, BaseException) else refused(result)
     if error is None:
-        told.set_result(Ack(*result))
+        acknowledgement.set_result(Ack(*result))
     else:
-        told.set_exception(error)
+        acknowledgement.set_exception(error)
 
 
 class Publisher:
@@ -140,10 +140,10 @@ class Publisher:
         self._name = name
         self._window = window
         self._waiting: list[Message] = []
-        self._under_way = 0
+        self._in_flight = 0
         self._begun = 0
         self._task: asyncio.Task[None] | None = None
-        self._room: asyncio.Event | None = None
+        self._capacity_freed: asyncio.Event | None = None
         self._failures: list[str] = []
         self._failed = 0
         self._cause: BaseException | None = None
@@ -174,11 +174,11 @@ class Publisher:
             InvalidArgument: if an argument is not allowed, or the publisher's block has been left.
             PublishFailed: if messages before it were not stored.
         """
-        while len(self._waiting) + self._under_way >= self._window:
-            if self._room is None:
-                self._room = asyncio.Event()
-            self._room.clear()
-            await self._room.wait()
+        while len(self._waiting) + self._in_flight >= self._window:
+            if self._capacity_freed is None:
+                self._capacity_freed = asyncio.Event()
+            self._capacity_freed.clear()
+            await self._capacity_freed.wait()
         if self._failures:
             raise self._failure()
         if (
@@ -212,17 +212,17 @@ class Publisher:
             while self._waiting:
                 count = _together(self._home, self._waiting, self._waiting)
                 batch, self._waiting = self._waiting[:count], self._waiting[count:]
-                self._under_way = count
+                self._in_flight = count
                 try:
                     results = await self._home.call("publish", self._name, batch, False)
-                except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+                except Exception as error:  # noqa: BLE001 - the waiter gets the error
                     self._note_all(batch, error)
                 else:
                     self._note(batch, results)
                 self._begun += len(batch)
-                self._under_way = 0
-                if self._room is not None:
-                    self._room.set()
+                self._in_flight = 0
+                if self._capacity_freed is not None:
+                    self._capacity_freed.set()
         finally:
             self._task = None
 
