@@ -517,7 +517,7 @@ class _Supervision:
                 status = self._supervisor.run()
         finally:
             self._progress.end(status)
-        if interrupted.told:
+        if interrupted.was_signalled:
             raise KeyboardInterrupt
 
     def stop(self) -> None:
@@ -530,11 +530,11 @@ class _Interrupted:
     """Ctrl-C, while workers run."""
 
     def __init__(self, supervisor: Supervisor) -> None:
-        self.told = False
+        self.was_signalled = False
         self._supervisor = supervisor
 
     def set(self) -> None:
-        self.told = True
+        self.was_signalled = True
         self._supervisor.stop()
 
 

@@ -120,11 +120,11 @@ def check_same(stored: str, here: str, accept: bool) -> str | None:
     differences = list(_differences(json.loads(stored), json.loads(here)))
     if not differences:
         return None
-    told = "; ".join(differences)
+    differing = "; ".join(differences)
     if accept:
-        return told
+        return differing
     raise CodeChanged(
-        f"the code here is not that of the campaign: {told}. Run the same code, begin a new campaign, or allow it with accept_code=True (--accept-code)",
+        f"the code here is not that of the campaign: {differing}. Run the same code, begin a new campaign, or allow it with accept_code=True (--accept-code)",
         kind="code_changed",
     )
 

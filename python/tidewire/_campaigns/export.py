@@ -98,16 +98,18 @@ def to_csv(campaign: Campaign, path: str | os.PathLike[str] | IO[str]) -> int:
 def _write_csv(campaign: Campaign, table: Table, file: IO[str]) -> int:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
-    told = [kind in ("boolean", "time") for kind in table.columns.values()]
+    needs_text = [kind in ("boolean", "time") for kind in table.columns.values()]
     count = 0
     for batch in campaign.batches():
-        values = [_told(some) if to_tell else some for some, to_tell in zip(table.values(batch), told, strict=True)]
+        values = [
+            _as_text(some) if as_text else some for some, as_text in zip(table.values(batch), needs_text, strict=True)
+        ]
         writer.writerows(zip(*values, strict=True))
         count += len(batch.runs)
     return count
 
 
-def _told(values: Sequence[Any]) -> list[str | None]:
+def _as_text(values: Sequence[Any]) -> list[str | None]:
     """Return truths and times as other programs read them."""
     return [
         value.isoformat() if isinstance(value, datetime.datetime) else None if value is None else str(value).lower()

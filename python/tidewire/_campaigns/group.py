@@ -91,13 +91,13 @@ class WorkerGroup:
         """Yield the workers that have ended. Each is closed when the next one is asked for."""
         for worker in list(self.workers):
             if worker.ended():
-                yield from self._let_go(worker)
+                yield from self._release(worker)
 
     def take_overtime(self) -> Iterator[WorkerProcess]:
         """Kill the workers whose run is over its time limit, and yield them."""
         for worker in list(self.workers):
             if worker.kill_overtime():
-                yield from self._let_go(worker)
+                yield from self._release(worker)
 
     def lost(self, worker: WorkerProcess, *, overtime: bool = False) -> None:
         """Tell the store that a worker has died, and in which run.
@@ -150,13 +150,13 @@ class WorkerGroup:
     def close(self) -> None:
         """Kill the rest, and give everything back."""
         for worker in list(self.workers):
-            for _ in self._let_go(worker):
+            for _ in self._release(worker):
                 pass
         self._selector.close()
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def _let_go(self, worker: WorkerProcess) -> Iterator[WorkerProcess]:
+    def _release(self, worker: WorkerProcess) -> Iterator[WorkerProcess]:
         self.workers.remove(worker)
         self._selector.unregister(worker)
         try:

@@ -83,10 +83,8 @@ def kind_of(function: Callable[..., Any]) -> Any:
             hint = hint_of(function, name)
         except Exception as error:
             if isinstance(written, str) and "Run[" in written:
-                mend = "define what it names at the top level of the module"
-                raise InvalidArgument(
-                    f"function: its annotation {written!r} can't be read ({error}): {mend}"
-                ) from error
+                fix = "define what it names at the top level of the module"
+                raise InvalidArgument(f"function: its annotation {written!r} can't be read ({error}): {fix}") from error
             continue
         if typing.get_origin(hint) is Run:
             kind = typing.get_args(hint)[0]

@@ -49,13 +49,13 @@ class Silent:
 class ProgressLine(Silent):
     """Writes one line at the end, and one when the store is away."""
 
-    _told = False
+    _is_reported = False
 
     def __call__(self, status: Status, wrong: str | None) -> None:
         """Tell that the store is away, once."""
-        if wrong is not None and not self._told:
+        if wrong is not None and not self._is_reported:
             _show(f"campaign {status.name}: waiting for the store: {wrong}\n")
-        self._told = wrong is not None
+        self._is_reported = wrong is not None
 
     def end(self, status: Status | None) -> None:
         """Write how it has ended."""

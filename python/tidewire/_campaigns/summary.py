@@ -115,7 +115,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
     numeric = [name for name, kind in columns.items() if kind in NUMERIC]
     grouping = _Grouping(campaign, [by] if isinstance(by, str) else list(by or ()))
     all_counts: dict[tuple[Any, ...], list[ValueCounts]] = {}
-    kept = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
+    capacity = max(_LEAST_KEPT, min(_MOST_KEPT, _VALUES_KEPT // max(1, len(numeric) * grouping.expected)))
     for batch in campaign.batches():
         for key, places in grouping.split(batch):
             group = all_counts.get(key)
@@ -124,7 +124,7 @@ def summary(campaign: Campaign, by: str | Sequence[str] | None = None) -> Summar
                     raise InvalidArgument(
                         f"by: {by!r} makes more than {_GROUPS_MAX:,} groups: name something with fewer values"
                     )
-                group = all_counts[key] = [ValueCounts(kept) for _ in numeric]
+                group = all_counts[key] = [ValueCounts(capacity) for _ in numeric]
             for counts, name in zip(group, numeric, strict=True):
                 values = batch.columns[name]
                 counts.add(values if places is None else [values[place] for place in places])
@@ -203,12 +203,12 @@ def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
 class ValueCounts:
     """One column of one group as it comes in: moments, ends, and a sketch of its distribution."""
 
-    def __init__(self, kept: int = _MOST_KEPT) -> None:
+    def __init__(self, capacity: int = _MOST_KEPT) -> None:
         self.count = self.missing = 0
         self.mean, self._distance = 0.0, 0.0
         self.least: float = math.inf
         self.most: float = -math.inf
-        self.sketch = QuantileSketch(kept)
+        self.sketch = QuantileSketch(capacity)
 
     def add(self, values: Sequence[Any]) -> None:
         """Take some values; None and NaN are missing."""
@@ -266,23 +266,23 @@ class QuantileSketch:
     """The distribution of many values in bounded memory, the same for the same values in the same
     order.
 
-    Buffers of ``kept`` values by weight: two of the same weight become one of twice the weight,
+    Buffers of ``capacity`` values by weight: two of the same weight become one of twice the weight,
     every other value of both in order (Munro and Paterson: Selection and sorting with limited
     storage, 1980).
     """
 
-    def __init__(self, kept: int = _MOST_KEPT) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int = _MOST_KEPT) -> None:
+        self._capacity = capacity
         self._fresh: array[float] = array("d")
         self._levels: list[array[float] | None] = []
         self._odd = 0
 
     def add(self, values: Sequence[float]) -> None:
         """Take some values."""
-        for begin in range(0, len(values), self._kept):
-            self._fresh.extend(map(float, values[begin : begin + self._kept]))
-            while len(self._fresh) >= self._kept:
-                full, self._fresh = self._fresh[: self._kept], self._fresh[self._kept :]
+        for begin in range(0, len(values), self._capacity):
+            self._fresh.extend(map(float, values[begin : begin + self._capacity]))
+            while len(self._fresh) >= self._capacity:
+                full, self._fresh = self._fresh[: self._capacity], self._fresh[self._capacity :]
                 self._carry(full)
 
     def weighed(self) -> list[tuple[float, int]]:
