@@ -93,16 +93,18 @@ def _data(info: DurableInfo) -> dict[str, Any]:
 
 
 def _past_data(one: PastMessage) -> dict[str, Any]:
-    told = {"sequence": one.sequence, "time": one.time.isoformat(), "stage": one.stage}
+    fields = {"sequence": one.sequence, "time": one.time.isoformat(), "stage": one.stage}
     return (
-        told if one.message is None else told | {"sender": one.message.sender, "payload": _plain(one.message.payload)}
+        fields
+        if one.message is None
+        else fields | {"sender": one.message.sender, "payload": _plain(one.message.payload)}
     )
 
 
 def _dead_data(one: DeadMessage) -> dict[str, Any]:
-    told = {name: getattr(one, name) for name in ("sequence", "attempts", "reason", "error", "traceback")}
+    fields = {name: getattr(one, name) for name in ("sequence", "attempts", "reason", "error", "traceback")}
     payload = None if one.message is None else _plain(one.message.payload)
-    return told | {"time": one.time.isoformat(), "payload": payload}
+    return fields | {"time": one.time.isoformat(), "payload": payload}
 
 
 def _plain(value: Any) -> Any:

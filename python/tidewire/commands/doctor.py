@@ -34,9 +34,9 @@ def doctor(target: str, hub: Hub) -> int:
 async def _node(node: tw.Node, target: str, began: float, hub: Hub) -> int:
     kind = "nats" if is_nats(target) else "hub"
     facts: dict[str, Any] = {"joined_ms": _ms(began)}
-    asked = perf_counter()
+    started = perf_counter()
     facts["services"] = [one.name for one in await node.services()]
-    facts["answer_ms"] = _ms(asked)
+    facts["answer_ms"] = _ms(started)
     try:
         facts["streams"] = len(await node.streams())
     except tw.TidewireError as error:

@@ -118,11 +118,11 @@ class _Reading:
 
     def _unknown(self, path: str, key: str, known: Mapping[str, Any] | tuple[str, ...]) -> None:
         close = difflib.get_close_matches(key, list(known), n=1)
-        mend = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
-        self.problems.append(f"{path}: unknown key; {mend}")
+        fix = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+        self.problems.append(f"{path}: unknown key; {fix}")
 
-    def _wrong(self, path: str, value: Any, mend: str) -> None:
-        self.problems.append(f"{path}: {short(value)} is not allowed: {mend}")
+    def _wrong(self, path: str, value: Any, fix: str) -> None:
+        self.problems.append(f"{path}: {short(value)} is not allowed: {fix}")
 
     def _name(self, path: str, value: Any) -> str | None:
         problem = _name_problem(path, value)
@@ -154,9 +154,9 @@ class _Reading:
     def _folder_path(self, path: str, value: Any) -> Path:
         return self._path(path, value, "give the path of a folder")
 
-    def _path(self, path: str, value: Any, mend: str) -> Path:
+    def _path(self, path: str, value: Any, fix: str) -> Path:
         if not isinstance(value, str) or not value:
-            self._wrong(path, value, mend)
+            self._wrong(path, value, fix)
         return self._folder / str(value)
 
     def _flag(self, path: str, value: Any) -> bool:

@@ -70,7 +70,7 @@ class Relay:
             self._headers["authorization"] = f"Bearer {token}"
         self._out = out
         self._writes = threading.Lock()
-        self._room = threading.BoundedSemaphore(_REQUESTS_MAX)
+        self._slots = threading.BoundedSemaphore(_REQUESTS_MAX)
         self._open: dict[str, http.client.HTTPConnection] = {}
         self._threads: list[threading.Thread] = []
 
@@ -84,7 +84,7 @@ class Relay:
         if message.get("method") == _CANCELLED:
             self._cancel(message)
             return
-        self._room.acquire()
+        self._slots.acquire()
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         # A client speaks of nothing else before it has heard how to.
         if message.get("method") == "initialize":
@@ -107,20 +107,20 @@ class Relay:
             with closing(connection):
                 connection.request("POST", "/mcp", line.encode(), self._headers)
                 answer = connection.getresponse()
-                status, told = answer.status, answer.read().decode()
+                status, answer_text = answer.status, answer.read().decode()
         except (OSError, http.client.HTTPException) as lost:
-            status, told = 0, f"the gateway can't be reached: {lost or type(lost).__name__}"
+            status, answer_text = 0, f"the gateway can't be reached: {lost or type(lost).__name__}"
         finally:
             was_cancelled = self._open.pop(key, None) is None
-            self._room.release()
+            self._slots.release()
         if was_cancelled or "id" not in message or "method" not in message:
             return
         if status != 200:
-            told = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": _error(told)})
+            answer_text = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": _error(answer_text)})
         elif message["method"] == "initialize":
             with suppress(ValueError, KeyError, TypeError):
-                self._headers[_VERSION] = json.loads(told)["result"]["protocolVersion"]
-        self._write(told)
+                self._headers[_VERSION] = json.loads(answer_text)["result"]["protocolVersion"]
+        self._write(answer_text)
 
     def _cancel(self, message: dict[str, Any]) -> None:
         params = message.get("params")
@@ -142,10 +142,10 @@ class Relay:
             self._out.flush()
 
 
-def _error(told: str) -> dict[str, Any]:
+def _error(answer_text: str) -> dict[str, Any]:
     """Return the error of JSON-RPC for a problem of the gateway."""
     try:
-        problem = json.loads(told)
+        problem = json.loads(answer_text)
         return {"code": _INTERNAL, "message": problem["detail"], "data": problem}
     except (ValueError, KeyError, TypeError):
-        return {"code": _INTERNAL, "message": told or "the gateway gave no answer"}
+        return {"code": _INTERNAL, "message": answer_text or "the gateway gave no answer"}

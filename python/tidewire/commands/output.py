@@ -48,8 +48,8 @@ def complain(text: str, *, code: str, retryable: bool = False, kind: str | None 
     ``error``.
     """
     if json_wanted:
-        told = {"code": code, "type": kind, "message": text, "retryable": retryable}
-        text = json.dumps({"error": {key: value for key, value in told.items() if value is not None}})
+        fields = {"code": code, "type": kind, "message": text, "retryable": retryable}
+        text = json.dumps({"error": {key: value for key, value in fields.items() if value is not None}})
     else:
         text = f"{code}: {text}" if kind is None else f"{code}: {kind}: {text}"
     print(text, file=sys.stderr)

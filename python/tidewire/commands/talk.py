@@ -272,7 +272,7 @@ def agents(hub: Hub) -> int:
 
     async def work(node: tw.Node) -> int:
         known = sorted(node.agents, key=lambda agent: agent.id)
-        told = [
+        agent_list = [
             {
                 "id": one.id,
                 "type": one.type,
@@ -282,11 +282,11 @@ def agents(hub: Hub) -> int:
             for one in known
         ]
         if hub.as_json:
-            hub.say(told)
-        elif not told:
+            hub.say(agent_list)
+        elif not agent_list:
             print(f"there are no agents at {hub.url}")
         else:
-            rows = [(one["id"], one["type"], ", ".join(one["capabilities"]), one["node"]) for one in told]
+            rows = [(one["id"], one["type"], ", ".join(one["capabilities"]), one["node"]) for one in agent_list]
             _print_table(("agent", "type", "capabilities", "node"), rows, left=4)
         return 0
 

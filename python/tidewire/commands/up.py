@@ -41,9 +41,9 @@ def up(
     The first signal lets the calls that pass through the hub end, within the timeout; a second one
     does not wait for them.
     """
-    asked = _Asked()
+    signals = _StopSignals()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, asked.hear)
+        signal.signal(number, signals.hear)
     try:
         grants = tuple(_token(text) for text in tokens) or None
         wanted = HubSettings.of_file(config).changed(tokens=grants, **options)
@@ -66,14 +66,14 @@ def up(
         said["nats"] = without_secrets(wanted.nats)
         text += f" for the cluster at {said['nats']}"
     _say(said, text, as_json)
-    asked.wait(node, lambda: asked.times > 0)
+    signals.wait(node, lambda: signals.times > 0)
     for listener in listeners:
         if not is_http(listener.url):
             listener.close()
     until = monotonic() + wanted.timeout
-    _drain(node, until, asked)
+    _drain(node, until, signals)
     dropped = node.statistics()["links"]["of_hub"]["dropped"]
-    ledger = node._stop_blocking(0.0 if asked.times > 1 else max(0.0, until - monotonic()))
+    ledger = node._stop_blocking(0.0 if signals.times > 1 else max(0.0, until - monotonic()))
     line = f"hub {node.name} has stopped: {ledger}"
     if dropped:
         line += f"; {dropped} published messages were dropped: their receivers had no room (link_queue_bytes)"
@@ -81,8 +81,8 @@ def up(
     return 0
 
 
-class _Asked:
-    """How often a signal has asked the hub to end.
+class _StopSignals:
+    """Counts the signals that request the end of the hub.
 
     It is waited for as the node waits, and not by a lock: the system may hand a signal to another
     thread, and a main thread that waits for a lock is not woken then.
@@ -129,7 +129,7 @@ def _options(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
+def _drain(node: tw.Node, until: float, signals: _StopSignals) -> None:
     connection = node._link()
     connection.goodbye()
     if connection.open_calls:
@@ -140,12 +140,12 @@ def _drain(node: tw.Node, until: float, asked: _Asked) -> None:
         with contextlib.suppress(tw.TidewireError):
             _steps.blocking(connection.draining(until))
         drained.set()
-        asked.change_counter.ring()
+        signals.change_counter.ring()
 
     drained = threading.Event()
     # In a thread of its own, so that this one can receive a second signal.
     threading.Thread(target=drain, name="drain", daemon=True).start()
-    asked.wait(node, lambda: drained.is_set() or asked.times > 1)
+    signals.wait(node, lambda: drained.is_set() or signals.times > 1)
 
 
 def _token(text: str) -> tw.Token:

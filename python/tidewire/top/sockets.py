@@ -101,10 +101,10 @@ def is_stale(path: Path) -> bool:
 
 def _path(directory: Path, name: str, number: int) -> Path:
     start, end = f"{directory}/{os.getpid()}-", f"{f'~{number}' if number > 1 else ''}.sock"
-    room = PATH_BYTES_MAX - len(os.fsencode(start + end))
-    if room <= 0:
+    free = PATH_BYTES_MAX - len(os.fsencode(start + end))
+    if free <= 0:
         raise OSError(f"the path would be longer than {PATH_BYTES_MAX} bytes")
-    return Path(start + re.sub(r"[^A-Za-z0-9_-]", "_", name)[: min(room, _NAME_MAX)] + end)
+    return Path(start + re.sub(r"[^A-Za-z0-9_-]", "_", name)[: min(free, _NAME_MAX)] + end)
 
 
 def _directories() -> list[Path]:
