@@ -42,7 +42,7 @@ async def _abort(node: Node) -> None:
         return
     # All at once: a handler may wait for a task of a pool, and the other way round.
     stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
-    with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
+    with _idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
         for work in [*consumers, *node._end_handlers()] if limit else []:
             await work.within(_left(until))
@@ -59,7 +59,7 @@ def abort_blocking(node: Node) -> None:
     pending = _begin(node, until)
     if pending is None:
         return
-    with _idle.told(node, until, "what can't be cancelled", _TELL_AFTER_S):
+    with _idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
         for work in [*consumers, *node._end_handlers()] if limit else []:

@@ -37,11 +37,11 @@ def run(node: Node, call: Coroutine[Any, Any, _R]) -> _R:
         call.close()
         raise
     node._ensure_loop()
-    under_way = LoopCall(node, call)
+    begun = LoopCall(node, call)
     try:
-        return under_way.wait()
+        return begun.wait()
     except KeyboardInterrupt:
-        under_way.future.cancel()
+        begun.future.cancel()
         raise
 
 

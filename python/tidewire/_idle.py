@@ -57,13 +57,13 @@ class IdleWatch:
                 core = pool._core
                 # Before the look: what changes meanwhile is looked at again.
                 seen = core.rests.count
-                accepted = core.at_rest()
+                accepted = core.accepted_if_idle()
                 if accepted is None:
                     return engine.changed(core.rests, seen, self._left_s())
                 tasks[pool.name] = accepted
             for one in list(self._node._waits_for):
                 seen = one.rests.count
-                if not one.at_rest():
+                if not one.is_idle():
                     return engine.changed(one.rests, seen, self._left_s())
             found = mark, tasks
             if found == self._before:
@@ -102,14 +102,18 @@ class IdleWatch:
 def at_work(node: Node) -> list[str]:
     """Return what errors call the actors and pools of a node that have something to do."""
     actors = [f"{row['name'] or 'actor'} (#{row['id']})" for row in node._engine.busy()]
-    waited = [one.title for one in node._waits_for if not one.at_rest()]
-    return [*actors, *waited, *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.at_rest() is None)]
+    waited = [one.title for one in node._waits_for if not one.is_idle()]
+    return [
+        *actors,
+        *waited,
+        *(f"pool {pool.name!r}" for pool in node._live_pools() if pool._core.accepted_if_idle() is None),
+    ]
 
 
 def stranded(node: Node) -> list[str]:
     """Return the names of actors whose loop does not run, if nothing else has anything to do."""
     loop = node._loop
-    if loop is None or loop.is_running() or any(pool._core.at_rest() is None for pool in node._live_pools()):
+    if loop is None or loop.is_running() or any(pool._core.accepted_if_idle() is None for pool in node._live_pools()):
         return []
     rows = node._engine.busy()
     if any(row["dispatcher"] != _ON_LOOP for row in rows):
@@ -124,8 +128,8 @@ def shortened(names: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def told(node: Node, until: float | None, what: str, after_s: float) -> Iterator[None]:
-    """Say for whom a node waits at its end, if that takes long enough for a person to wonder."""
+def log_waiting(node: Node, until: float | None, what: str, after_s: float) -> Iterator[None]:
+    """Log for whom a node waits at its end, if that takes long enough for a person to wonder."""
     left_s = None if until is None else until - monotonic()
     if left_s is not None and left_s <= after_s:
         yield

@@ -45,15 +45,15 @@ _timer: threading.Timer | None = None
 _lock = _fork_handlers.reentrant_lock()
 
 
-def failed(actor: object, hook: str, error: BaseException, is_told: bool = False) -> None:
+def failed(actor: object, hook: str, error: BaseException, is_reported: bool = False) -> None:
     """Log that a handler or a hook of an actor has failed; briefly, if an asker gets the error."""
     _note(
         actor,
-        (hook, is_told),
+        (hook, is_reported),
         f"{actor!r} failed in {hook}",
         error,
-        logging.INFO if is_told else logging.ERROR,
-        not is_told,
+        logging.INFO if is_reported else logging.ERROR,
+        not is_reported,
     )
 
 
@@ -77,15 +77,15 @@ def sum_up() -> None:
         _counted.clear()
         _timer = None
         now = monotonic()
-        told = [(one.more, now - one.said_at, one) for one in counted]
+        counts = [(one.more, now - one.said_at, one) for one in counted]
         for one in counted:
             one.more, one.said_at = 0, now
     if timer is not None:
         timer.cancel()
-    told.sort(key=lambda row: -row[0])
-    for more, seconds, one in told[:_LINES_MAX]:
+    counts.sort(key=lambda row: -row[0])
+    for more, seconds, one in counts[:_LINES_MAX]:
         logger.log(one.level, "%s %s more in %.1f s, at last with %s", one.title, _times(more), seconds, one.last)
-    others = told[_LINES_MAX:]
+    others = counts[_LINES_MAX:]
     if others:
         logger.error("%d handlers more failed %s", len(others), _times(sum(row[0] for row in others)))
 

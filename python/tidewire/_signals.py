@@ -33,9 +33,9 @@ class ShutdownRequest:
         number: The signal that it was, or None.
     """
 
-    def __init__(self, told: Callable[[], object] | None = None) -> None:
+    def __init__(self, callback: Callable[[], object] | None = None) -> None:
         self.number: int | None = None
-        self._told = told
+        self._callback = callback
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
@@ -55,15 +55,15 @@ class ShutdownRequest:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
-        if not self._waiting and self._told is not None:
-            self._told()
+        if not self._waiting and self._callback is not None:
+            self._callback()
 
 
 _ending: ShutdownRequest | None = None
 """That of the program that runs at present."""
 
 
-def is_asked_to_end(kind: type[BaseException]) -> bool:
+def is_shutdown_cancellation(kind: type[BaseException]) -> bool:
     """Return whether what leaves a block is the cancellation by a signal, which is no error."""
     return issubclass(kind, asyncio.CancelledError) and _ending is not None and _ending.number is not None
 
@@ -126,11 +126,11 @@ async def run_forever(node: Node) -> None:
 
 
 async def _first(stopped: asyncio.Future[None], ending: ShutdownRequest) -> None:
-    asked = asyncio.ensure_future(ending.wait())
+    requested = asyncio.ensure_future(ending.wait())
     try:
-        await asyncio.wait([stopped, asked], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stopped, requested], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        asked.cancel()
+        requested.cancel()
 
 
 async def _stopped(node: Node) -> None:
@@ -198,6 +198,6 @@ def run(
 async def _heard(ending: ShutdownRequest, main: Coroutine[Any, Any, _T]) -> _T:
     task = asyncio.current_task()
     assert task is not None
-    ending._told = task.cancel
+    ending._callback = task.cancel
     with heard(ending):
         return await main

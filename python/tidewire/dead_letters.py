@@ -103,12 +103,12 @@ class DeadLetters:
         Returns:
             Number of messages that were told again.
         """
-        told = 0
+        sent = 0
         for letter in self.list(reason=reason, name=name):
             with contextlib.suppress(TidewireError):
                 self.requeue(letter)
-                told += 1
-        return told
+                sent += 1
+        return sent
 
     def drop(self, letter: DeadLetter | int | None = None) -> int:
         """Remove one letter, or all of them. Return how many there were.
@@ -125,9 +125,9 @@ class DeadLetters:
         return f"<DeadLetters {len(self)}>"
 
 
-def _whole_or_none(field: str, value: object, mend: str) -> None:
+def _whole_or_none(field: str, value: object, fix: str) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidArgument(f"{field}: {value!r} is not allowed: {mend}")
+        raise InvalidArgument(f"{field}: {value!r} is not allowed: {fix}")
 
 
 def _number(letter: DeadLetter | int) -> int:

@@ -268,7 +268,7 @@ class Node(Subjects, Streams, Agents):
     ) -> None:
         from tidewire import _abort, _signals
 
-        if kind is None or _signals.is_asked_to_end(kind):
+        if kind is None or _signals.is_shutdown_cancellation(kind):
             try:
                 await self.stop()
                 return
@@ -459,7 +459,7 @@ class Node(Subjects, Streams, Agents):
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
             logger.warning(_STRANDED, self.name, _idle.shortened(names))
-        with _idle.told(self, until, _BEGUN, _TELL_AFTER_S):
+        with _idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:
                     yield from _idle.quiet(self, self._idle_s(until))

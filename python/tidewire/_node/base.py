@@ -29,7 +29,7 @@ class Waited(Protocol):
     rests: ChangeCounter
     title: str
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether it has nothing to do."""
         ...
 

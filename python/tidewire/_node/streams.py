@@ -162,9 +162,9 @@ class Streams(Services):
             with contextlib.suppress(NotFound):
                 await home.call("bucket_info", name)
                 return Bucket(home, name)
-        kept, copies = 1 if history is None else history, 1 if replicas is None else replicas
+        depth, copies = 1 if history is None else history, 1 if replicas is None else replicas
         try:
-            await home.call("create_bucket", name, kept, span_us("ttl", ttl), max_bytes, copies)
+            await home.call("create_bucket", name, depth, span_us("ttl", ttl), max_bytes, copies)
         except SettingsDiffer:
             # Another one made it in the meantime.
             if not named_only:
@@ -453,7 +453,7 @@ class Streams(Services):
         from tidewire.services.instances.durable_handlers import DurableHandlers
         from tidewire.streams.open_consumers import LoopWork
 
-        handlers = [one for one in self._waits_for if isinstance(one, DurableHandlers) and not one.at_rest()]
+        handlers = [one for one in self._waits_for if isinstance(one, DurableHandlers) and not one.is_idle()]
         return [LoopWork(loop, one.ended()) for one in handlers]
 
     def _close_folder(self) -> None:

@@ -99,9 +99,9 @@ class Subjects(Actors, Services):
 
     def _forget_unshared(self, actor: ActorRef, keep: Callable[[_Known], bool]) -> None:
         with self._lock:
-            kept = [known for known in self._unshared.get(actor, ()) if keep(known)]
-            if kept:
-                self._unshared[actor] = kept
+            remaining = [known for known in self._unshared.get(actor, ()) if keep(known)]
+            if remaining:
+                self._unshared[actor] = remaining
             else:
                 self._unshared.pop(actor, None)
 
@@ -117,16 +117,16 @@ class Subjects(Actors, Services):
         Those that stay are not interrupted.
         """
         before = set(self._engine.subscriptions(actor))
-        after = self._kept(actor, self._engine.set_subscriptions(patterns, actor))
+        after = self._note_remaining(actor, self._engine.set_subscriptions(patterns, actor))
         for pattern in set(after) - before:
             self._note_subscription(None, actor, pattern, None, False)
         return after
 
     def unsubscribe(self, actor: ActorRef, pattern: str) -> list[str]:
         """End the subscriptions of an actor to one pattern, and return those still in force."""
-        return self._kept(actor, self._engine.unsubscribe(pattern, actor))
+        return self._note_remaining(actor, self._engine.unsubscribe(pattern, actor))
 
-    def _kept(self, actor: ActorRef, patterns: list[str]) -> list[str]:
+    def _note_remaining(self, actor: ActorRef, patterns: list[str]) -> list[str]:
         if self._connection is not None and self._connection.is_joined:
             self._connection.keep_shared(actor, patterns)
         elif actor in self._unshared:
@@ -136,7 +136,7 @@ class Subjects(Actors, Services):
     def unsubscribe_all(self, actor: ActorRef) -> int:
         """End all subscriptions of an actor, and return how many there were."""
         count = self._engine.unsubscribe_all(actor)
-        self._kept(actor, [])
+        self._note_remaining(actor, [])
         return count
 
     def subscriptions(self, actor: ActorRef) -> list[str]:

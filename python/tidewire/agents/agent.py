@@ -323,9 +323,9 @@ class Agent:
             message.headers, message.correlation_id = addresses.checked_headers(headers), correlation_id
         message.reply_to = agent_state.id
         again = target.retry if retry is None else retry
-        asked = target.ref.ask(message, timeout, priority)
+        pending = target.ref.ask(message, timeout, priority)
         agent_state.sent += 1
-        return RetryingRequest(asked, target, message, timeout, again) if again.limit else asked
+        return RetryingRequest(pending, target, message, timeout, again) if again.limit else pending
 
     def respond(self, message: Message, value: Any) -> bool:
         """Answer a request before its handler returns; see ``Message.respond``."""
@@ -443,7 +443,7 @@ class Agent:
             raise begun.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
         if not receipts and single:
-            return begun.under_way[0][2]
+            return begun.pending_sends[0][2]
         begun.result = next(iter(receipts.values())) if single else receipts or None
         return begun
 

@@ -181,8 +181,10 @@ def _submitted(pool: AgentPool, args: tuple[Any, ...]) -> Future[Any]:
     try:
         task = pool._packing.task(args, {}, FROM_AGENT)
     except InvalidArgument as error:
-        told = f"payload: {args[0]!r:.200} can't be pickled for a worker process ({error.__cause__}): send plain data"
-        raise InvalidArgument(told) from error.__cause__
+        problem = (
+            f"payload: {args[0]!r:.200} can't be pickled for a worker process ({error.__cause__}): send plain data"
+        )
+        raise InvalidArgument(problem) from error.__cause__
     future = submitted(pool, task, asyncio.get_running_loop())
     pool._submit(task)
     return future

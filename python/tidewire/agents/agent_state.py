@@ -128,14 +128,14 @@ class AgentState:
         if message.__class__ is not Message:
             return False
         message.context = None
-        asked = message.kind == "request" or message.flags & IS_ASKED
+        is_request = message.kind == "request" or message.flags & IS_ASKED
         retry = self.retry if message.retry is None else message.retry
         # Ctrl-C came, of all moments, during this handler: the program ends.
         final = final or isinstance(error, KeyboardInterrupt)
-        if not (asked or final) and message.delivery <= retry.limit:
+        if not (is_request or final) and message.delivery <= retry.limit:
             self._again(message, retry.wait_s(message.delivery), error)
             return True
-        if final or (retry.limit and not asked):
+        if final or (retry.limit and not is_request):
             self.failed(message, error)
             raise GivenUp(error) from None
         if not self._is_delivered_again(message):
@@ -165,15 +165,15 @@ class AgentState:
         timer = self.node.schedule(wait_s, self.ref, again, priority=message.priority)
         self.later[id(again)] = Later(due, timer, again, _text(error))
         if len(self.later) > self._later_max:
-            self._forget_told()
+            self._forget_delivered()
 
-    def _forget_told(self) -> None:
+    def _forget_delivered(self) -> None:
         """Forget retries that were delivered long ago: each waits in the mailbox, or found it full
         and is a dead letter.
         """
-        told = monotonic() - _LATER_KEPT_S
+        oldest = monotonic() - _LATER_KEPT_S
         for key, later in list(self.later.items()):
-            if later.due < told:
+            if later.due < oldest:
                 self.later.pop(key, None)
         self._later_max = 64 + 2 * len(self.later)
 

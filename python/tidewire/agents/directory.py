@@ -164,9 +164,9 @@ class Directory:
 
     def _follow(self, node: Node) -> None:
         if self._following is None or self._following.done():
-            self._following = asyncio.get_running_loop().create_task(self._look_at_news(node._engine, node))
+            self._following = asyncio.get_running_loop().create_task(self._follow_changes(node._engine, node))
 
-    async def _look_at_news(self, engine: Engine, node: Node) -> None:
+    async def _follow_changes(self, engine: Engine, node: Node) -> None:
         while self._followers:
             seen = engine.change_counter.count
             self.look_at_letters(node)

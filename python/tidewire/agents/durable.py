@@ -137,7 +137,7 @@ class Durable:
                 )
             await self._node._engine.changed(self.rests, seen, left_s)
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether a node that stops need not wait for it."""
         loop = self._node._loop
         if self._is_over or loop is None or loop.is_closed():
@@ -359,22 +359,22 @@ class Durable:
 
     async def _given_up(self, event: Event, attempts: int, reason: str, error: BaseException | None) -> None:
         """Write the dead letter, and then that the message is over."""
-        told, traceback = fault_of(error) or (f"its process has ended during each of {attempts} attempts", "")
+        error_text, traceback = fault_of(error) or (f"its process has ended during each of {attempts} attempts", "")
         agent_state, bucket = self._agent_state, await self._store.bucket()
         letter = {
             "sequence": event.sequence,
             "message": event.payload,
             "attempts": attempts,
             "reason": reason,
-            "error": told,
+            "error": error_text,
             "traceback": traceback[-_TRACEBACK_CHARS:],
             "time_us": inbox_store.now_us(),
         }
         holding = self._holding
-        await self._kept_on(lambda: bucket.put(inbox_store.dead_key(agent_state.id, event.sequence), letter))
+        await self._call_until_stored(lambda: bucket.put(inbox_store.dead_key(agent_state.id, event.sequence), letter))
         if holding != self._holding:
             return
-        logger.error("%s: message %d is a dead letter: %s: %s", self.title, event.sequence, reason, told)
+        logger.error("%s: message %d is a dead letter: %s: %s", self.title, event.sequence, reason, error_text)
         self._dead.append(event.sequence)
         while len(self._dead) > _limits.AGENT_DEAD_LETTERS.default:
             await bucket.delete(inbox_store.dead_key(agent_state.id, self._dead.pop(0)), purge=True)
@@ -527,12 +527,12 @@ class Durable:
                 # It was stored, and the answer was lost.
                 self._revision = found.revision
 
-        await self._kept_on(put)
+        await self._call_until_stored(put)
         self._sent_to = sent
         if self._outbox:
             self._moved.set()
 
-    async def _kept_on(self, call: Callable[[], Awaitable[Any]]) -> None:
+    async def _call_until_stored(self, call: Callable[[], Awaitable[Any]]) -> None:
         """Call the storage backend until it answers, for as long as the lease is held."""
         wait_s = 0.0
         while True:

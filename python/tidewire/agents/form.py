@@ -172,9 +172,9 @@ def _check(value: Any, path: str, binary: bool, typed: bool, depth: int = 0) -> 
     elif isinstance(value, datetime) and not typed:
         _check_time(value, path, binary)
     elif not isinstance(value, (*_PLAIN, bytes, bytearray) if binary else _PLAIN):
-        mend = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
+        fix = "use MessagePack" if isinstance(value, (bytes, bytearray)) else "send a dataclass, or plain values"
         form = "MessagePack" if binary else "JSON"
-        raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {mend}")
+        raise InvalidArgument(f"{path}: a {type(value).__name__} can't be written as {form}: {fix}")
 
 
 def _check_depth(value: Any, depth: int = 0) -> None:

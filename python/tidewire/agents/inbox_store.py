@@ -223,15 +223,15 @@ class InboxStore:
         found = [await bucket.get(dead_key(id, sequence)) for sequence in await self.dead_sequences(id)]
         return [
             DeadMessage(
-                told["sequence"],
-                _read(told["message"]),
-                told["attempts"],
-                told["reason"],
-                told["error"],
-                told["traceback"],
-                time_of(told["time_us"]),  # type: ignore[arg-type]
+                stored["sequence"],
+                _read(stored["message"]),
+                stored["attempts"],
+                stored["reason"],
+                stored["error"],
+                stored["traceback"],
+                time_of(stored["time_us"]),  # type: ignore[arg-type]
             )
-            for told in (entry.value for entry in found if entry is not None)
+            for stored in (entry.value for entry in found if entry is not None)
         ]
 
     async def requeue(self, id: str, sequences: Iterable[int]) -> int:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class RetryingRequest(Coroutine[Any, Any, Any]):
-    """A request that is asked again after failures that may pass."""
+    """A request that is repeated after failures that may pass."""
 
-    __slots__ = ("__weakref__", "_asked", "_message", "_retry", "_steps", "_target", "_timeout")
+    __slots__ = ("__weakref__", "_message", "_pending", "_retry", "_steps", "_target", "_timeout")
 
-    def __init__(self, asked: Pending, target: AgentState, message: Message, timeout: Any, retry: Retry) -> None:
-        self._asked = asked
+    def __init__(self, pending: Pending, target: AgentState, message: Message, timeout: Any, retry: Retry) -> None:
+        self._pending = pending
         self._target = target
         self._message = message
         self._timeout = timeout
@@ -48,7 +48,7 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
 
     def close(self) -> None:
         """Give it up, as a coroutine does."""
-        self._asked.cancel()
+        self._pending.cancel()
         self._begun().close()
 
     def _begun(self) -> Generator[Any, Any, Any]:
@@ -60,7 +60,7 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
     def _all(self) -> Steps[Any]:
         while True:
             try:
-                return (yield self._asked)
+                return (yield self._pending)
             except Exception as error:
                 if self._is_last(error):
                     raise
@@ -78,4 +78,4 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         before = self._message
         message = msgspec.structs.replace(before, delivery=before.delivery + 1, context=None, given_id=before.id)
         self._target.retried += 1
-        self._message, self._asked = message, self._target.ref.ask(message, self._timeout, message.priority)
+        self._message, self._pending = message, self._target.ref.ask(message, self._timeout, message.priority)

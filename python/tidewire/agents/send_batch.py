@@ -20,7 +20,7 @@ class SendBatch(Procedure[Any]):
     """
 
     def __init__(self) -> None:
-        self.under_way: list[tuple[AgentState, Message, Pending]] = []
+        self.pending_sends: list[tuple[AgentState, Message, Pending]] = []
         self.errors: list[TidewireError] = []
         self.result: Any = None
 
@@ -34,17 +34,17 @@ class SendBatch(Procedure[Any]):
         except TidewireError as error:
             self._refused(agent_state, message, error)
             return False
-        self.under_way.append((agent_state, message, pending))
+        self.pending_sends.append((agent_state, message, pending))
         if pending.done():
             _note(agent_state, message, pending.result())
         return True
 
     @property
     def all_done(self) -> bool:
-        return all(pending.done() for _, _, pending in self.under_way)
+        return all(pending.done() for _, _, pending in self.pending_sends)
 
     def _steps(self) -> Steps[Any]:
-        for at, (agent_state, message, pending) in enumerate(self.under_way):
+        for at, (agent_state, message, pending) in enumerate(self.pending_sends):
             try:
                 _note(agent_state, message, (yield pending))
             except TidewireError as error:
@@ -60,7 +60,7 @@ class SendBatch(Procedure[Any]):
 
     def _break_off(self, at: int) -> None:
         """Cancel the messages that still wait for capacity when the wait is cancelled."""
-        for agent_state, message, pending in self.under_way[at:]:
+        for agent_state, message, pending in self.pending_sends[at:]:
             if pending.cancel() or pending.cancelled():
                 agent_state.failed(message)
 

@@ -65,10 +65,10 @@ class RemoteAgents:
             del self._doors[agent_state.id]
             self._connection.unsubscribe(door)
 
-    def add(self, told: AgentInfo, node: str) -> bool:
+    def add(self, info: AgentInfo, node: str) -> bool:
         """Note an agent of another node. False: one of its id is known already."""
         directory = self._connection.node.agents
-        agent = RemoteAgent(told.id, told.type, told.capabilities, node, self._connection, directory)
+        agent = RemoteAgent(info.id, info.type, info.capabilities, node, self._connection, directory)
         try:
             directory.add(agent)
         except NameTaken:
@@ -191,13 +191,13 @@ class RemoteRef:
         self._id = id
         self._subject = agent_subject(id)
         self._connection = connection
-        self._under_way: list[weakref.ref[Pending]] = []
+        self._open_calls: list[weakref.ref[Pending]] = []
 
     @property
     def outstanding(self) -> int:
         """Number of messages from this node whose outcome is still open."""
-        self._under_way = [known for known in self._under_way if not _is_over(known())]
-        return len(self._under_way)
+        self._open_calls = [known for known in self._open_calls if not _is_over(known())]
+        return len(self._open_calls)
 
     def send(self, message: Message, priority: str) -> Pending:
         """Send a message; the pending is done once the mailbox over there has it."""
@@ -219,9 +219,9 @@ class RemoteRef:
     def _call(self, mode: str, message: Message, timeout: float | None, priority: str) -> Pending:
         node = self._connection.node
         pending = self._connection.link.call(node._engine, self._subject, _packed(mode, message), timeout, priority)
-        if len(self._under_way) % _LOOK_EVERY == _LOOK_EVERY - 1:
-            self._under_way = [known for known in self._under_way if not _is_over(known())]
-        self._under_way.append(weakref.ref(pending))
+        if len(self._open_calls) % _LOOK_EVERY == _LOOK_EVERY - 1:
+            self._open_calls = [known for known in self._open_calls if not _is_over(known())]
+        self._open_calls.append(weakref.ref(pending))
         return pending
 
     def _send_with_receipt(self, message: Message, priority: str) -> Pending:
@@ -256,7 +256,7 @@ class AgentSubscription:
     def __call__(self, came: RemoteMessage | RemoteCall) -> None:
         """Take a message, or a call that is answered by what becomes of one."""
         if isinstance(came, RemoteMessage):
-            self._told(came)
+            self._deliver(came)
             return
         message = None
         try:
@@ -269,18 +269,18 @@ class AgentSubscription:
                 self._expect(message)
             if mode == _ASK:
                 message.reply_to = message.sender
-                under_way = agent_state.ref.ask(message, came.left, message.priority)
+                pending = agent_state.ref.ask(message, came.left, message.priority)
             else:
-                under_way = agent_state.ref.send(message, message.priority)
+                pending = agent_state.ref.send(message, message.priority)
         except TidewireError as error:
             if message is not None and message.receipt is not None:
                 self.agent_state.failed(message, error)
             fail(came, error)
             return
-        came.on_cancel(under_way.cancel)
-        under_way.add_done_callback(lambda done: answer(came, done))
+        came.on_cancel(pending.cancel)
+        pending.add_done_callback(lambda done: answer(came, done))
 
-    def _told(self, came: RemoteMessage) -> None:
+    def _deliver(self, came: RemoteMessage) -> None:
         _, message = _unpacked(came.value())
         try:
             self.agent_state.ref.tell(message, message.priority)

@@ -108,7 +108,7 @@ class AgentInfo(msgspec.Struct, frozen=True):
     capabilities: list[str]
 
 
-Told: TypeAlias = ServiceInfo | AgentInfo
+AnnouncedInfo: TypeAlias = ServiceInfo | AgentInfo
 
 
 class Reader:
@@ -126,16 +126,16 @@ class Reader:
         self.skipped = 0
         self._node = node
 
-    def told(self, entry: Announcement) -> Told | None:
+    def decode(self, entry: Announcement) -> AnnouncedInfo | None:
         """Return the service with one instance, or the agent, that an entry describes; None if it
         is of no use.
         """
         try:
-            told = _told(entry)
+            decoded = _decode(entry)
         except (ValueError, RecursionError) as error:
             self.skip(entry, str(error))
             return None
-        return told
+        return decoded
 
     def skip(self, entry: Announcement, problem: str) -> None:
         """Count an entry that is of no use. Of many, few are logged."""
@@ -151,7 +151,7 @@ class Reader:
             )
 
 
-def _told(entry: Announcement) -> Told:
+def _decode(entry: Announcement) -> AnnouncedInfo:
     if entry.kind == "wrong":
         raise ValueError(entry.text)
     if entry.kind == AGENT:

@@ -68,7 +68,7 @@ class Connection:
         self._targets: dict[int, _Target] = {}
         self._patterns: dict[int, str] = {}
         self._said_refused: set[int] = set()
-        self._kept: dict[int, LinkSubscription] = {}
+        self._link_subscriptions: dict[int, LinkSubscription] = {}
         self._tokens: list[Any] = []
         self._discovery = Discovery(self)
         self._agents: RemoteAgents | None = None
@@ -358,7 +358,7 @@ class Connection:
         """End the link of a node that has not started. It may join again."""
         self.close()
         self._patterns.clear()
-        self._kept.clear()
+        self._link_subscriptions.clear()
 
     def goodbye(self) -> None:
         """Take no new calls: the node is about to stop."""
@@ -404,7 +404,7 @@ class Connection:
         self._targets[number] = target
         self._patterns[number] = pattern
         subscription, pending = self.link.subscribe(pattern, queue, says, number, gate, mailbox, listens)
-        self._kept[number] = subscription
+        self._link_subscriptions[number] = subscription
         return pending
 
     def unsubscribe(self, target: _Target) -> None:
@@ -416,7 +416,7 @@ class Connection:
         self._targets.pop(number, None)
         self._patterns.pop(number, None)
         self._said_refused.discard(number)
-        subscription = self._kept.pop(number, None)
+        subscription = self._link_subscriptions.pop(number, None)
         if subscription is not None:
             subscription.close()
 

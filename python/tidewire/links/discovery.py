@@ -102,36 +102,36 @@ class Discovery:
     def _take(self, updates: list[tuple[bool, str, str, str, str]]) -> None:
         for came, *one in updates:
             entry = announcements.Announcement(*one)
-            told = self.reader.told(entry)
-            if told is not None and not came:
-                self._remove(told)
-            elif told is None or not self._add(entry, told):
+            info = self.reader.decode(entry)
+            if info is not None and not came:
+                self._remove(info)
+            elif info is None or not self._add(entry, info):
                 self._directory.forget(entry.pattern)
 
-    def _add(self, entry: announcements.Announcement, told: announcements.Told) -> bool:
+    def _add(self, entry: announcements.Announcement, info: announcements.AnnouncedInfo) -> bool:
         """Note a new instance. False: there is no use for it now."""
         node = self._connection.node
         if entry.node == node.name:
             return False
-        if isinstance(told, announcements.AgentInfo):
-            return self._connection.agents.add(told, entry.node)
+        if isinstance(info, announcements.AgentInfo):
+            return self._connection.agents.add(info, entry.node)
         registry = registry_of(node)
-        group = registry.find(told.name)
-        if group is not None and told.instances[0] in group.ports:
+        group = registry.find(info.name)
+        if group is not None and info.instances[0] in group.ports:
             return False
         try:
-            registry.add(RemotePort(self._connection, told, entry.node))
+            registry.add(RemotePort(self._connection, info, entry.node))
         except TidewireError as error:
             self.reader.skip(entry, f"it can't be called from here: {error}")
             return False
         return True
 
-    def _remove(self, told: announcements.Told) -> None:
-        if isinstance(told, announcements.AgentInfo):
-            self._connection.agents.remove(told.id)
+    def _remove(self, info: announcements.AnnouncedInfo) -> None:
+        if isinstance(info, announcements.AgentInfo):
+            self._connection.agents.remove(info.id)
             return
         registry = registry_of(self._connection.node)
-        group = registry.find(told.name)
+        group = registry.find(info.name)
         # An instance of this node stays, regardless of the hub.
-        if group is not None and isinstance(group.ports.get(told.instances[0]), RemotePort):
-            registry.remove(told.name, told.instances[0])
+        if group is not None and isinstance(group.ports.get(info.instances[0]), RemotePort):
+            registry.remove(info.name, info.instances[0])

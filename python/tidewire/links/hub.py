@@ -95,8 +95,8 @@ class Token:
         for limit in _LIMITS:
             value = getattr(self, limit.name)
             if value is not None and not _is_allowed(value, limit):
-                mend = f"give {limit.min} to {limit.max} {limit.unit}, or None for as many as the hub allows"
-                raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {mend}")
+                fix = f"give {limit.min} to {limit.max} {limit.unit}, or None for as many as the hub allows"
+                raise InvalidArgument(f"{limit.name}: {short(value)} is not allowed: {fix}")
 
     def rights(self) -> Rights:
         """Return its patterns, with those of every token: to list services, and to be notified of
@@ -152,9 +152,9 @@ def grants(tokens: Iterable[Token], most: Mapping[str, int]) -> list[Grant]:
         limits = token.limits()
         for name, value in limits.items():
             if value > most[name]:
-                mend = f"give at most that, or raise links.{name} of the hub"
+                fix = f"give at most that, or raise links.{name} of the hub"
                 raise InvalidArgument(
-                    f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {mend}"
+                    f"tokens[{number}].{name}: {value} is more than {name}={most[name]} of the hub: {fix}"
                 )
         found.append((token.token, token.user, token.rights(), limits))
     return found

@@ -105,12 +105,12 @@ def _attempts(node: Node, within_s: float | None) -> Iterator[float]:
     yield 0.0
     until = None if within_s is None else monotonic() + within_s
     full_s, longest_s = node.links.link_backoff_ms / 1_000, node.links.link_backoff_max_ms / 1_000
-    told = False
+    is_logged = False
     while until is None or monotonic() < until:
-        if not told:
+        if not is_logged:
             limit = "" if within_s is None else f", for up to {within_s:g} s"
             logger.info("%s: nobody is at %s yet: waiting for it%s", node.name, without_secrets(node.url), limit)
-            told = True
+            is_logged = True
         wait_s = full_s * (0.5 + random.random() / 2)
         yield wait_s if until is None else min(wait_s, max(0.0, until - monotonic()))
         full_s = min(2 * full_s, longest_s)

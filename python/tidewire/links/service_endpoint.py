@@ -53,11 +53,11 @@ class ServiceEndpoint:
         self.gate = host.gate
         # Without coroutines it is the threads that have the places, and the line of those who wait
         # for one.
-        self.actor = self._spawn(None, host.room.calls) if host.values is None else host.values
+        self.actor = self._spawn(None, host.capacity.calls) if host.values is None else host.values
         self.own_actor = self.actor if host.values is None else None
         # A stream may last for ever, and must not take the place of a call. Its actor ends with the
         # other.
-        self._streams = self._spawn(self.actor, host.room.streams) if host.streams_any else self.actor
+        self._streams = self._spawn(self.actor, host.capacity.streams) if host.streams_any else self.actor
         public = host.admitted("public")
         methods = {name: (method, name in public) for name, method in host.admitted("private").items()}
         self.gate.open(self, methods, self.actor, self._streams, host.values is not None)
@@ -70,7 +70,7 @@ class ServiceEndpoint:
         def plan() -> Plan:
             return Plan(self.gate, takes_context=False, coroutine=True)
 
-        most = places + self._host.room.waiting
+        most = places + self._host.capacity.waiting
         options = Options(mailbox=Mailbox(most, "fail"), concurrency=min(most + 1, CONCURRENCY.max))
         return self._host.node._spawn_plan(plan, options, parent)
 

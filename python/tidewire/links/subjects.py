@@ -50,12 +50,12 @@ class ActorSubscription:
 
     def _ask(self, call: RemoteCall) -> None:
         try:
-            asked = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left, call.node)
+            pending = self._engine.ask_on(self.actor, call.subject, call.value(), call.headers, call.left, call.node)
         except TidewireError as error:
             fail(call, error)
             return
-        call.on_cancel(asked.cancel)
-        asked.add_done_callback(lambda done: answer(call, done))
+        call.on_cancel(pending.cancel)
+        pending.add_done_callback(lambda done: answer(call, done))
 
 
 def answer(call: RemoteCall, done: Pending) -> None:

@@ -69,7 +69,7 @@ class ImportTable:
         """True if the proxy was neither released nor lost."""
         return self._table.holds(holding.key, id(holding))
 
-    def let_go(self, holding: ImportHandle) -> None:
+    def release(self, holding: ImportHandle) -> None:
         """Tell the owner that a proxy is not needed any more. It never waits: the collector may
         call it anywhere.
         """
@@ -112,14 +112,14 @@ class ImportTable:
     def _tell(self, subject: str, value: list[Any]) -> None:
         # An owner that can't be notified ends the lease by itself.
         with contextlib.suppress(TidewireError):
-            told = self._connection.link.call(self._connection.node._engine, subject, value, _TELL_S)
-            self._telling.add(told)
-            told.add_done_callback(self._told)
+            report = self._connection.link.call(self._connection.node._engine, subject, value, _TELL_S)
+            self._telling.add(report)
+            report.add_done_callback(self._report_done)
 
-    def _told(self, told: Pending) -> None:
-        self._telling.discard(told)
-        if not told.cancelled():
-            told.exception()
+    def _report_done(self, report: Pending) -> None:
+        self._telling.discard(report)
+        if not report.cancelled():
+            report.exception()
 
 
 def _check(stands: Any) -> None:

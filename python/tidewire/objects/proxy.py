@@ -53,11 +53,11 @@ class ImportHandle:
             MethodInfo(name, stream=bool(stream), timeout=timeout) for name, stream, timeout in methods
         )
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Tell the owner; a second time does nothing."""
         if not self.disposed:
             self.disposed = True
-            self._held.let_go(self)
+            self._held.release(self)
 
     def lost(self) -> None:
         """Note that its owner is not there any more."""
@@ -72,7 +72,7 @@ class ImportHandle:
 
     def __del__(self) -> None:
         if hasattr(self, "disposed"):
-            self.let_go()
+            self.release()
 
 
 class _Group(Group):
@@ -151,7 +151,7 @@ class Proxy:
         """Let it go: the owner needs not keep it for this node. Calls of it fail with
         RemoteGone.
         """
-        self._holding.let_go()
+        self._holding.release()
 
     async def __aenter__(self) -> Any:
         return self
@@ -253,13 +253,13 @@ class _Late:
     def __init__(self, holding: ImportHandle) -> None:
         self.title = holding.title
         self._holding = holding
-        self._way = _ObjectRoute(holding)
+        self._route = _ObjectRoute(holding)
         self._opened: RemoteItems | None = None
 
     def _items(self) -> RemoteItems:
         if self._opened is None:
             self._holding.check()
-            self._opened = self._way.stream(Request(self.title, "take", (), {}))
+            self._opened = self._route.stream(Request(self.title, "take", (), {}))
         return self._opened
 
     async def take(self) -> Any:
@@ -271,12 +271,12 @@ class _Late:
     def close(self) -> None:
         if self._opened is not None:
             self._opened.close()
-        self._holding.let_go()
+        self._holding.release()
 
     def over(self) -> Steps[None]:
         if self._opened is not None:
             yield from self._opened.over()
-        self._holding.let_go()
+        self._holding.release()
 
 
 def proxy_of(holding: ImportHandle) -> Any:

@@ -55,7 +55,7 @@ class PoolListener(Protocol):
 
 
 class Stop:
-    """A stop that was asked for."""
+    """A requested stop."""
 
     def __init__(self, drain: bool, deadline_ns: int) -> None:
         self.drain = drain
@@ -179,9 +179,9 @@ class Core:
         """
         dropped = []
         with self.lock:
-            kept = [task for task in tasks if task.answer is not None]
+            wanted = [task for task in tasks if task.answer is not None]
             dropped = [Ended(task, "cancelled", None) for task in tasks if task.answer is None]
-            self.backlog.put_back(kept)
+            self.backlog.put_back(wanted)
         if dropped:
             self.end((), dropped)
 
@@ -190,7 +190,7 @@ class Core:
         ended = self.counters.handled + sum(self.counters.dead.values()) + len(self.counters.returned)
         return self.backlog.accepted - self.backlog.waiting - ended
 
-    def at_rest(self) -> int | None:
+    def accepted_if_idle(self) -> int | None:
         """Return how many tasks were accepted so far, if all of them have ended."""
         with self.lock:
             return self.backlog.accepted if self._rests() else None

@@ -122,7 +122,7 @@ class Caller:
         self._cancelled = cancelled
         self._loop: Any = None
         self._running: Any = None
-        self._told: Any = None
+        self._cancelled_task: Any = None
         self._is_interrupted = False
         self._end: Callable[[], None] | None = None
         self.call: Callable[..., Any]
@@ -148,11 +148,11 @@ class Caller:
                 raise Interrupted from None
             raise
         finally:
-            self._running = self._told = None
+            self._running = self._cancelled_task = None
 
     def interrupt(self) -> None:
         """Cancel the coroutine that runs, and those that come. May be called from any thread."""
-        self._is_interrupted, self._told = True, None
+        self._is_interrupted, self._cancelled_task = True, None
         self.look()
 
     def look(self) -> None:
@@ -164,8 +164,8 @@ class Caller:
 
     def _cancel(self) -> None:
         # A second time would interrupt what the coroutine does at its end.
-        if self._running is not self._told and (self._is_interrupted or self._cancelled()):
-            self._told = self._running
+        if self._running is not self._cancelled_task and (self._is_interrupted or self._cancelled()):
+            self._cancelled_task = self._running
             self._running.cancel()
 
     def close(self) -> None:

@@ -104,9 +104,9 @@ class PoolDeadLetters:
 
         One of the pool's agent is a dead letter of that agent, if its message is given up.
         """
-        node, kept = self._node(), None if task.key == FROM_AGENT else _REASONS.get(reason, "failed")
-        if node is not None and self._ref is not None and kept is not None:
-            node._give_up(self._ref, task, kept, _text(reason, error))
+        node, letter_reason = self._node(), None if task.key == FROM_AGENT else _REASONS.get(reason, "failed")
+        if node is not None and self._ref is not None and letter_reason is not None:
+            node._give_up(self._ref, task, letter_reason, _text(reason, error))
         if self._also is not None:
             self._also(task, reason, error)
 

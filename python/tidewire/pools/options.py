@@ -146,8 +146,8 @@ class Options:
         """Check a mode of cancellation. Raises InvalidArgument if it is not allowed."""
         one_of("on_cancel", on_cancel, get_args(OnCancel))
         if on_cancel == "kill" and self.kind == "thread":
-            told = "on_cancel: 'kill' is not allowed with kind='thread', as threads can't be killed"
-            raise InvalidArgument(f"{told}: use kind='process', or on_cancel='interrupt'")
+            problem = "on_cancel: 'kill' is not allowed with kind='thread', as threads can't be killed"
+            raise InvalidArgument(f"{problem}: use kind='process', or on_cancel='interrupt'")
 
     @property
     def scale(self) -> Scale:

@@ -393,8 +393,8 @@ class Pool(Scope, Generic[_P, _R_co]):
         """
         now_ns = time.monotonic_ns()
         idle = {"workers_wanted": self._replacement.wanted, "workers": [], "utilisation": 0.0, "decisions": []}
-        kept = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
-        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **kept}
+        supervised = idle if self._supervisor is None else self._supervisor.statistics(now_ns)
+        return {"name": self.name, "function": self._function, **self._core.statistics(now_ns), **supervised}
 
     def __repr__(self) -> str:
         return f"<Pool {self.name!r} of {self._options.kind} workers for {self._function}, {self.state}>"

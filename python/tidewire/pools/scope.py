@@ -57,9 +57,9 @@ class Scope(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from tidewire._signals import is_asked_to_end
+        from tidewire._signals import is_shutdown_cancellation
 
-        if kind is None or is_asked_to_end(kind):
+        if kind is None or is_shutdown_cancellation(kind):
             await self.stop()
         else:
             self._interrupt(_ABORT_TIMEOUT_S)

@@ -30,9 +30,9 @@ def fits(pool: Pool, condition: Condition, timeout: float | None) -> Steps[dict[
     def tell() -> None:
         nonlocal waiter
         # At most one call waits for the loop, however long that is busy.
-        told, waiter = waiter, None
-        if told is not None:
-            told.wake()
+        notified, waiter = waiter, None
+        if notified is not None:
+            notified.wake()
 
     pool._core.watch(tell)
     try:

@@ -188,8 +188,8 @@ class PoolSupervisor:
             self.decisions.append(decision)
             self._replacement.wanted = decision.workers
             self._scale_ns = now_ns
-            told = (self._core.options.name, decision.before, decision.workers, decision.reason)
-            logger.info("pool %r: from %d to %d workers: %s", *told)
+            facts = (self._core.options.name, decision.before, decision.workers, decision.reason)
+            logger.info("pool %r: from %d to %d workers: %s", *facts)
 
     # The end
 

@@ -49,8 +49,8 @@ def handle(core: Core, caller: Caller, tasks: list[Task]) -> tuple[list[Done], l
     except Interrupted:
         return [], [Ended(task, "abandoned", core.refusal()) for task in tasks]
     except BaseException as error:  # noqa: BLE001
-        told = failure.for_caller(error)
-        return [], [Ended(task, "failed", told) for task in tasks]
+        failed = failure.for_caller(error)
+        return [], [Ended(task, "failed", failed) for task in tasks]
 
 
 def look(worker: ThreadWorker, now_ns: int) -> dict[str, Any]:

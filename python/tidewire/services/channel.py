@@ -54,28 +54,28 @@ class Channel:
         return self._closed
 
     def put(self, item: Any) -> bool:
-        """Append an item, and return whether there is room for more. The writer must not go on
+        """Append an item, and return whether there is capacity for more. The writer must not go on
         before there is.
         """
         with self._lock:
             self._items.append(item)
             self.written += 1
-            room = len(self._items) < self.ahead and not self._closed
+            has_capacity = len(self._items) < self.ahead and not self._closed
             readers = self._take_readers()
         for reader in readers:
             reader.wake()
-        return room
+        return has_capacity
 
-    async def room(self) -> bool:
-        """Wait for room. Return whether somebody still reads."""
+    async def wait_for_capacity(self) -> bool:
+        """Wait for capacity. Return whether somebody still reads."""
         waiter = Waiter()
         if not self.park(waiter.wake):
             await waiter
         return not self._closed
 
     def park(self, resume: Callable[[], None]) -> bool:
-        """Return whether there is room, or nobody reads; else ``resume`` is called once when that
-        comes true.
+        """Return whether there is capacity, or nobody reads; else ``resume`` is called once when
+        that comes true.
         """
         with self._lock:
             if self._closed or len(self._items) < self.ahead:
@@ -222,7 +222,7 @@ async def pump(items: Any, channel: Channel, writer: Writer) -> None:
     """
     try:
         async for item in items:
-            if (not channel.put(item) and not await channel.room()) or writer.cancelled:
+            if (not channel.put(item) and not await channel.wait_for_capacity()) or writer.cancelled:
                 break
     finally:
         writer.closing = True

@@ -205,19 +205,19 @@ class Registry:
             LinkLost: if the link to the hub is lost.
             AskTimeout: if the hub gives no answer within that time.
         """
-        connection = self._asked(name)
+        connection = self._hub_connection(name)
         if connection is not None:
             try:
                 yield from connection.refresh(within_s)
             except TidewireError as error:
-                raise self._not_asked(name, error) from error
+                raise self._refresh_error(name, error) from error
 
-    def _asked(self, name: str) -> Connection | None:
+    def _hub_connection(self, name: str) -> Connection | None:
         connection = self.node._connection
         return connection if name not in self.groups and connection is not None and connection.is_joined else None
 
-    def _not_asked(self, name: str, error: TidewireError) -> TidewireError:
-        """Return the error of a call without a known instance, when the hub can't be asked."""
+    def _refresh_error(self, name: str, error: TidewireError) -> TidewireError:
+        """Return the error of a call without a known instance, when the hub gives no answer."""
         node = self.node
         if isinstance(error, LinkLost):
             return LinkLost(

@@ -138,7 +138,7 @@ def _fits(hint: Any) -> Fits | None:
 
 
 def _fits_class(kind: type, arguments: tuple[Any, ...] = ()) -> Fits | None:
-    if not _can_be_asked(kind):
+    if not _supports_isinstance(kind):
         return None
     kinds = _WIDER.get(kind, (kind,))
     if kind is int:
@@ -150,7 +150,7 @@ def _fits_class(kind: type, arguments: tuple[Any, ...] = ()) -> Fits | None:
     return lambda value: isinstance(value, kinds) and inner(value)
 
 
-def _can_be_asked(kind: type) -> bool:
+def _supports_isinstance(kind: type) -> bool:
     if getattr(kind, "_is_protocol", False):
         return False
     try:

@@ -53,13 +53,13 @@ class TaskAssigner:
         backlog, ready = self._core.backlog, self._open_workers()
         if backlog.waiting:
             for worker in sorted(ready, key=lambda worker: len(worker.units)):
-                count = self._room(worker, backlog.waiting, len(ready))
+                count = self._capacity_of(worker, backlog.waiting, len(ready))
                 if count:
                     return self._handed(worker, backlog.take_retried() or backlog.take(count, _BATCH_BYTES_MAX), now_ns)
-        self.alert = any(self._room(worker, 1, 1) for worker in ready)
+        self.alert = any(self._capacity_of(worker, 1, 1) for worker in ready)
         return None
 
-    def _room(self, worker: ProcessWorker, waiting: int, workers: int) -> int:
+    def _capacity_of(self, worker: ProcessWorker, waiting: int, workers: int) -> int:
         return self.allotment.size(waiting, workers, len(worker.units), len(worker.batch_ends))
 
     def _handed(self, worker: ProcessWorker, tasks: list[Task], now_ns: int) -> Assignment | None:

@@ -72,5 +72,5 @@ class Outcomes:
             self._done.append((task, None, pickle.loads(pickled)))
         except BaseException as error:  # noqa: BLE001
             worker.errors += 1
-            told = f"the result can't be unpickled here: {failure.message_of(error)}"
-            self.give_up(task, "failed", RemoteError(type(error).__name__, told))
+            problem = f"the result can't be unpickled here: {failure.message_of(error)}"
+            self.give_up(task, "failed", RemoteError(type(error).__name__, problem))

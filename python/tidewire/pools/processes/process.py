@@ -181,7 +181,7 @@ class ProcessWorker:
 
     # The end
 
-    def let_go(self, kill_ns: int) -> None:
+    def release(self, kill_ns: int) -> None:
         """Close the connection, so that it ends by itself; after ``kill_ns`` it is killed."""
         self.state, self.kill_ns = "ending", kill_ns
         with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ from tidewire.pools.processes.redelivery import lost_tasks
 from tidewire.pools.processes.wire import BROKEN, PROGRESS, READY, BrokenFrame, frame
 from tidewire.pools.task import Task, report_all
 
-_LET_GO_NS = 1_000_000_000
+_RELEASE_NS = 1_000_000_000
 _SPAWN_AT_ONCE = 2
 
 
@@ -190,13 +190,13 @@ class ProcessWorkers:
         spare = len(self._workers) - self._replacement.wanted
         for worker in sorted(self._workers.values(), key=lambda worker: -worker.number):
             if spare > 0 and worker.state == "ready" and not worker.units:
-                self._let_go(worker, now_ns)
+                self._release(worker, now_ns)
                 spare -= 1
 
-    def _let_go(self, worker: ProcessWorker, now_ns: int) -> None:
+    def _release(self, worker: ProcessWorker, now_ns: int) -> None:
         del self._workers[worker.number]
         self._ending.add(worker)
-        worker.let_go(now_ns + _LET_GO_NS)
+        worker.release(now_ns + _RELEASE_NS)
 
     def end(self, worker: ProcessWorker, why: str = "", timed_out: bool = False) -> None:
         """Remove a dead worker, and redeliver its tasks."""
@@ -222,7 +222,7 @@ class ProcessWorkers:
         """A worker could not import the function, or start what it makes of it. If none ever could,
         none ever will.
         """
-        self._let_go(worker, time.monotonic_ns())
+        self._release(worker, time.monotonic_ns())
         reason = f"its function {self._spec.name} can't be started in a worker: {type(error).__name__}: {error}"
         if self._was_ready:
             self._gone(False, reason, error)
@@ -269,7 +269,7 @@ class ProcessWorkers:
     def let_all_go(self, now_ns: int, kill: bool) -> None:
         """Let every worker end."""
         for worker in list(self._workers.values()):
-            self._let_go(worker, now_ns)
+            self._release(worker, now_ns)
             if kill or worker.sent > worker.reported:
                 worker.kill()
 

@@ -170,8 +170,8 @@ class Worker:
         try:
             pickled = self._dumps(result)
         except BaseException as error:  # noqa: BLE001
-            told = f"the result, of type {type(result).__name__}, can't be pickled ({error}): return plain data"
-            return failure.pack(RemoteError(type(error).__name__, told))
+            problem = f"the result, of type {type(result).__name__}, can't be pickled ({error}): return plain data"
+            return failure.pack(RemoteError(type(error).__name__, problem))
         if len(pickled) > self._result_bytes_max:
             return failure.pack(self._too_large(len(pickled)))
         return (PICKLED, pickled)

@@ -22,7 +22,7 @@ class Feeder:
         self._loop = asyncio.get_running_loop()
         self._part: list[Any] = []
         self._ready: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._capacity_freed: asyncio.Future[None] | None = None
         self._task = self._loop.create_task(self._read(items))
 
     # Consumer of the results
@@ -39,8 +39,8 @@ class Feeder:
 
     def go_on(self) -> None:
         """Read again, if that was put off until results were taken."""
-        if self._flow.room:
-            _settle(self._room)
+        if self._flow.capacity:
+            _settle(self._capacity_freed)
 
     async def close(self) -> None:
         """End the reading, and drop what was read and not submitted."""
@@ -60,7 +60,7 @@ class Feeder:
                     self._loop.call_soon(self._submit)
                 if len(self._part) >= self._flow.free:
                     self._submit()
-                    await self._wait_for_room()
+                    await self._wait_for_capacity()
         # The consumer of the results gets the error that ends the items, in its place.
         except asyncio.CancelledError as cancelled:
             self._submit(over=True, error=cancelled)
@@ -69,10 +69,10 @@ class Feeder:
             error = raised
         self._submit(over=True, error=error)
 
-    async def _wait_for_room(self) -> None:
-        while not self._flow.room and not self._flow.exhausted:
-            self._room = self._loop.create_future()
-            await self._room
+    async def _wait_for_capacity(self) -> None:
+        while not self._flow.capacity and not self._flow.exhausted:
+            self._capacity_freed = self._loop.create_future()
+            await self._capacity_freed
 
     def _submit(self, over: bool = False, error: BaseException | None = None) -> None:
         if self._flow.exhausted or not (self._part or over):

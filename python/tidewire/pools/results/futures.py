@@ -43,20 +43,20 @@ class Submitted(asyncio.Future[Any]):
 
     def listener(self, call: Callable[[float, str], Any]) -> Callable[[float, str], None]:
         """Return what takes reports on any thread, and passes the newest on, on the event loop."""
-        context, newest, is_told = copy_context(), (0.0, ""), True
+        context, newest, is_delivered = copy_context(), (0.0, ""), True
 
         def tell() -> None:
-            nonlocal is_told
+            nonlocal is_delivered
             # First, so that a report of this moment is passed on later.
-            is_told = True
+            is_delivered = True
             if not self.done():
                 call(*newest)
 
         def report(fraction: float, note: str) -> None:
-            nonlocal newest, is_told
+            nonlocal newest, is_delivered
             newest = (fraction, note)
-            if is_told:
-                is_told = False
+            if is_delivered:
+                is_delivered = False
                 with suppress(RuntimeError):
                     self.home.call_soon_threadsafe(tell, context=context)
 

@@ -62,7 +62,7 @@ class Map:
         return 0 if self.exhausted else self._ahead - (self._keys - self._taken)
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many tasks should be added now: none until a good part of the look-ahead is free,
         which saves trips.
         """
@@ -127,9 +127,9 @@ def _results_sync(flow: Map, items: Iterable[Any]) -> Iterator[Any]:
     gate.acquire()
     try:
         while not flow.over:
-            room = flow.room
-            if room:
-                flow.add(*_read(source, room))
+            capacity = flow.capacity
+            if capacity:
+                flow.add(*_read(source, capacity))
             elif flow.wait(gate.release):
                 gate.acquire()
             yield from flow.take()
@@ -154,9 +154,9 @@ async def _results(flow: Map, items: Iterable[Any]) -> AsyncIterator[Any]:
     loop, source = asyncio.get_running_loop(), iter(items)
     try:
         while not flow.over:
-            room = flow.room
-            if room:
-                flow.add(*_read(source, room))
+            capacity = flow.capacity
+            if capacity:
+                flow.add(*_read(source, capacity))
             else:
                 await _next_result(flow, loop)
             for result in flow.take():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidewire.errors import ActorStopped, InvalidArgument, TidewireError
-from tidewire.services.caller.reply import LocalReply, told
+from tidewire.services.caller.reply import LocalReply, call_error
 from tidewire.services.instance_transport import Request
 from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.instance import ServiceInstance
@@ -43,7 +43,7 @@ class LocalPort:
         try:
             pending = host.values.ask(running, request.left_s(), request.priority)
         except TidewireError as error:
-            raise told(host, running, error) from None
+            raise call_error(host, running, error) from None
         return LocalReply(host, pending, running, None)
 
     def stream(self, request: Request) -> StreamWriter:
@@ -61,5 +61,5 @@ class LocalPort:
             writing.open()
         except TidewireError as error:
             writing.close()
-            raise told(host, running, error) from None
+            raise call_error(host, running, error) from None
         return writing

@@ -34,7 +34,7 @@ class LocalReply(Procedure[Any]):
             self.cancel()
             try:
                 if isinstance(error, TidewireError):
-                    raise told(self._host, self._running, error) from None
+                    raise call_error(self._host, self._running, error) from None
                 raise
             finally:
                 # The traceback keeps this frame: what is in it would live until the garbage
@@ -59,7 +59,7 @@ class LocalReply(Procedure[Any]):
                 self._job.over()
 
 
-def told(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
+def call_error(host: ServiceInstance, running: InboundCall, error: TidewireError) -> TidewireError:
     """Return an error of the engine, which names an actor, as one that names the call."""
     request = running.request
     if isinstance(error, AskTimeout):
@@ -70,7 +70,7 @@ def told(host: ServiceInstance, running: InboundCall, error: TidewireError) -> T
     if isinstance(error, MailboxFull):
         return MailboxFull(
             f"{request.title}: too many calls wait for the instance {running.instance!r}, "
-            f"service_waiting={host.room.waiting}: try again, or serve more of them"
+            f"service_waiting={host.capacity.waiting}: try again, or serve more of them"
         )
     return error
 

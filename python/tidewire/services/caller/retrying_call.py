@@ -108,11 +108,11 @@ class RetryingCall(OutboundCall):
             note(self._group, self._port, self._since, error)
             return False
         if self._attempts is None:
-            self._attempts = self.attempts(self._kept().deadline)
+            self._attempts = self.attempts(self._request_with_deadline().deadline)
         return self._attempts.goes_on(self._group, self._port, self._since, error, self.is_idempotent(self._group))
 
-    def _kept(self) -> Request:
-        """Return it as it travels, with the deadline that it began with."""
+    def _request_with_deadline(self) -> Request:
+        """Return the request with the deadline that it began with."""
         request = self._request
         if request is None:
             self._request = request = self.request(False)

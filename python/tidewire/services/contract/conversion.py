@@ -55,7 +55,7 @@ def converter(hint: Any) -> tuple[type | None, Convert | None]:
     return _converter(hint, {})
 
 
-def _converter(hint: Any, under_way: dict[Any, _Later]) -> tuple[type | None, Convert | None]:
+def _converter(hint: Any, in_progress: dict[Any, _Later]) -> tuple[type | None, Convert | None]:
     hint = _meant(hint)
     if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
         return None, None
@@ -63,7 +63,7 @@ def _converter(hint: Any, under_way: dict[Any, _Later]) -> tuple[type | None, Co
         return None, functools.partial(function, hint)
     streams, item = stream_item(hint)
     if streams:
-        return None, functools.partial(typed_stream, hint, item, _converter(item, under_way)[1])
+        return None, functools.partial(typed_stream, hint, item, _converter(item, in_progress)[1])
     exact = hint if isinstance(hint, type) and not typing.get_args(hint) and not typing.is_typeddict(hint) else None
     if _is_whole(hint):
         if not _has_closed(hint):
@@ -71,7 +71,7 @@ def _converter(hint: Any, under_way: dict[Any, _Later]) -> tuple[type | None, Co
         fields = _field_hints(hint)
         if exact is not None and _is_flat(exact, fields):
             return exact, functools.partial(_flat, hint, exact, frozenset(fields))
-    return exact, _by_parts(hint, exact, under_way)
+    return exact, _by_parts(hint, exact, in_progress)
 
 
 def _meant(hint: Any) -> Any:
@@ -182,31 +182,31 @@ class _Later:
         return value if self.made is None else self.made(value)
 
 
-def _by_parts(hint: Any, exact: type | None, under_way: dict[Any, _Later]) -> Convert | None:
+def _by_parts(hint: Any, exact: type | None, in_progress: dict[Any, _Later]) -> Convert | None:
     key = hint if exact is None or not isinstance(hint, type) else exact
-    if key in under_way:
-        return under_way[key]
-    later = under_way[key] = _Later()
-    later.made = _made(hint, under_way)
-    del under_way[key]
+    if key in in_progress:
+        return in_progress[key]
+    later = in_progress[key] = _Later()
+    later.made = _made(hint, in_progress)
+    del in_progress[key]
     return later.made
 
 
-def _made(hint: Any, under_way: dict[Any, _Later]) -> Convert | None:
+def _made(hint: Any, in_progress: dict[Any, _Later]) -> Convert | None:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _any_of([(part, _converter(part, under_way)[1]) for part in parts])
+        return _any_of([(part, _converter(part, in_progress)[1]) for part in parts])
     if origin is typing.Literal:
         return functools.partial(_literal, hint, parts)
     make = map_maker(hint)
     if origin in _MAPS or make is not None:
-        keys = _converter(parts[0], under_way)[1] if parts else None
-        items = _converter(parts[1], under_way)[1] if len(parts) > 1 else None
+        keys = _converter(parts[0], in_progress)[1] if parts else None
+        items = _converter(parts[1], in_progress)[1] if len(parts) > 1 else None
         return functools.partial(_map, hint, _class_of(hint), make or _MAPS[origin], keys, items)
     if origin is tuple and parts[-1:] != (...,):
-        return functools.partial(_places, hint, [_converter(part, under_way)[1] for part in parts])
+        return functools.partial(_places, hint, [_converter(part, in_progress)[1] for part in parts])
     if origin in _SEQUENCES:
-        item = _converter(parts[0], under_way)[1] if parts else None
+        item = _converter(parts[0], in_progress)[1] if parts else None
         return functools.partial(_sequence, hint, origin, _SEQUENCES[origin], item)
     kind = origin or hint
     if not isinstance(kind, type):
@@ -215,7 +215,7 @@ def _made(hint: Any, under_way: dict[Any, _Later]) -> Convert | None:
         return functools.partial(_enum, kind)
     fields = _field_hints(kind)
     if not parts and fields:
-        convert = {name: _converter(part, under_way)[1] for name, part in fields.items()}
+        convert = {name: _converter(part, in_progress)[1] for name, part in fields.items()}
         return functools.partial(_record, kind, convert)
     return functools.partial(_accept, kind)
 

@@ -202,8 +202,8 @@ def function_problems(title: str, function: Function) -> list[str]:
     if function.owned:
         first = parameters.pop(0) if parameters else None
         if first is None or not _is_self(first):
-            told = "it takes none" if first is None else f"its first parameter is {first.name!r}"
-            problems.append(f"{title}: self is missing, {told}: add self, or make it a @staticmethod")
+            reason = "it takes none" if first is None else f"its first parameter is {first.name!r}"
+            problems.append(f"{title}: self is missing, {reason}: add self, or make it a @staticmethod")
     if inspect.isbuiltin(function.call):
         return problems
     problems.extend(

@@ -79,16 +79,16 @@ def plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def pattern_problem(field: str, value: object) -> str | None:
     """Say what keeps a value from being a pattern of subjects, or None."""
-    mend = "give tokens divided by single dots, '*' for one token, '>' at the end for the rest"
+    fix = "give tokens divided by single dots, '*' for one token, '>' at the end for the rest"
     if not isinstance(value, str) or not value:
-        return f"{field}: {short(value)} is not allowed: {mend}"
+        return f"{field}: {short(value)} is not allowed: {fix}"
     tokens = value.split(".")
     if len(value.encode()) > SUBJECT_BYTES.max or len(tokens) > SUBJECT_TOKENS.max:
         return f"{field}: {short(value)} is not allowed: give at most {SUBJECT_TOKENS.max} tokens, {SUBJECT_BYTES.max} bytes"
     plain = tokens[:-1] if tokens[-1] == ">" else tokens
     if all(part == "*" or (part and _fits(part)) for part in plain):
         return None
-    return f"{field}: {value!r} is not allowed: {mend}"
+    return f"{field}: {value!r} is not allowed: {fix}"
 
 
 def visibility_problem(field: str, value: object) -> str | None:

@@ -117,7 +117,7 @@ class DurableHandlers:
         if not self._is_awaited and not opening.cancelled() and (error := opening.exception()) is not None:
             logger.error("%s: they did not begin: %s", self.title, error)
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether they have nothing to do; once they are leaving, whether they have
         ended.
         """
@@ -127,7 +127,7 @@ class DurableHandlers:
         return all(one.is_over if self._leaving else one.is_idle for one in self._handlings)
 
     def leave(self) -> None:
-        """Fetch nothing more; what was fetched is handled. From any thread; ``at_rest`` says when
+        """Fetch nothing more; what was fetched is handled. From any thread; ``is_idle`` says when
         it is done.
         """
         self._leaving = True

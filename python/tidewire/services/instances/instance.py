@@ -16,7 +16,7 @@ from tidewire._handlers import Plan
 from tidewire._node.actors import Options
 from tidewire.errors import InvalidArgument, NoSuchTarget, TidewireError
 from tidewire.services.caller.argument_check import Arguments
-from tidewire.services.caller.reply import LocalReply, told
+from tidewire.services.caller.reply import LocalReply, call_error
 from tidewire.services.contract.info import ServiceInfo, admits
 from tidewire.services.contract.methods import Bound
 from tidewire.services.contract.names import VISIBILITIES, nearest
@@ -43,7 +43,7 @@ class ServiceInstance:
         instance: Its id.
         info: Description of the service that it serves.
         node: The node that it lives in.
-        room: How much it does at once.
+        capacity: How many calls and streams it handles at once.
         counters: Its counters.
         writing: The streams that are under way.
         calls: The calls whose handlers are under way.
@@ -59,11 +59,11 @@ class ServiceInstance:
     """
 
     def __init__(
-        self, node: Node, info: ServiceInfo, methods: Mapping[str, Bound], room: ConcurrencyLimits, dispatcher: str
+        self, node: Node, info: ServiceInfo, methods: Mapping[str, Bound], capacity: ConcurrencyLimits, dispatcher: str
     ) -> None:
         self.node = node
-        self.room = room
-        self.admission = Admission(room.streams, room.waiting)
+        self.capacity = capacity
+        self.admission = Admission(capacity.streams, capacity.waiting)
         self.info = info
         (self.instance,) = info.instances
         self.counters = CallCounters()
@@ -82,17 +82,17 @@ class ServiceInstance:
         self._workers: ThreadWorkers | None = None
         self._stream_workers: ThreadWorkers | None = None
         if (True, False) in kinds:
-            self.values = self._spawn(self.gate, room.mailbox, room.calls)
+            self.values = self._spawn(self.gate, capacity.mailbox, capacity.calls)
         if (False, False) in kinds:
-            self._workers = ThreadWorkers(node, room, dispatcher, self.values, info.name)
+            self._workers = ThreadWorkers(node, capacity, dispatcher, self.values, info.name)
         if (False, True) in kinds:
             # A call that blocks must not hold up a stream.
             self._stream_workers = ThreadWorkers(
-                node, dataclasses.replace(room, calls=room.streams), dispatcher, self.values, info.name
+                node, dataclasses.replace(capacity, calls=capacity.streams), dispatcher, self.values, info.name
             )
         if (True, True) in kinds:
             # It gets those that have a place, and those whose reader went away before they began.
-            self.streams = self._spawn(write, Mailbox(room.streams + room.waiting), room.streams)
+            self.streams = self._spawn(write, Mailbox(capacity.streams + capacity.waiting), capacity.streams)
 
     def _kinds(self, methods: Mapping[str, Bound]) -> set[tuple[bool, bool]]:
         """Return the kinds of its methods: whether coroutines, and whether streams."""
@@ -176,7 +176,7 @@ class ServiceInstance:
         try:
             pending, job = self.workers.ask(functools.partial(self.run, running), timeout, running.request.priority)
         except TidewireError as error:
-            raise told(self, running, error) from None
+            raise call_error(self, running, error) from None
         return LocalReply(self, pending, running, job)
 
     def hand(self, call: RemoteCall, work: Callable[[], Any]) -> None:
@@ -186,7 +186,7 @@ class ServiceInstance:
             ActorStopped: if the service is stopping.
             MailboxFull: if too many wait.
         """
-        self.workers.tell(work, call.priority, self.room.calls + self.room.waiting, call)
+        self.workers.tell(work, call.priority, self.capacity.calls + self.capacity.waiting, call)
 
     async def receive(self, running: InboundCall) -> Any:
         """Run a call of this process, or, for a plain function, have a thread worker run it; the

@@ -25,6 +25,6 @@ def error_for_caller(title: str, error: BaseException) -> BaseException:
     if isinstance(error, Exception):
         return error
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    told = RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)
-    told.__cause__ = RemoteTraceback(text)
-    return told
+    remote = RemoteError(type(error).__qualname__, f"{error} (raised by {title})".strip(), text)
+    remote.__cause__ = RemoteTraceback(text)
+    return remote

@@ -104,7 +104,7 @@ def serve(
             f"target: {target.__qualname__} is a class: give an object of it, {target.__qualname__}(...)"
         )
     declared = declaration_of(target, name)
-    room = ConcurrencyLimits.of(node.serving, concurrency, waiting, streams)
+    capacity = ConcurrencyLimits.of(node.serving, concurrency, waiting, streams)
     problems = [None if visibility is None else visibility_problem("visibility", visibility)]
     problems.append(None if instance is None else token_problem("instance", instance))
     if isinstance(instance, str) and instance.startswith(STANDBY):
@@ -124,8 +124,8 @@ def serve(
     if active == "single":
         from tidewire.services.instances.single_active import SingleActive
 
-        return SingleActive(node, target, declared, info, room, dispatcher, round(lease * 1_000_000))
-    return Served(node, target, declared, info, room, dispatcher)
+        return SingleActive(node, target, declared, info, capacity, dispatcher, round(lease * 1_000_000))
+    return Served(node, target, declared, info, capacity, dispatcher)
 
 
 def known(node: Node) -> list[ServiceInfo]:
@@ -153,7 +153,7 @@ class Served:
         target: Any,
         declared: Declaration,
         info: ServiceInfo,
-        room: ConcurrencyLimits,
+        capacity: ConcurrencyLimits,
         dispatcher: str,
     ) -> None:
         self.name = info.name
@@ -163,11 +163,11 @@ class Served:
         self._registry: Registry = registry_of(node)
         self._events: list[tuple[Subscription, ActorRef]] = []
         self._ledger: Ledger | None = None
-        self._told: list[Pending] = []
+        self._announcements: list[Pending] = []
         self._durables: DurableHandlers | None = None
         self._endpoint: ServiceEndpoint | None = None
         methods = {method.name: _bound(declared, method.name, target, info) for method in declared.methods.values()}
-        self._host = ServiceInstance(node, info, methods, room, dispatcher)
+        self._host = ServiceInstance(node, info, methods, capacity, dispatcher)
         try:
             for event in declared.events:
                 if event.mark.durable.name is None:
@@ -196,7 +196,7 @@ class Served:
         import asyncio
 
         try:
-            for pending in self._told:
+            for pending in self._announcements:
                 # A wait that is cancelled leaves the answer of the hub to the next one.
                 yield from asyncio.shield(pending).__await__()
         except TidewireError as error:
@@ -237,7 +237,7 @@ class Served:
     def _join(self, connection: Connection) -> None:
         """Let other nodes call it, if they may."""
         if self._endpoint is None and self.info.seen_from("private") is not None:
-            self._told, self._endpoint = connection.serve(self._host)
+            self._announcements, self._endpoint = connection.serve(self._host)
 
     async def stop(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Ledger:
         """Stop this instance: no call comes any more, and streams are cut. A second call gives the

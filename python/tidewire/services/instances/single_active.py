@@ -55,7 +55,7 @@ class SingleActive:
         target: Any,
         declared: Declaration,
         info: ServiceInfo,
-        room: ConcurrencyLimits,
+        capacity: ConcurrencyLimits,
         dispatcher: str,
         lease_us: int,
     ) -> None:
@@ -68,7 +68,7 @@ class SingleActive:
         self.rests = ChangeCounter()
         self.title = f"service {self.name!r} on standby"
         self._node = node
-        self._target, self._room, self._dispatcher = target, room, dispatcher
+        self._target, self._capacity, self._dispatcher = target, capacity, dispatcher
         self._tenure: LeaseHolder = LeaseHolder(
             node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us
         )
@@ -84,7 +84,9 @@ class SingleActive:
         standby = f"{STANDBY}{self.instance}"
         details = tuple(replace(detail, id=standby) for detail in info.details)
         door = replace(info, instances=(standby,), details=details, events=())
-        self._door = Served(node, None, replace(declared, methods=calls, events=[], commands={}), door, room, "default")
+        self._door = Served(
+            node, None, replace(declared, methods=calls, events=[], commands={}), door, capacity, "default"
+        )
         context.fences[self.name, self.instance] = self._fence
         node._waits_for.append(self)
         node._at_goodbye.append(self._leave)
@@ -164,7 +166,7 @@ class SingleActive:
             "active": self.is_active,
         }
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether a node that stops need not wait for it."""
         loop = self._node._loop
         return not self._leaving or self._is_over or loop is None or loop.is_closed()
@@ -204,7 +206,7 @@ class SingleActive:
     async def _begin(self) -> None:
         from tidewire.services.instances.serve import Served
 
-        self._inner = Served(self._node, self._target, self._guarded, self.info, self._room, self._dispatcher)
+        self._inner = Served(self._node, self._target, self._guarded, self.info, self._capacity, self._dispatcher)
         logger.info("%s: the instance %r is active, with fence %d", self.name, self.instance, self._tenure.fence)
         await self._inner
         self.rests.ring()
@@ -244,7 +246,7 @@ class SingleActive:
             return self._ending
 
     def _leave(self) -> None:
-        """Have it end, as the node is about to stop. From any thread; ``at_rest`` says when it
+        """Have it end, as the node is about to stop. From any thread; ``is_idle`` says when it
         has.
         """
         loop = self._node._loop

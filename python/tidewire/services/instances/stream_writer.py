@@ -25,7 +25,7 @@ class StreamWriter:
     def __init__(self, host: ServiceInstance, running: InboundCall) -> None:
         self.host = host
         self.running = running
-        self.channel = Channel(running.request.title, host.room.ahead, running.request.deadline)
+        self.channel = Channel(running.request.title, host.capacity.ahead, running.request.deadline)
         self._counted = False
         self._on_cut: Callable[[], object] | None = None
 

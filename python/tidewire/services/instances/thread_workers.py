@@ -63,7 +63,7 @@ class ThreadWorkers:
 
     Args:
         node: Where they live.
-        room: How many there are at most, and how many calls wait at actors that are busy. Streams
+        capacity: How many there are at most, and how many calls wait at busy actors. Streams
             that go on are not among them.
         dispatcher: Dispatcher whose threads run them.
         parent: The actor after whose end they end, if there is one.
@@ -73,15 +73,15 @@ class ThreadWorkers:
     def __init__(
         self,
         node: Node,
-        room: ConcurrencyLimits,
+        capacity: ConcurrencyLimits,
         dispatcher: str,
         parent: ActorRef | None,
         title: str | None = None,
     ) -> None:
         self._node = node
-        self._room = room
+        self._capacity = capacity
         # Cancelled calls stay in a mailbox until their turn: it has to have an end too.
-        self._mailbox = Mailbox(room.calls + room.waiting + room.streams)
+        self._mailbox = Mailbox(capacity.calls + capacity.waiting + capacity.streams)
         self._dispatcher = dispatcher
         self._parent = parent
         self._title = title
@@ -112,7 +112,7 @@ class ThreadWorkers:
             MailboxFull: if too many wait.
         """
         job = WorkerCall(self, work)
-        actor = self._hand(job, self._room.calls + self._room.waiting)
+        actor = self._hand(job, self._capacity.calls + self._capacity.waiting)
         try:
             return actor.ask(job, timeout, priority), job
         except BaseException:
@@ -163,12 +163,14 @@ class ThreadWorkers:
         """Return the actor that a job goes to, if there are not as many as ``most`` already."""
         with self._lock:
             if most is not None and self._jobs >= most:
-                raise MailboxFull(f"service_waiting={self._room.waiting}: so many calls wait already: try again later")
+                raise MailboxFull(
+                    f"service_waiting={self._capacity.waiting}: so many calls wait already: try again later"
+                )
             # The one that was busy last: what it needs is still at hand.
             member = self._free.pop() if self._free else None
             if member is None and self._closed:
                 raise ActorStopped("its service is stopping: call another instance")
-            if member is None and len(self._members) < self._room.calls:
+            if member is None and len(self._members) < self._capacity.calls:
                 # Calls that wait while the parent stops get on with the actors there are.
                 with contextlib.suppress(ActorStopped):
                     member = self._spawn()
