@@ -73,7 +73,9 @@ class IdleWatch:
     def _later(self) -> Later | None:
         """Return the next message that an agent tries again."""
         directory = self._node._agents
-        agent_states = [] if directory is None else [agent._agent_state for agent in list(directory.by_id.values())]
+        agent_states = (
+            [] if directory is None else [agent._registered_state for agent in list(directory.by_id.values())]
+        )
         waiting = [
             later for agent_state in agent_states for later in list(agent_state.later.values()) if later.timer.waiting
         ]

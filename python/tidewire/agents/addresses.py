@@ -95,7 +95,7 @@ def messages(
             message.flags |= IS_CONTEXT
         if receipt:
             message.flags |= HAS_RECEIPT
-            message.receipt = Receipt(target.id, target._agent_state)
+            message.receipt = Receipt(target.id, target._registered_state)
         made.append(message)
     return made
 

@@ -50,12 +50,12 @@ class Agent:
     @property
     def ref(self) -> ActorRef:
         """The actor behind it."""
-        return self._agent_state.ref
+        return self._registered_state.ref
 
     @property
     def node(self) -> Node:
         """The node that it lives in."""
-        return self._agent_state.node
+        return self._registered_state.node
 
     @property
     def _is_lost(self) -> bool:
@@ -67,7 +67,7 @@ class Agent:
         """ "starting", "idle", "busy", "failing" (its last message failed) or "stopped"; of a
         durable agent that another process has, "standby".
         """
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         if not agent_state.ref.alive:
             return "stopped"
         if agent_state.durable is not None and not agent_state.durable.is_active:
@@ -81,11 +81,11 @@ class Agent:
     @property
     def context(self) -> dict[str, Any]:
         """Values that others have shared with it, where no handler of kind "context" took them."""
-        return self._agent_state.context
+        return self._registered_state.context
 
     def statistics(self) -> dict[str, Any]:
         """Return its counters and times: its messages, and the outcomes of messages to it."""
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         counted = {
             "sent": agent_state.sent,
             "retried": agent_state.retried,
@@ -142,7 +142,7 @@ class Agent:
             ActorStopped: if the recipient is stopping.
             InvalidArgument: if an argument is not allowed.
         """
-        agent_state = self._agent_state_ or self._agent_state
+        agent_state = self._agent_state_ or self._registered_state
         if durable:
             ids = addresses.durable_ids(to, type, capability, retry, receipt)
             return self._send_durably(ids, payload, kind, priority, ttl, headers, correlation_id)
@@ -188,7 +188,7 @@ class Agent:
         """As ``send``, without ever waiting: a full mailbox is an error at once, whatever its
         policy.
         """
-        agent_state = self._agent_state_ or self._agent_state
+        agent_state = self._agent_state_ or self._registered_state
         target = agent_state.agent_states.get(to) if to.__class__ is str else None
         if (
             target is not None
@@ -213,7 +213,7 @@ class Agent:
         errors: list[TidewireError] = []
         for one, message in zip(targets, messages, strict=True):
             try:
-                one._agent_state.ref.tell(message, message.priority)
+                one._registered_state.ref.tell(message, message.priority)
                 agent_state.sent += 1
             except TidewireError as error:
                 errors.append(error)
@@ -226,7 +226,7 @@ class Agent:
         Returns:
             How many subscriptions accepted it.
         """
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         accepted = agent_state.node.publish(
             topic, payload, headers={**addresses.checked_headers(headers), "tw-sender": agent_state.id}
         )
@@ -254,7 +254,7 @@ class Agent:
         Returns:
             How many accepted it.
         """
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         everybody = agent_state.directory.list(type=type, capability=capability)
         targets = [agent for agent in everybody if include_self or agent is not self]
         messages = addresses.messages(
@@ -308,15 +308,15 @@ class Agent:
             AskCycle: if agents would wait for each other in a ring.
             BaseException: whatever the handler raised.
         """
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         if to.__class__ is str and type is None and capability is None:
-            target = agent_state.agent_states.get(to) or agent_state.directory.find(to)._agent_state
+            target = agent_state.agent_states.get(to) or agent_state.directory.find(to)._registered_state
         else:
             if to is not None and not isinstance(to, str):
                 raise InvalidArgument(
                     f"to: {to!r} is not allowed: a request goes to one agent; gather several requests"
                 )
-            target = addresses.targets(agent_state, to, type, capability)[0]._agent_state
+            target = addresses.targets(agent_state, to, type, capability)[0]._registered_state
         addresses.check("request", priority, None, retry, correlation_id)
         message = Message(payload, "request", agent_state.id, time(), target.recipients, None, priority)  # type: ignore[arg-type]
         if headers or correlation_id:
@@ -345,7 +345,7 @@ class Agent:
             InvalidArgument: if it is subscribed to the topic with another queue.
             InvalidSubject: if the topic is malformed.
         """
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         if not isinstance(topic, str):
             raise InvalidArgument(f"topic: {topic!r} is not allowed: give a subject, such as 'orders.*'")
         if topic not in agent_state.subscriptions:
@@ -360,11 +360,11 @@ class Agent:
 
     def unsubscribe(self, topic: str) -> list[str]:
         """End the subscription to a topic. Return all topics still subscribed to."""
-        subscription = self._agent_state.subscriptions.pop(topic, None)
-        self._agent_state.queues.pop(topic, None)
+        subscription = self._registered_state.subscriptions.pop(topic, None)
+        self._registered_state.queues.pop(topic, None)
         if subscription is not None:
             subscription.unsubscribe()
-        return list(self._agent_state.subscriptions)
+        return list(self._registered_state.subscriptions)
 
     # Its end
 
@@ -378,7 +378,7 @@ class Agent:
         Raises:
             InvalidArgument: if it is not durable.
         """
-        durable = self._agent_state.durable
+        durable = self._registered_state.durable
         if durable is None:
             raise InvalidArgument(f"{self!r} is not durable: register it with durable=")
         return await durable.active(timeout)
@@ -390,16 +390,16 @@ class Agent:
         return await _steps.awaited(self._stopping(drain, timeout))
 
     def _stopping(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
-        if self._agent_state.durable is not None:
-            yield self._agent_state.durable.ended_on_loop()
-        ledger: Ledger = yield self._agent_state.ref.stop(drain, timeout)
-        self._agent_state.close()
+        if self._registered_state.durable is not None:
+            yield self._registered_state.durable.ended_on_loop()
+        ledger: Ledger = yield self._registered_state.ref.stop(drain, timeout)
+        self._registered_state.close()
         return ledger
 
     @property
     def sync(self) -> AgentSync:
         """Blocking forms of what is otherwise awaited, for plain threads and plain handlers."""
-        return AgentSync(self, self._agent_state.node)
+        return AgentSync(self, self._registered_state.node)
 
     def __repr__(self) -> str:
         if self._agent_state_ is None:
@@ -410,7 +410,7 @@ class Agent:
     # Inside
 
     @property
-    def _agent_state(self) -> AgentState:
+    def _registered_state(self) -> AgentState:
         if self._agent_state_ is None:
             raise InvalidArgument(f"{self!r} is not registered: give it to node.agent(...) first")
         return self._agent_state_
@@ -427,7 +427,7 @@ class Agent:
     ) -> Awaitable[Any]:
         from tidewire.agents import state_transaction
 
-        agent_state = self._agent_state
+        agent_state = self._registered_state
         addresses.check(kind, priority, ttl, None, correlation_id)
         made = Message(payload, kind, agent_state.id, time(), tuple(ids), None, priority)  # type: ignore[arg-type]
         made.headers, made.correlation_id = addresses.checked_headers(headers), correlation_id
@@ -438,7 +438,7 @@ class Agent:
     def _send_all(self, targets: list[Agent], messages: list[Message], single: bool) -> Awaitable[Any]:
         begun = SendBatch()
         for target, message in zip(targets, messages, strict=True):
-            self._agent_state.sent += begun.add(target._agent_state, message)
+            self._registered_state.sent += begun.add(target._registered_state, message)
         if begun.errors and begun.all_done:
             raise begun.errors[0]
         receipts = {message.receipt.recipient: message.receipt for message in messages if message.receipt is not None}
@@ -448,15 +448,15 @@ class Agent:
         return begun
 
     def _offer(self, target: Agent, message: Message) -> int:
-        self._agent_state.sent += 1
+        self._registered_state.sent += 1
         try:
-            return int(target._agent_state.ref.tell(message, message.priority))
+            return int(target._registered_state.ref.tell(message, message.priority))
         except TidewireError as error:
             if getattr(target, "node_name", None) is not None:
                 # There is no actor here whose dead letter it could be.
                 return 0
             reason = "stopped" if error.code == "actor_stopped" else "mailbox_full"
-            self._agent_state.node._give_up(target._agent_state.ref, message, reason, str(error))
+            self._registered_state.node._give_up(target._registered_state.ref, message, reason, str(error))
             return 0
 
 

@@ -76,8 +76,8 @@ class AgentPool(Pool):
 
     def _stop_blocking(self, drain: bool, timeout: float | None) -> Ledger:
         until = _until(timeout)
-        mailbox: Ledger = self.agent._agent_state.ref.stop(drain, timeout).wait()
-        self.agent._agent_state.close()
+        mailbox: Ledger = self.agent._registered_state.ref.stop(drain, timeout).wait()
+        self.agent._registered_state.close()
         return _with_returned(super()._stop_blocking(drain, _left(until)), mailbox)
 
 

@@ -115,7 +115,7 @@ class Directory:
             if agent_state is not None:
                 self._drop(agent.id)
             self.by_id[agent.id] = agent
-            self.agent_states[agent.id] = agent._agent_state
+            self.agent_states[agent.id] = agent._registered_state
             # Kept, as the attributes of an agent are the user's to change.
             self._keys[agent.id] = _keys(agent)
             for key in self._keys[agent.id]:
@@ -245,7 +245,7 @@ def _lives(agent: Agent) -> bool:
     """True if an agent is alive. The directory forgets an agent that ended without its hook,
     because its start failed or it was abandoned.
     """
-    agent_state = agent._agent_state
+    agent_state = agent._registered_state
     if agent_state.ref.alive:
         return True
     if agent_state.ended:

@@ -52,7 +52,7 @@ class RemoteAgents:
 
     def announce(self, agent: Agent) -> None:
         """Let other nodes find an agent of this one."""
-        door = AgentSubscription(agent._agent_state)
+        door = AgentSubscription(agent._registered_state)
         self._doors[agent.id] = door
         says = {"id": agent.id, "type": agent.type, "capabilities": sorted(agent.capabilities)}
         described = {AGENT: json.dumps(says, separators=(",", ":"))}
@@ -83,7 +83,7 @@ class RemoteAgents:
         """Forget an agent of another node."""
         agent = self._remote.pop(id, None)
         if agent is not None:
-            agent._agent_state.close()
+            agent._registered_state.close()
 
     def announce_all(self) -> None:
         """Let other nodes find the agents that were registered before there was a link."""
@@ -112,7 +112,7 @@ class RemoteAgent(Agent):
     @property
     def status(self) -> str:
         """ "remote"; "lost" while the link to the hub is lost; or "stopped"."""
-        if not self._agent_state.ref.alive:
+        if not self._registered_state.ref.alive:
             return "stopped"
         return "lost" if self._is_lost else "remote"
 

@@ -67,7 +67,7 @@ def _make_of_agents(
     try:
         letters.open(pool)
     except BaseException:
-        pool.agent._agent_state.ref.stop(False, 0.0)
+        pool.agent._registered_state.ref.stop(False, 0.0)
         raise
     pool.start()
     return pool

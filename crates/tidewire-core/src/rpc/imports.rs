@@ -47,7 +47,7 @@ pub struct Full {
 /// imports.add("0a1b", 7, 1, "a proxy").unwrap();
 /// assert!(imports.again("0a1b"));
 /// assert_eq!(&*imports.updates()[&7].claims[0], "0a1b");
-/// assert_eq!(imports.let_go("0a1b", 1), Some("a proxy"));
+/// assert_eq!(imports.release("0a1b", 1), Some("a proxy"));
 /// assert_eq!(imports.updates()[&7].releases, [("0a1b".into(), 2)]);
 /// ```
 #[derive(Debug)]
