@@ -39,7 +39,9 @@ impl fmt::Display for JoinError {
             Self::Tls(error) => error.fmt(f),
             Self::Io(address, error) => {
                 let fix = match error.kind() {
-                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => ": start one there, or correct the URL",
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                        ": start one there, or correct the URL"
+                    }
                     _ => "",
                 };
                 write!(f, "url: there is no hub at {address}: {error}{fix}")

@@ -34,7 +34,7 @@ impl HomeSlot {
         Self { state: Mutex::new(SlotState::Open(home)), wakers: Wakers::default(), open: None }
     }
 
-    /// The slot of a storage backend that the first call opens, and [`close`](Self::close) closes.
+    /// The slot of a storage backend that the first call opens, and its server closes.
     pub fn lazy(open: impl Fn() -> Answer<Arc<dyn Home>> + Send + Sync + 'static) -> Self {
         Self { state: Mutex::new(SlotState::Closed), wakers: Wakers::default(), open: Some(Box::new(open)) }
     }
