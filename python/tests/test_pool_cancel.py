@@ -149,6 +149,7 @@ def test_random_cancellations_lose_and_repeat_no_other_task(kind: Any, seed: int
         assert {n for n in done if marks[n] != "be"} == set()
         assert {mark for n, mark in marks.items() if n not in done} <= {"b", "be"}
         assert pool.ledger is not None and pool.ledger.balanced and pool.ledger.handled > len(done)
-        assert len(os.listdir("/proc/self/fd")) == files
+        # Files of tests before this one may have been collected meanwhile.
+        assert len(os.listdir("/proc/self/fd")) <= files
 
     story(main)
