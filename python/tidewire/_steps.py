@@ -6,6 +6,7 @@ Such a procedure is a generator of what it waits for: pending operations, each w
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -79,5 +80,6 @@ class Procedure(Generic[_T]):
         """Block this thread until it is done."""
         return blocking(self._steps())
 
+    @abstractmethod
     def _steps(self) -> Steps[_T]:
-        raise NotImplementedError
+        """Return the steps of the procedure, which begins with the first of them."""

@@ -1,6 +1,6 @@
-//! One-way message throughput over TCP, from a node over a hub to another node. A bare tokio socket
-//! with batched writes is the reference: `cargo run --release -p tidewire-node --example one_way
-//! [messages]`.
+//! Benchmark of one-way messages over TCP, from a node over a hub to another node. A bare tokio
+//! socket with batched writes is the reference: `cargo run --release -p tidewire-node --example
+//! one_way [messages]`.
 //!
 //! The clock runs from the first message sent to the last one received. The sender is at most
 //! 10,000 messages ahead of its receiver, because a subscription buffers no more than its capacity.
