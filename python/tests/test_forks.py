@@ -338,7 +338,7 @@ def test_first_calls_load_no_module_that_a_fork_could_find_half_loaded() -> None
 def test_a_fork_while_a_thread_looks_for_a_part_of_the_runtime_leaves_the_child_able_to_look_itself() -> None:
     said = program(
         """
-        from tidewire import _drive, _loop
+        from tidewire._runtime import drive, loop
 
         looks, forked, parent = threading.Event(), threading.Event(), os.getpid()
 
@@ -348,9 +348,9 @@ def test_a_fork_while_a_thread_looks_for_a_part_of_the_runtime_leaves_the_child_
                 if os.getpid() == parent:
                     looks.set()
                     assert forked.wait(60)
-                return getattr(_drive, name)
+                return getattr(drive, name)
 
-        sys.modules["tidewire._drive"] = Slow()
+        sys.modules["tidewire._runtime.drive"] = Slow()
 
         async def asked(number):
             async def double(n):

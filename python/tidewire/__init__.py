@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _half_loaded as _half_loaded
+from tidewire._runtime import half_loaded as _half_loaded  # noqa: F401 - before every other module
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Run, Subscription, Timer, __version__
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tidewire._campaigns.parameters import grid
     from tidewire._campaigns.precision import Precision
     from tidewire._campaigns.report import Report
-    from tidewire._ledger import Ledger, Stuck, Terminated
-    from tidewire._signals import run
+    from tidewire._node.ledger import Ledger, Stuck, Terminated
+    from tidewire._runtime.signals import run
     from tidewire._typed import Client
     from tidewire.agents.agent import Agent
     from tidewire.agents.directory import Directory
@@ -183,7 +183,7 @@ _LATER = {
     "InstanceInfo": "tidewire.services.contract.info",
     "InvalidArgument": "tidewire.errors",
     "InvalidSubject": "tidewire.errors",
-    "Ledger": "tidewire._ledger",
+    "Ledger": "tidewire._node.ledger",
     "LimitExceeded": "tidewire.errors",
     "LinkConfig": "tidewire.link_config",
     "LinkLost": "tidewire.errors",
@@ -225,13 +225,13 @@ _LATER = {
     "ServiceConfig": "tidewire.service_config",
     "ServiceInfo": "tidewire.services.contract.info",
     "StoreUnavailable": "tidewire.errors",
-    "Stuck": "tidewire._ledger",
+    "Stuck": "tidewire._node.ledger",
     "Subscription": "tidewire._binding",
     "SubscriptionStream": "tidewire.subscription",
     "Supervision": "tidewire.supervision",
     "TaskQuarantined": "tidewire.errors",
     "TaskTimeout": "tidewire.errors",
-    "Terminated": "tidewire._ledger",
+    "Terminated": "tidewire._node.ledger",
     "TidewireError": "tidewire.errors",
     "Timer": "tidewire._binding",
     "Tls": "tidewire.links.tls",
@@ -252,7 +252,7 @@ _LATER = {
     "method": "tidewire.services.contract.declare",
     "on": "tidewire.services.contract.declare",
     "open_campaign": "tidewire._campaigns.campaign",
-    "run": "tidewire._signals",
+    "run": "tidewire._runtime.signals",
     "remote": "tidewire.objects.marks",
     "service": "tidewire.services.contract.declare",
 }

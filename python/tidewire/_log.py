@@ -7,7 +7,7 @@ import threading
 import weakref
 from time import monotonic
 
-from tidewire import _fork_handlers
+from tidewire._runtime import fork_handlers
 
 logger = logging.getLogger("tidewire")
 
@@ -42,7 +42,7 @@ class _Repeated:
 _known: weakref.WeakKeyDictionary[object, dict[object, _Repeated]] = weakref.WeakKeyDictionary()
 _counted: list[_Repeated] = []
 _timer: threading.Timer | None = None
-_lock = _fork_handlers.reentrant_lock()
+_lock = fork_handlers.reentrant_lock()
 
 
 def failed(actor: object, hook: str, error: BaseException, is_reported: bool = False) -> None:
@@ -149,4 +149,4 @@ def _text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-_fork_handlers.in_child(_forget)
+fork_handlers.in_child(_forget)

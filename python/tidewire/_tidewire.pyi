@@ -11,7 +11,7 @@ from numpy.random import Generator as NumpyGenerator
 from typing_extensions import Buffer, TypeVar, disjoint_base
 
 from tidewire._handlers import Plan
-from tidewire._ledger import Ledger
+from tidewire._node.ledger import Ledger
 from tidewire.services.contract.methods import Bound
 from tidewire.services.instance_transport import Request
 from tidewire.supervision import Supervision

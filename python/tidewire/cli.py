@@ -104,7 +104,7 @@ def doctor(
     target, look at versions and configuration, and try the engine out. Exit code 1 if there is a
     problem to fix, 3 if the target can't be reached.
     """
-    from tidewire._doctor import examine
+    from tidewire.commands.self_check import examine
 
     if target is not None:
         from tidewire.commands.doctor import doctor

@@ -13,17 +13,19 @@ from time import monotonic
 from types import EllipsisType, NoneType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _idle, _inspect, _log, _statistics_wait, _steps
+from tidewire import _log
 from tidewire._binding import Engine, check_address
-from tidewire._blocking import refuse_loop
-from tidewire._fork_handlers import in_child
-from tidewire._ledger import Ledger
 from tidewire._limits import NAME_BYTES
 from tidewire._log import logger
+from tidewire._node import idle, statistics_service, statistics_wait
 from tidewire._node.agents import Agents
+from tidewire._node.ledger import Ledger
 from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
 from tidewire._numbers import check_seconds
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._runtime.fork_handlers import in_child
 from tidewire._urls import is_link, is_nats
 from tidewire.broker import BrokerConfig
 from tidewire.config import Config
@@ -35,7 +37,7 @@ from tidewire.sync import Sync
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.tls import Tls
     from tidewire.top.service import StatisticsService
 
@@ -139,7 +141,7 @@ class Node(Subjects, Streams, Agents):
         # on other machines.
         made = f"node-{os.getpid()}-{os.urandom(4).hex()}" if self._meets else f"node-{os.getpid()}"
         self.name = made if name is None else name
-        self._inspect = _inspect.wanted(inspect, Config.of(config).environment)
+        self._inspect = statistics_service.wanted(inspect, Config.of(config).environment)
         self._inspector: StatisticsService | None = None
         self._engine = Engine(*Config.of(config).layers())
         for warning in self._engine.warnings():
@@ -185,7 +187,7 @@ class Node(Subjects, Streams, Agents):
         had_thread = self._loop_thread is not None
         try:
             if self._inspect:
-                self._inspector = _inspect.open_for(self)
+                self._inspector = statistics_service.open_for(self)
             if self._meets:
                 from tidewire.links.join import join_blocking
 
@@ -229,7 +231,7 @@ class Node(Subjects, Streams, Agents):
             AskCycle: if a handler of the node would wait for it.
             InvalidArgument: if the timeout is not allowed.
         """
-        return await _steps.awaited(self._stopping(timeout))
+        return await steps.awaited(self._stopping(timeout))
 
     async def __aenter__(self) -> Node:
         self._bind_running_loop()
@@ -240,7 +242,7 @@ class Node(Subjects, Streams, Agents):
 
         self._check_start()
         if self._inspect:
-            self._inspector = _inspect.open_for(self)
+            self._inspector = statistics_service.open_for(self)
         try:
             await join(self, self._join_timeout)
         except BaseException:
@@ -266,16 +268,17 @@ class Node(Subjects, Streams, Agents):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from tidewire import _abort, _signals
+        from tidewire._node import abort
+        from tidewire._runtime import signals
 
-        if kind is None or _signals.is_shutdown_cancellation(kind):
+        if kind is None or signals.is_shutdown_cancellation(kind):
             try:
                 await self.stop()
                 return
             except BaseException:
-                await _abort.abort(self)
+                await abort.abort(self)
                 raise
-        await _abort.abort(self)
+        await abort.abort(self)
 
     def __enter__(self) -> Node:
         refuse_loop("the end of `with tw.Node()`", "use `async with`")
@@ -310,7 +313,7 @@ class Node(Subjects, Streams, Agents):
             raise InvalidArgument(
                 f"{self!r} was not started: enter its block, or call start(), before you wait for its end"
             )
-        from tidewire._signals import run_forever
+        from tidewire._runtime.signals import run_forever
 
         await run_forever(self)
 
@@ -328,8 +331,8 @@ class Node(Subjects, Streams, Agents):
             AskCycle: if a handler of the node would wait for itself.
             InvalidArgument: if the timeout is not allowed, or the node was not started.
         """
-        _idle.check(self, timeout)
-        await _steps.awaited(_idle.quiet(self, timeout))
+        idle.check(self, timeout)
+        await steps.awaited(idle.quiet(self, timeout))
 
     @property
     def ledger(self) -> Ledger | None:
@@ -361,11 +364,11 @@ class Node(Subjects, Streams, Agents):
         """
         return {
             **self._engine.statistics(),
-            "agents": _inspect.agents(self),
-            "pools": _inspect.pools(),
-            "services": _inspect.services(self),
-            "remote": _inspect.remote(self),
-            "links": _inspect.links(self),
+            "agents": statistics_service.agents(self),
+            "pools": statistics_service.pools(),
+            "services": statistics_service.services(self),
+            "remote": statistics_service.remote(self),
+            "links": statistics_service.links(self),
         }
 
     async def until(
@@ -387,7 +390,7 @@ class Node(Subjects, Streams, Agents):
             NodeStopped: if the node has stopped, and they do not fit.
             InvalidArgument: if an argument is not allowed.
         """
-        return await _steps.awaited(_statistics_wait.fits(self, condition, timeout))
+        return await steps.awaited(statistics_wait.fits(self, condition, timeout))
 
     def __repr__(self) -> str:
         state = "stopped" if self._stopped else "running" if self._started else "not started"
@@ -405,7 +408,7 @@ class Node(Subjects, Streams, Agents):
         """
         if self._ledger is not None or self._engine.is_past:
             return False
-        _idle.refuse_own(self)
+        idle.refuse_own(self)
         if self._connection is not None:
             self._connection.goodbye()
         hooks, self._at_goodbye = self._at_goodbye, []
@@ -448,21 +451,21 @@ class Node(Subjects, Streams, Agents):
         return self._ledger
 
     def _stop_blocking(self, timeout: float | EllipsisType | None) -> Ledger:
-        return _steps.blocking(self._stopping(timeout))
+        return steps.blocking(self._stopping(timeout))
 
     def _stopping(self, timeout: float | EllipsisType | None) -> Steps[Ledger]:
         until = self._until(timeout)
-        names = _idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
+        names = idle.stranded(self) if self._ledger is None and not self._engine.is_past else []
         if names:
             # Not at once: other actors have stop hooks, and a loop of another thread may be about
             # to run.
             limit = monotonic() + self._engine.abort_timeout()
             until = limit if until is None else min(until, limit)
-            logger.warning(_STRANDED, self.name, _idle.shortened(names))
-        with _idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
+            logger.warning(_STRANDED, self.name, idle.shortened(names))
+        with idle.log_waiting(self, until, _BEGUN, _TELL_AFTER_S):
             if self._begin_goodbye():
                 try:
-                    yield from _idle.quiet(self, self._idle_s(until))
+                    yield from idle.quiet(self, self._idle_s(until))
                 except TimeoutError as late:
                     logger.info("%s: it stops all the same", late)
                 except BaseException:
@@ -484,7 +487,7 @@ class Node(Subjects, Streams, Agents):
         return self._end_stop(ledgers)
 
     def _abort_blocking(self) -> None:
-        from tidewire._abort import abort_blocking
+        from tidewire._node.abort import abort_blocking
 
         abort_blocking(self)
 

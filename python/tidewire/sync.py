@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire import _idle, _statistics_wait, _steps
 from tidewire._binding import ActorRef, send_blocking
-from tidewire._blocking import Blocking, blocking, refuse_loop, run
+from tidewire._node import idle, statistics_wait
 from tidewire._node.streams import Streams
 from tidewire._node.subjects import Subjects
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import Blocking, blocking, refuse_loop, run
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._binding import Timer
-    from tidewire._ledger import Ledger
+    from tidewire._node.ledger import Ledger
     from tidewire.services.instance_watch import InstanceChange
     from tidewire.streams.blocking_streams import SyncBucket, SyncLease, SyncStream
     from tidewire.streams.command_run import SyncCommandRun
@@ -82,13 +83,13 @@ class Sync(Blocking[Any]):
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them; see ``node.until``."""
         refuse_loop("until")
-        return _steps.blocking(_statistics_wait.fits(self._node, condition, timeout))
+        return steps.blocking(statistics_wait.fits(self._node, condition, timeout))
 
     def idle(self, timeout: float | None = None) -> None:
         """Block until the node has nothing to do; see ``node.idle``."""
         refuse_loop("idle")
-        _idle.check(self._node, timeout)
-        _steps.blocking(_idle.quiet(self._node, timeout))
+        idle.check(self._node, timeout)
+        steps.blocking(idle.quiet(self._node, timeout))
 
     def stop(self, ref: ActorRef, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Ledger:
         """Stop an actor, and block until it has stopped; see ``ActorRef.stop``."""

@@ -75,7 +75,7 @@ pub fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 /// True if an event loop runs on this thread. Does not load asyncio.
 pub fn on_a_loop(py: Python<'_>) -> PyResult<bool> {
     static GET: Once<Py<PyAny>> = Once::new();
-    let get = GET.of(py, "tidewire._current", "running_loop")?;
+    let get = GET.of(py, "tidewire._runtime.current", "running_loop")?;
     Ok(!get.call0()?.is_none())
 }
 
@@ -93,7 +93,7 @@ pub fn interrupted(py: Python<'_>, error: &PyErr) {
 }
 
 fn pass_on(py: Python<'_>, how: &str, error: PyErr) {
-    let called = PyModule::import(py, "tidewire._loop")
+    let called = PyModule::import(py, "tidewire._runtime.loop")
         .and_then(|module| module.getattr(how)?.call1((error.into_value(py),)).map(drop));
     if let Err(failure) = called {
         failure.write_unraisable(py, None);
@@ -115,7 +115,8 @@ pub fn known_line(py: Python<'_>) -> Option<Arc<LoopHandle>> {
     still_running(py).or_else(|| line_of(&running_loop(py).ok()?))
 }
 
-/// The line of the loop that runs on this thread, made by `tidewire._loop` if there is none yet.
+/// The line of the loop that runs on this thread. `tidewire._runtime.loop` makes it if there is
+/// none yet.
 pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
     if let Some(line) = still_running(py) {
         return Ok(line);
@@ -124,7 +125,7 @@ pub fn line_here(py: Python<'_>) -> PyResult<Arc<LoopHandle>> {
     let line = match line_of(&running) {
         Some(line) => line,
         None => {
-            let bridge = PyModule::import(py, "tidewire._loop")?.getattr("bridge_of")?.call1((&running,))?;
+            let bridge = PyModule::import(py, "tidewire._runtime.loop")?.getattr("bridge_of")?.call1((&running,))?;
             Arc::clone(&bridge.cast::<Bridge>()?.get().line)
         }
     };
@@ -289,7 +290,7 @@ fn in_no_context<'py>(py: Python<'py>, call: impl PyCallArgs<'py>) -> PyResult<B
     CONTEXT.of(py, "contextvars", "Context")?.call0()?.call_method1(intern!(py, "run"), call)
 }
 
-/// The end of the bridge on the event loop. `tidewire._loop` makes one per loop.
+/// The end of the bridge on the event loop. `tidewire._runtime.loop` makes one per loop.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct Bridge {
     pub line: Arc<LoopHandle>,

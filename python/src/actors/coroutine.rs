@@ -29,7 +29,7 @@ pub fn acting(py: Python<'_>, sender: &Py<ActorRef>) -> Option<ActorKey> {
     if !crate::actors::bridge::runs_coroutines() {
         return None;
     }
-    let get = GET.of(py, "tidewire._current", "alone.get").ok()?;
+    let get = GET.of(py, "tidewire._runtime.current", "alone.get").ok()?;
     let alone: bool = get.call0().ok()?.extract().ok()?;
     (alone && in_task_of_handlers(py).ok()?).then(|| sender.bind(py).get().inner.cell().key())
 }
@@ -39,7 +39,7 @@ pub fn in_task_of_handlers(py: Python<'_>) -> PyResult<bool> {
     static CURRENT: Once<Py<PyAny>> = Once::new();
     static HANDLES: Once<Py<PyAny>> = Once::new();
     let task = CURRENT.of(py, "asyncio", "current_task")?.call0()?;
-    HANDLES.of(py, "tidewire._drive", "handles")?.call1((task,))?.extract()
+    HANDLES.of(py, "tidewire._runtime.drive", "handles")?.call1((task,))?.extract()
 }
 
 /// Drives an actor by tasks of an event loop.
@@ -282,5 +282,5 @@ impl Driver<Message> for Coroutine {
 
 fn start<'a, 'py>(py: Python<'py>) -> PyResult<&'a Bound<'py, PyAny>> {
     static START: Once<Py<PyAny>> = Once::new();
-    START.of(py, "tidewire._drive", "start")
+    START.of(py, "tidewire._runtime.drive", "start")
 }

@@ -34,7 +34,7 @@ pub enum First {
 }
 
 /// The coroutine that a task of a coroutine actor runs. The engine makes it, and only
-/// `tidewire._drive` gives it to a task.
+/// `tidewire._runtime.drive` gives it to a task.
 #[pyclass(frozen, weakref, module = "tidewire._tidewire")]
 pub struct CoroutineLoop {
     cell: Arc<ActorCell<Message>>,
@@ -232,7 +232,7 @@ impl CoroutineLoop {
         if let Some(task) = &self.state.lock().task {
             return Ok(task.clone_ref(py));
         }
-        let begin = BEGIN.of(py, "tidewire._drive", "begin")?;
+        let begin = BEGIN.of(py, "tidewire._runtime.drive", "begin")?;
         let task = begin.call1((self.me.bind(py), self.alone()))?.unbind();
         self.state.lock().task = Some(task.clone_ref(py));
         Ok(task)
@@ -462,6 +462,6 @@ impl CoroutineLoop {
 /// Says that a task is at its end.
 fn end_task(py: Python<'_>, task: &Py<PyAny>) -> PyResult<()> {
     static OVER: Once<Py<PyAny>> = Once::new();
-    let over = OVER.of(py, "tidewire._drive", "over")?;
+    let over = OVER.of(py, "tidewire._runtime.drive", "over")?;
     over.call1((task,)).map(drop)
 }

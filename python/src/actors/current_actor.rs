@@ -17,7 +17,7 @@ pub fn leave() {
     PRESENT.take();
 }
 
-/// Reads the variable `tidewire._current.actor`, which coroutine handlers run under.
+/// Reads the variable `tidewire._runtime.current.actor`, which coroutine handlers run under.
 static GET: Once<Py<PyAny>> = Once::new();
 
 /// Runs `what` with `actor` as the present one.
@@ -39,7 +39,7 @@ pub fn on_thread(py: Python<'_>) -> Option<PyRef<ActorRef>> {
 }
 
 fn from_context(py: Python<'_>) -> Option<PyRef<ActorRef>> {
-    let get = GET.of(py, "tidewire._current", "actor.get").ok()?;
+    let get = GET.of(py, "tidewire._runtime.current", "actor.get").ok()?;
     let actor = get.call0().ok()?;
     // A value that a forked child finds there was set in its parent.
     actor.cast_into::<ActorRef>().ok().filter(|actor| !actor.get().born.is_past()).map(PyRef::from)

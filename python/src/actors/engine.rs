@@ -511,11 +511,11 @@ fn courtesy() {
     }
 }
 
-/// Reports the interpreter thread to `tidewire._ledger`, which can then show where a stuck handler
-/// is.
+/// Reports the interpreter thread to `tidewire._node.ledger`, which can then show where a stuck
+/// handler is.
 fn note_thread(py: Python<'_>, event: &str) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let noted = PyModule::import(py, "tidewire._ledger").and_then(|ledger| ledger.getattr(event)?.call1((name,)));
+    let noted = PyModule::import(py, "tidewire._node.ledger").and_then(|ledger| ledger.getattr(event)?.call1((name,)));
     if let Err(failure) = noted {
         failure.write_unraisable(py, None);
     }

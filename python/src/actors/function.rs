@@ -366,7 +366,7 @@ pub fn unreadable(py: Python<'_>, me: &PyRef<ActorRef>, error: PyErr) {
 
 /// A notice as a `tw.Terminated`.
 pub fn terminated(py: Python<'_>, signal: &Signal) -> PyResult<Py<PyAny>> {
-    let class = PyModule::import(py, "tidewire._ledger")?.getattr("Terminated")?;
+    let class = PyModule::import(py, "tidewire._node.ledger")?.getattr("Terminated")?;
     match signal {
         Signal::Terminated { actor, name, reason } => {
             class.call1((actor.get(), name.as_deref(), reason.to_string())).map(Bound::unbind)

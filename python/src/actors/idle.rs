@@ -1,4 +1,4 @@
-//! Wait for idle actors of a node. `tidewire._idle` combines it with the other parts.
+//! Wait for idle actors of a node. `tidewire._node.idle` combines it with the other parts.
 
 use std::pin::Pin;
 use std::task::Poll;

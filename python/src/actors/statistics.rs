@@ -127,7 +127,7 @@ fn make_ledger(
     reason: &str,
     threads: Vec<String>,
 ) -> PyResult<Py<PyAny>> {
-    let make = PyModule::import(py, "tidewire._ledger")?.getattr("make")?;
+    let make = PyModule::import(py, "tidewire._node.ledger")?.getattr("make")?;
     let counts = (ledger.accepted, ledger.handled, ledger.returned, ledger.dead_lettered);
     Ok(make.call1((counts, messages, stuck, reason, threads))?.unbind())
 }

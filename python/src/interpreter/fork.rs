@@ -62,7 +62,7 @@ pub fn past(py: Python<'_>) -> PyErr {
 fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     let failure = failure.map(|failure| failure.into_value(py));
     let left =
-        PyModule::import(py, "tidewire._fork_handlers").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
+        PyModule::import(py, "tidewire._runtime.fork_handlers").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
     if let Err(failure) = left {
         failure.write_unraisable(py, None);
     }

@@ -24,7 +24,7 @@ impl NeverAwaited {
             }
         };
         let made_at =
-            if traces { Some(MADE_AT.of(py, "tidewire._futures", "made_at")?.call0()?.unbind()) } else { None };
+            if traces { Some(MADE_AT.of(py, "tidewire._runtime.futures", "made_at")?.call0()?.unbind()) } else { None };
         Ok(Self(made_at))
     }
 
@@ -32,7 +32,7 @@ impl NeverAwaited {
     pub fn remind(self, py: Python<'_>, title: &str) {
         // The drop may happen while an error is raised.
         let pending = PyErr::take(py);
-        let warned = PyModule::import(py, "tidewire._futures")
+        let warned = PyModule::import(py, "tidewire._runtime.futures")
             .and_then(|module| module.getattr("never_awaited")?.call1((title, self.0)).map(drop));
         if let Err(error) = warned {
             error.write_unraisable(py, None);
@@ -45,5 +45,5 @@ impl NeverAwaited {
 
 /// True if asyncio, too, records where coroutines were made.
 fn traces_origins(py: Python<'_>) -> PyResult<bool> {
-    PyModule::import(py, "tidewire._futures")?.getattr("TRACES")?.extract()
+    PyModule::import(py, "tidewire._runtime.futures")?.getattr("TRACES")?.extract()
 }

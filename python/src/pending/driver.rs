@@ -121,7 +121,7 @@ impl Pending {
     pub(super) fn become_future(this: &Bound<'_, Self>) -> PyResult<()> {
         static FUTURE: Once<Py<PyType>> = Once::new();
         let py = this.py();
-        let future = FUTURE.of(py, "tidewire._futures", "Begun")?;
+        let future = FUTURE.of(py, "tidewire._runtime.futures", "Begun")?;
         if this.get_type().is(future) {
             return Ok(());
         }

@@ -171,7 +171,7 @@ impl Pending {
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
         // asyncio asks this of the coroutine of a task that it shows, from Python 3.12 on.
-        let shown = PyModule::import(py, "tidewire._futures")?.getattr("is_shown_by_asyncio")?.call0()?;
+        let shown = PyModule::import(py, "tidewire._runtime.futures")?.getattr("is_shown_by_asyncio")?.call0()?;
         if shown.is_truthy()? { Ok(true) } else { self.refused(py) }
     }
 

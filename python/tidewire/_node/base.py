@@ -6,14 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tidewire import _current
+from tidewire._runtime import current
 from tidewire.errors import NodeStopped
 
 if TYPE_CHECKING:
     import asyncio
 
     from tidewire._binding import ActorRef, Bridge, ChangeCounter, Engine
-    from tidewire._loop_thread import LoopThread
+    from tidewire._runtime.loop_thread import LoopThread
     from tidewire.links.connection import Connection
     from tidewire.node import Node
 
@@ -61,11 +61,11 @@ class Base:
     def _bind_running_loop(self) -> None:
         import asyncio
 
-        from tidewire import _loop
+        from tidewire._runtime.loop import bridge_of, uses
 
         self._loop = asyncio.get_running_loop()
-        self._engine.bind(_loop.bridge_of(self._loop))
-        _loop.uses(self)
+        self._engine.bind(bridge_of(self._loop))
+        uses(self)
 
     def _follow(self, bridge: Bridge, loop: asyncio.AbstractEventLoop) -> None:
         """Go on with another loop, the one of this thread, if the node's own was closed."""
@@ -83,11 +83,11 @@ class Base:
         """
         import asyncio
 
-        from tidewire._loop import bridge_of
+        from tidewire._runtime.loop import bridge_of
 
         self._ensure_loop()
         assert self._loop is not None
-        if _current.running_loop() is self._loop:
+        if current.running_loop() is self._loop:
             call(bridge_of(self._loop))
             return
 
@@ -101,10 +101,10 @@ class Base:
         with self._lock:
             if self._engine.is_bound and not (self._loop is not None and self._loop.is_closed()):
                 return
-            if _current.running_loop() is not None:
+            if current.running_loop() is not None:
                 self._bind_running_loop()
                 return
-            from tidewire._loop_thread import LoopThread
+            from tidewire._runtime.loop_thread import LoopThread
 
             self._loop_thread = LoopThread(f"{self.name}-asyncio")
             self._loop_thread.call(self._bind_running_loop)

@@ -7,8 +7,8 @@ from time import time
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _steps
-from tidewire._blocking import Blocking, blocking
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import Blocking, blocking
 from tidewire.agents import addresses
 from tidewire.agents.message import Message
 from tidewire.agents.retrying_request import RetryingRequest
@@ -17,8 +17,8 @@ from tidewire.errors import InvalidArgument, TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef
-    from tidewire._ledger import Ledger
-    from tidewire._steps import Steps
+    from tidewire._node.ledger import Ledger
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.retry import Retry
     from tidewire.node import Node
@@ -387,7 +387,7 @@ class Agent:
         """Stop it, as ``ActorRef.stop`` does. Pending retries are given up; durable messages stay
         in the inbox.
         """
-        return await _steps.awaited(self._stopping(drain, timeout))
+        return await steps.awaited(self._stopping(drain, timeout))
 
     def _stopping(self, drain: bool = True, timeout: float | EllipsisType | None = ...) -> Steps[Ledger]:
         if self._registered_state.durable is not None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire import _limits
 from tidewire._handlers import Plan
-from tidewire._ledger import Ledger
 from tidewire._node.actors import Options
+from tidewire._node.ledger import Ledger
 from tidewire.agents import handlers
 from tidewire.agents.agent import Agent
 from tidewire.agents.agent_state import AgentState

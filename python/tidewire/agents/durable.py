@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidewire import _limits
 from tidewire._binding import AgentInbox, ChangeCounter
-from tidewire._blocking import LoopCall
-from tidewire._futures import ended_within
 from tidewire._log import logger
+from tidewire._runtime.blocking_portal import LoopCall
+from tidewire._runtime.futures import ended_within
 from tidewire.agents import form, inbox_store, state_transaction
 from tidewire.agents.state_transaction import Arrival, StateTransaction
 from tidewire.errors import (

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidewire import _steps
 from tidewire._binding import ChangeCounter
+from tidewire._runtime import steps
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
     from tidewire.agents.retry import Retry
@@ -33,8 +33,8 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         self._steps: Generator[Any, Any, Any] | None = None
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        self._steps = steps = _steps.awaiting(self._all())
-        return steps
+        self._steps = request = steps.awaiting(self._all())
+        return request
 
     # A task can be made of it, as of any coroutine.
 
@@ -55,7 +55,7 @@ class RetryingRequest(Coroutine[Any, Any, Any]):
         return self.__await__() if self._steps is None else self._steps
 
     def wait(self) -> Any:
-        return _steps.blocking(self._all())
+        return steps.blocking(self._all())
 
     def _all(self) -> Steps[Any]:
         while True:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewire._steps import Procedure
+from tidewire._runtime.steps import Procedure
 from tidewire.errors import TidewireError
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.agent_state import AgentState
     from tidewire.agents.message import Message
 

@@ -13,9 +13,9 @@ from time import monotonic
 from typing import Any
 
 import tidewire as tw
-from tidewire import _steps
 from tidewire._binding import ChangeCounter
 from tidewire._log import logger
+from tidewire._runtime import steps
 from tidewire._urls import is_secured, without_secrets
 from tidewire.commands.hub_file import HubSettings
 from tidewire.commands.output import fail
@@ -138,7 +138,7 @@ def _drain(node: tw.Node, until: float, signals: _StopSignals) -> None:
 
     def drain() -> None:
         with contextlib.suppress(tw.TidewireError):
-            _steps.blocking(connection.draining(until))
+            steps.blocking(connection.draining(until))
         drained.set()
         signals.change_counter.ring()
 

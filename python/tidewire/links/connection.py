@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Pending,
         RemoteMessage,
     )
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.agents import RemoteAgents
     from tidewire.links.http import Http
     from tidewire.node import Node

@@ -6,9 +6,9 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from tidewire import _steps
 from tidewire._binding import Directory
 from tidewire._log import logger
+from tidewire._runtime import steps
 from tidewire.errors import LinkLost, TidewireError
 from tidewire.links import announcements
 from tidewire.links.remote import RemotePort
@@ -16,7 +16,7 @@ from tidewire.services.registry import registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, RemoteMessage
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
 
 CHANGES = "$hub.services.*"
@@ -69,7 +69,7 @@ class Discovery:
     async def renew(self) -> None:
         """Learn the changes during the loss of the link: nobody announced them."""
         try:
-            await _steps.awaited(self.refresh())
+            await steps.awaited(self.refresh())
         except LinkLost:
             # It was lost again, and is looked at again when it is back.
             return

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire import _steps
 from tidewire._log import logger
+from tidewire._runtime import steps
 from tidewire._urls import is_nats, without_secrets
 from tidewire.errors import AskTimeout, LinkLost
 
@@ -40,7 +40,7 @@ async def join(node: Node, within_s: float | None) -> None:
         await asyncio.sleep(wait_s)
         try:
             await _joined(node)
-            return await _steps.awaited(connection.open())
+            return await steps.awaited(connection.open())
         except _AGAIN as error:
             lost = error
             connection.leave()
@@ -86,7 +86,7 @@ def join_blocking(node: Node, within_s: float | None) -> None:
         time.sleep(wait_s)
         try:
             _attempt(node)
-            return _steps.blocking(connection.open())
+            return steps.blocking(connection.open())
         except _AGAIN as error:
             lost = error
             connection.leave()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Route, service_subject
-from tidewire._steps import Procedure
+from tidewire._runtime.steps import Procedure
 from tidewire.errors import LinkLost, NoResponders
 from tidewire.objects.export_scope import ExportScope
 from tidewire.services.channel import Ended
@@ -16,7 +16,7 @@ from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Link, Pending, RemoteStream
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.services.contract.info import ServiceInfo
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidewire import _steps
 from tidewire._binding import RemoteCall, RemoteMessage
 from tidewire._handlers import Plan
 from tidewire._limits import CONCURRENCY
 from tidewire._log import logger
 from tidewire._node.actors import Options
+from tidewire._runtime import steps
 from tidewire.errors import ActorStopped, InvalidArgument, MailboxFull
 from tidewire.links.remote import TRACE
 from tidewire.services.caller.local import LocalPort
@@ -194,7 +194,7 @@ class ServiceEndpoint:
         finally:
             if writing is not None:
                 writing.on_cut(None)
-            await _steps.awaited(items.over())
+            await steps.awaited(items.over())
 
     def _items(self, request: Request) -> Items:
         return self._port.stream(request)

@@ -19,7 +19,7 @@ from tidewire.services.registry import Group, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ChangeCounter, Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.objects.import_table import ImportTable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tidewire import _steps
-from tidewire._blocking import refuse_loop
-from tidewire._ledger import Ledger
+from tidewire._node.ledger import Ledger
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import refuse_loop
 from tidewire.errors import InvalidArgument
 from tidewire.pools import statistics_wait
 from tidewire.pools.core import Core
@@ -55,7 +55,7 @@ class Sync(Generic[_P, _R_co]):
     def until(self, condition: Callable[[dict[str, Any]], object], timeout: float | None = None) -> dict[str, Any]:
         """Block until the statistics fit a condition, and return them, as ``pool.until`` does."""
         _may_block(self._pool._core, "until")
-        return _steps.blocking(statistics_wait.fits(self._pool, condition, timeout))
+        return steps.blocking(statistics_wait.fits(self._pool, condition, timeout))
 
     def stop(self, drain: bool = True, timeout: float | None = STOP_TIMEOUT_S) -> Ledger:
         """Stop the pool, and block until it has stopped, as ``pool.stop`` does."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tidewire._binding import ChangeCounter
-from tidewire._ledger import Ledger
 from tidewire._log import logger
+from tidewire._node.ledger import Ledger
 from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireError
 from tidewire.pools.backlog import Backlog
 from tidewire.pools.counters import PoolCounters

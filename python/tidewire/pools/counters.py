@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tidewire._ledger import Ledger, Stuck
+from tidewire._node.ledger import Ledger, Stuck
 from tidewire.pools.task import Task
 
 _SUB_BITS = 4

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from tidewire import _limits as limits
-from tidewire import _steps
-from tidewire._current import running_loop
-from tidewire._ledger import Ledger
+from tidewire._node.ledger import Ledger
+from tidewire._runtime import steps
+from tidewire._runtime.current import running_loop
 from tidewire._unknown_options import refuse_unknown
 from tidewire.errors import InvalidArgument
 from tidewire.pools import function as functions
@@ -290,7 +290,7 @@ class Pool(Scope, Generic[_P, _R_co]):
             PoolStopped: if the pool has ended, and they do not fit. PoolFailed if it has failed.
             InvalidArgument: if an argument is not allowed.
         """
-        return await _steps.awaited(statistics_wait.fits(self, condition, timeout))
+        return await steps.awaited(statistics_wait.fits(self, condition, timeout))
 
     # Life
 

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
-from tidewire._blocking import refuse_loop
-from tidewire._current import running_loop
-from tidewire._ledger import Ledger
 from tidewire._limits import ABORT_TIMEOUT_MS
+from tidewire._node.ledger import Ledger
+from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._runtime.current import running_loop
 from tidewire.pools.blocking_pool import STOP_TIMEOUT_S
 
 _ABORT_TIMEOUT_S = ABORT_TIMEOUT_MS.default / 1000
@@ -45,7 +45,7 @@ class Scope(ABC):
         """Take no more, and cancel coroutines that threads run."""
 
     async def __aenter__(self) -> Self:
-        from tidewire._loop import bridge_of
+        from tidewire._runtime.loop import bridge_of
 
         # Ctrl-C wakes the loop from here on.
         loop = running_loop()
@@ -57,7 +57,7 @@ class Scope(ABC):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from tidewire._signals import is_shutdown_cancellation
+        from tidewire._runtime.signals import is_shutdown_cancellation
 
         if kind is None or is_shutdown_cancellation(kind):
             await self.stop()

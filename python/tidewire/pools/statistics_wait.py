@@ -7,11 +7,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._numbers import check_seconds
-from tidewire._waiter import Waiter
+from tidewire._runtime.waiter import Waiter
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.pools.pool import Pool
 
 Condition = Callable[[dict[str, Any]], object]

@@ -16,8 +16,8 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-from tidewire._ledger import Stuck
 from tidewire._log import logger
+from tidewire._node.ledger import Stuck
 from tidewire.pools.core import Core
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.policies.scaling_policy import Decision, Load, Scaling

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from tidewire._task import RunningTask
+from tidewire._runtime.task import RunningTask
 from tidewire.pools import failure
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.counters import share

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from selectors import BaseSelector
 from typing import Any
 
-from tidewire._ledger import Stuck
 from tidewire._limits import POOL_STUCK_THREADS
 from tidewire._log import logger
-from tidewire._stacks import stacks
-from tidewire._task import running_task
+from tidewire._node.ledger import Stuck
+from tidewire._runtime.stacks import stacks
+from tidewire._runtime.task import running_task
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
 from tidewire.pools.core import Core, Ended

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-from tidewire._steps import Steps
-from tidewire._waiter import Waiter
+from tidewire._runtime.steps import Steps
+from tidewire._runtime.waiter import Waiter
 from tidewire.errors import AskTimeout
 
 

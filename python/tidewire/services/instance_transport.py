@@ -16,7 +16,7 @@ from tidewire.services.instances import context
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending, Route
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.services.caller.argument_streams import ArgumentStream
     from tidewire.services.contract.info import ServiceInfo
     from tidewire.services.instances.inbound_call import AnyRunning

@@ -7,15 +7,15 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from tidewire import _fork_handlers
 from tidewire._binding import Balancer, ChangeCounter
+from tidewire._runtime import fork_handlers
 from tidewire.errors import AskTimeout, LinkLost, NameTaken, NodeStopped, NoResponders, TidewireError
 from tidewire.services.contract.info import InstanceInfo, MethodInfo, ServiceInfo
 from tidewire.services.contract.names import STANDBY, nearest, short
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.caller.options import CallOptions
@@ -150,7 +150,7 @@ class Registry:
         self._node = weakref.ref(node)
         self.change_counter = ChangeCounter()
         # The lock protects the table of groups and the list of served instances.
-        self._lock = _fork_handlers.lock()
+        self._lock = fork_handlers.lock()
         self.groups: dict[str, Group] = {}
         self.changes = 0
         self._served: list[Served] = []
@@ -342,7 +342,7 @@ class _Watch:
 
 
 _registries: weakref.WeakKeyDictionary[Node, Registry] = weakref.WeakKeyDictionary()
-_lock = _fork_handlers.lock()
+_lock = fork_handlers.lock()
 
 
 def registry_of(node: Node) -> Registry:

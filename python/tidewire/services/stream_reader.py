@@ -8,9 +8,9 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from tidewire import _steps
-from tidewire._blocking import refuse_loop
-from tidewire._futures import is_shown_by_asyncio
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._runtime.futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.caller.outbound_call import OutboundCall
 from tidewire.services.channel import Ended
@@ -128,7 +128,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             raise StopAsyncIteration
         try:
             if self._items is None:
-                await _steps.awaited(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
+                await steps.awaited(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(await self._opened().take())  # type: ignore[no-any-return]
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -145,7 +145,7 @@ class Stream(_Reading, NotData, AsyncIterator[_T]):
             one.cancel()
         try:
             if self._items is not None:
-                await _steps.awaited(self._items.over())
+                await steps.awaited(self._items.over())
         finally:
             self._end()
         for one in self._feeds:
@@ -215,7 +215,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         refuse_loop(self._sending.title)
         try:
             if self._items is None:
-                _steps.blocking(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
+                steps.blocking(self._sending.registry.find_again(self._sending.service, self._sending.timeout_s))
             return self._made(self._opened().take_blocking())
         except Ended:
             self._end()
@@ -229,7 +229,7 @@ class BlockingStream(_Reading, Iterator[Any]):
         self._done = True
         try:
             if self._items is not None:
-                _steps.blocking(self._items.over())
+                steps.blocking(self._items.over())
         finally:
             self._end()
 

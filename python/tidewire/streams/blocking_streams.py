@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
-from tidewire._blocking import Blocking, blocking, blocking_items, run
+from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_items, run
 from tidewire.streams.bucket import Bucket
 from tidewire.streams.consumer import Consumer
 from tidewire.streams.event import Event

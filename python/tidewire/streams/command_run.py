@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tidewire._blocking import Blocking, blocking, blocking_items, run
+from tidewire._runtime.blocking_portal import Blocking, blocking, blocking_items, run
 from tidewire.errors import CallCancelled, InvalidArgument, NotFound, RemoteError, TidewireError, WorkerLost
 from tidewire.services.contract.names import short, token_problem
 from tidewire.streams.command_store import QUEUE, CommandInfo, CommandStore, Record, life_of

@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidewire._futures import finish
+from tidewire._runtime.futures import finish
 from tidewire.errors import InvalidArgument, LeaseHeld, LeaseLost, TidewireError
 from tidewire.streams.home import WAIT_US, span_us
 

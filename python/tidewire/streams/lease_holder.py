@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire import _binding
-from tidewire._futures import ended_within
+from tidewire._runtime.futures import ended_within
 from tidewire.errors import LeaseHeld, LeaseLost, TidewireError
 from tidewire.streams.home import WAIT_US
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tidewire._task import check_report
+from tidewire._runtime.task import check_report
 
 if TYPE_CHECKING:
     from tidewire.services.instances.inbound_call import InboundCall

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tidewire as tw
-from tidewire._inspect import VARIABLE
+from tidewire._node.statistics_service import VARIABLE
 from tidewire.commands.talk import Hub
 from tidewire.top.service import SERVICE
 from tidewire.top.sockets import is_stale, live_sockets

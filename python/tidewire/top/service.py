@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import Bridge, Hub, RemoteCall, __version__, service_subject
 from tidewire._log import logger
-from tidewire._loop_thread import LoopThread
+from tidewire._runtime.loop_thread import LoopThread
 from tidewire._urls import without_secrets
 from tidewire.errors import TidewireError
 from tidewire.links.announcements import described

@@ -13,8 +13,8 @@ from collections import Counter
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
 
-from tidewire._ledger import Stuck
 from tidewire._log import logger
+from tidewire._node.ledger import Stuck
 from tidewire.pools import failure
 from tidewire.pools.core import Core
 from tidewire.pools.function import FunctionRef

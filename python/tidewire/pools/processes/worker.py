@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from tidewire._task import RunningTask, running_task
+from tidewire._runtime.task import RunningTask, running_task
 from tidewire.errors import PayloadTooLarge, RemoteError
 from tidewire.pools import failure
 from tidewire.pools.function import Caller, FunctionRef, checked_results, load

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _steps
-from tidewire._blocking import refuse_loop
-from tidewire._current import running_loop
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import refuse_loop
+from tidewire._runtime.current import running_loop
 from tidewire.errors import CallCancelled, InvalidArgument
 from tidewire.services.channel import Channel, Ended, pump
 from tidewire.services.instances.outcome import error_for_caller
@@ -48,7 +48,7 @@ class FedArgument(AsyncIterator[Any], Iterator[Any]):
 
     async def aclose(self) -> None:
         """Read no more, and wait until the caller's generator was closed."""
-        await _steps.awaited(self.items.over())
+        await steps.awaited(self.items.over())
 
 
 class ArgumentStream:

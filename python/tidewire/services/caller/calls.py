@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _steps
-from tidewire._futures import TRACES, made_at, never_awaited
+from tidewire._runtime import steps
+from tidewire._runtime.futures import TRACES, made_at, never_awaited
 from tidewire.errors import InvalidArgument, TidewireError
 from tidewire.services.caller.argument_streams import has_streams
 from tidewire.services.caller.outbound_call import OutboundCall
@@ -18,7 +18,7 @@ from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.stream_reader import NotData, Stream
 
 if TYPE_CHECKING:
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.services.registry import Group
 
 
@@ -60,8 +60,8 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._used:
             raise RuntimeError(f"{self._sending.title}: this call was awaited already: call the method again")
         self._used = True
-        self._steps = steps = self._all() if self._sending.options.policy.kind == "all" else self._one()
-        return steps
+        self._steps = call = self._all() if self._sending.options.policy.kind == "all" else self._one()
+        return call
 
     # A task can be made of it, as of any coroutine.
 
@@ -101,7 +101,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._sending.options.policy.kind == "all":
             sending = self._sending
             return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        return _steps.blocking(self._to_one(RetryLoop(self._sending, self._sending.found())))
+        return steps.blocking(self._to_one(RetryLoop(self._sending, self._sending.found())))
 
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
@@ -109,7 +109,7 @@ class Call(NotData, Coroutine[Any, Any, Any]):
     def _one(self) -> Generator[Any, Any, Any]:
         turn = RetryLoop(self._sending, (yield from self._sending.finding()))
         try:
-            return (yield from _steps.awaiting(self._to_one(turn)))
+            return (yield from steps.awaiting(self._to_one(turn)))
         finally:
             for one in turn.request.feeds:
                 yield from one.finish().__await__()

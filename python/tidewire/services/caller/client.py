@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
-from tidewire import _steps
 from tidewire._binding import NativeMethod
-from tidewire._blocking import Blocking, refuse_loop, run
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import Blocking, refuse_loop, run
 from tidewire.errors import InvalidArgument, NoSuchTarget
 from tidewire.services.caller import signatures
 from tidewire.services.caller.argument_streams import has_streams
@@ -257,7 +257,7 @@ class ClientMethod(NativeMethod):
         of = self._client
         streams, timeout = self._known(of._registry.find(of._service), args, kwargs)
         if streams is None:
-            _steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
+            steps.blocking(of._registry.find_again(of._service, of._options.timeout or CALL_TIMEOUT_S))
             streams, timeout = self._of(of._registry.find(of._service))
         sending = OutboundCall(
             of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result

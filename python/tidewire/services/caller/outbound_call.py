@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _steps
+from tidewire._runtime import steps
 from tidewire.services import instance_transport as ports
 from tidewire.services.caller.argument_streams import feed, has_streams
 from tidewire.services.caller.attempts import Attempts
@@ -54,13 +54,13 @@ class OutboundCall:
     def finding(self) -> Generator[Any, Any, Group]:
         """Return the instances that it may go to; where nobody is known, the hub is asked."""
         if self.registry.find(self.service) is None:
-            yield from _steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
+            yield from steps.awaiting(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def found(self) -> Group:
         """As ``finding``, and block this thread."""
         if self.registry.find(self.service) is None:
-            _steps.blocking(self.registry.find_again(self.service, self.timeout_s))
+            steps.blocking(self.registry.find_again(self.service, self.timeout_s))
         return self.group()
 
     def is_idempotent(self, group: Group) -> bool:

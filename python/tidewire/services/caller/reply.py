@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidewire._steps import Procedure
+from tidewire._runtime.steps import Procedure
 from tidewire.errors import ActorStopped, AskTimeout, MailboxFull, TidewireError
 from tidewire.services.instance_transport import Refused
 from tidewire.services.instances.inbound_call import Failure, InboundCall
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.services.instances.instance import ServiceInstance
     from tidewire.services.instances.thread_workers import WorkerCall
 

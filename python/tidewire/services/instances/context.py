@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire._task import RunningTask, check_report, running_task
+from tidewire._runtime.task import RunningTask, check_report, running_task
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:

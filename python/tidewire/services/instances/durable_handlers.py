@@ -8,16 +8,16 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._blocking import LoopCall
-from tidewire._current import running_loop
-from tidewire._ledger import Ledger
 from tidewire._log import logger
+from tidewire._node.ledger import Ledger
+from tidewire._runtime.blocking_portal import LoopCall
+from tidewire._runtime.current import running_loop
 from tidewire.services.contract import type_hints
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.node import Node
     from tidewire.services.contract.command import Command
     from tidewire.services.contract.methods import Bound, Event

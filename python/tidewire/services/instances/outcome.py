@@ -15,7 +15,7 @@ def error_for_caller(title: str, error: BaseException) -> BaseException:
     as well.
     """
     if isinstance(error, KeyboardInterrupt):
-        from tidewire._loop import interrupted
+        from tidewire._runtime.loop import interrupted
 
         interrupted(error)
     if isinstance(error, (StopIteration, StopAsyncIteration)):

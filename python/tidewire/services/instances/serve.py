@@ -6,14 +6,14 @@ import secrets
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _steps
 from tidewire._binding import release_problem
-from tidewire._blocking import Blocking, blocking
-from tidewire._current import running_loop
 from tidewire._handlers import Plan
-from tidewire._ledger import Ledger
 from tidewire._log import logger
 from tidewire._node.actors import Options
+from tidewire._node.ledger import Ledger
+from tidewire._runtime import steps
+from tidewire._runtime.blocking_portal import Blocking, blocking
+from tidewire._runtime.current import running_loop
 from tidewire.errors import ActorStopped, AskCycle, InvalidArgument, LinkLost, NodeStopped, TidewireError
 from tidewire.services.caller.local import LocalPort
 from tidewire.services.contract.declaration import Declaration, declaration_of
@@ -29,7 +29,7 @@ from tidewire.services.registry import Registry, registry_of
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, Context, Pending, Subscription
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.links.service_endpoint import ServiceEndpoint
     from tidewire.node import Node
@@ -231,7 +231,7 @@ class Served:
             try:
                 self._durables.opened_blocking()
             except BaseException:
-                _steps.blocking(self._durables.stopping(False, 0.0))
+                steps.blocking(self._durables.stopping(False, 0.0))
                 raise
 
     def _join(self, connection: Connection) -> None:
@@ -254,7 +254,7 @@ class Served:
         Raises:
             AskCycle: if a method of this instance would wait for it.
         """
-        return await _steps.awaited(self._end(drain, timeout))
+        return await steps.awaited(self._end(drain, timeout))
 
     def _end(self, drain: bool = True, timeout: float | None = _TIMEOUT_S) -> Steps[Ledger]:
         self._refuse_own()

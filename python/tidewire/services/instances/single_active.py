@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import ChangeCounter
-from tidewire._blocking import Blocking, LoopCall, blocking
-from tidewire._ledger import Ledger
 from tidewire._log import logger
+from tidewire._node.ledger import Ledger
+from tidewire._runtime.blocking_portal import Blocking, LoopCall, blocking
 from tidewire.errors import LeaseLost
 from tidewire.services.contract.command import Command
 from tidewire.services.contract.declaration import Declaration

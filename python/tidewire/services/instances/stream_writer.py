@@ -15,7 +15,7 @@ from tidewire.services.instances.inbound_call import InboundCall
 from tidewire.services.instances.outcome import error_for_caller
 
 if TYPE_CHECKING:
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.services.instances.instance import ServiceInstance
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from tidewire._binding import Pending
-from tidewire._current import running_loop
+from tidewire._runtime.current import running_loop
 
 _T = TypeVar("_T")
 

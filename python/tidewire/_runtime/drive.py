@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tidewire import _current
+from tidewire._runtime import current
 
 if TYPE_CHECKING:
     from tidewire._binding import ActorRef, CoroutineLoop
@@ -43,6 +43,6 @@ def over(task: asyncio.Task[None]) -> None:
 
 def begin(actor: ActorRef, alone: bool) -> asyncio.Task[None] | None:
     """Note which actor the task that runs belongs to, and return the task."""
-    _current.actor.set(actor)
-    _current.alone.set(alone)
+    current.actor.set(actor)
+    current.alone.set(alone)
     return asyncio.current_task()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from tidewire._loop import wake_by_signals
+from tidewire._runtime.loop import wake_by_signals
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Generator
 from typing import Any
 
-from tidewire._current import running_loop
+from tidewire._runtime.current import running_loop
 
 
 class Waiter:

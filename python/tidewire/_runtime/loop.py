@@ -12,11 +12,12 @@ import threading
 import weakref
 from typing import NoReturn, Protocol
 
+from tidewire._binding import Bridge
+
 # The compiled half begins tasks with `_drive`; it is loaded before there are any, as a fork must
 # not meet a module half loaded.
-from tidewire import _current, _drive  # noqa: F401
-from tidewire._binding import Bridge
-from tidewire._fork_handlers import in_child
+from tidewire._runtime import current, drive  # noqa: F401
+from tidewire._runtime.fork_handlers import in_child
 
 _bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
 # The pipes of these are those of the parent too.
@@ -101,7 +102,7 @@ def interrupted(error: KeyboardInterrupt) -> None:
     """Have Ctrl-C, which came while a handler ran, leave the loop of the main thread: only there it
     is a person's.
     """
-    loop = _current.running_loop()
+    loop = current.running_loop()
     if loop is not None and threading.current_thread() is threading.main_thread():
         loop.call_soon(_raise, error)
 

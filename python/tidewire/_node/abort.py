@@ -9,8 +9,9 @@ import contextlib
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tidewire import _drive, _idle, _steps
-from tidewire._ledger import Ledger
+from tidewire._node import idle
+from tidewire._node.ledger import Ledger
+from tidewire._runtime import drive, steps
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
@@ -42,12 +43,12 @@ async def _abort(node: Node) -> None:
         return
     # All at once: a handler may wait for a task of a pool, and the other way round.
     stopping = [asyncio.ensure_future(pool.stop(False, _left(until))) for pool in node._live_pools()]
-    with _idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
+    with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         ledgers: list[Ledger] = [await pending, *[await one for one in stopping]]
         for work in [*consumers, *node._end_handlers()] if limit else []:
             await work.within(_left(until))
         if node._connection is not None:
-            await _steps.awaited(node._connection.draining(until))
+            await steps.awaited(node._connection.draining(until))
     node._end_stop(ledgers)
 
 
@@ -59,13 +60,13 @@ def abort_blocking(node: Node) -> None:
     pending = _begin(node, until)
     if pending is None:
         return
-    with _idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
+    with idle.log_waiting(node, until, "what can't be cancelled", _TELL_AFTER_S):
         pools = [pool._stop_blocking(False, _left(until)) for pool in node._live_pools()]
         ledgers = [pending.wait(), *pools]
         for work in [*consumers, *node._end_handlers()] if limit else []:
             work.within(_left(until)).wait()
         if node._connection is not None:
-            _steps.blocking(node._connection.draining(until))
+            steps.blocking(node._connection.draining(until))
     node._end_stop(ledgers)
 
 
@@ -96,7 +97,7 @@ def _cancel_handlers(node: Node) -> None:
         return
     # A loop may be closed meanwhile, and with it all its tasks.
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_drive.cancel, node._self)
+        loop.call_soon_threadsafe(drive.cancel, node._self)
 
 
 def _left(until: float) -> float:

@@ -11,7 +11,7 @@ from tidewire.errors import InvalidArgument, NodeStopped
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.node import Node
 
 Condition = Callable[[dict[str, Any]], object]

@@ -7,8 +7,8 @@ from functools import wraps
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tidewire import _steps
-from tidewire._current import running_loop
+from tidewire._runtime import steps
+from tidewire._runtime.current import running_loop
 from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def blocking(
         if kind is CoroutineType:
             value = run(self._node, pending)
         else:
-            value = _steps.blocking(pending) if kind is GeneratorType else pending.wait()
+            value = steps.blocking(pending) if kind is GeneratorType else pending.wait()
         return value
 
     return call

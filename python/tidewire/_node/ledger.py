@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewire._fork_handlers import in_child
-from tidewire._stacks import stacks
+from tidewire._runtime.fork_handlers import in_child
+from tidewire._runtime.stacks import stacks
 
 
 @dataclass(frozen=True)

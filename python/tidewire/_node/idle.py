@@ -15,7 +15,7 @@ from tidewire.errors import AskCycle, InvalidArgument
 
 if TYPE_CHECKING:
     from tidewire._binding import Mark, Pending
-    from tidewire._steps import Steps
+    from tidewire._runtime.steps import Steps
     from tidewire.agents.agent_state import Later
     from tidewire.node import Node
 

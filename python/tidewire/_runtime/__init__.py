@@ -1,0 +1,1 @@
+"""Event loops, threads, waits, forks and signals: the ground that handlers run on."""
