@@ -4,8 +4,8 @@
  */
 import type { ConnectOptions } from "./connect_options.js";
 import { join, type Node } from "./node.js";
-import { shellOf } from "./platform.js";
-import { open } from "./socket.js";
+import { shellOf } from "./platform/platform.js";
+import { open } from "./platform/socket.js";
 
 /**
  * Joins a hub, and leaves it with `await node.close()`, or at the end of an `await using`.

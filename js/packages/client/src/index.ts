@@ -13,23 +13,26 @@ export type {
 	Items,
 	Method,
 	UntypedClient,
-} from "./client.js";
+} from "./calls/client.js";
 export { connect } from "./connect.js";
 export type { ConnectOptions } from "./connect_options.js";
-export { type CallContext, context } from "./context.js";
 export type {
 	InstanceInfo,
 	MethodInfo,
 	Schema,
 	ServiceInfo,
 	Visibility,
-} from "./discovery.js";
+} from "./discovery/discovery.js";
+export type { InstanceChange } from "./discovery/service_watch.js";
 export { TidewireError } from "./error.js";
 export * from "./generated/errors.js";
-export type { RemoteFunction, RemoteObject } from "./import_table.js";
-export type { MethodOptions } from "./methods.js";
+export type { Reader } from "./iterators/page_reader.js";
+export type { WaitOptions } from "./iterators/waiters.js";
 export type { Node } from "./node.js";
 export type { NodeEvents, NodeStatistics } from "./node_events.js";
+export type { RemoteFunction, RemoteObject } from "./objects/import_table.js";
+export type { MethodOptions } from "./objects/methods.js";
+export { Remote, remote } from "./objects/remote.js";
 export {
 	type CallOptions,
 	Named,
@@ -37,11 +40,9 @@ export {
 	type Policy,
 	type Priority,
 } from "./options.js";
-export type { Reader } from "./page_reader.js";
-export { Remote, remote } from "./remote.js";
-export type { ServeOptions, ServiceHandle } from "./served_instance.js";
-export type { ServiceStatistics } from "./service_instance.js";
-export type { InstanceChange } from "./service_watch.js";
+export { type CallContext, context } from "./services/context.js";
+export type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
+export type { ServiceStatistics } from "./services/service_instance.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";
 export type { Consumer, ConsumerInfo, NextOptions } from "./streams/consumer.js";
@@ -56,9 +57,8 @@ export type {
 	Listener,
 	SubscribeOptions,
 	Subscription,
-} from "./subscriptions.js";
+} from "./subjects/subscriptions.js";
 export { NdArray, type TypedArray } from "./values/arrays.js";
 export { ByteArray, FrozenSet, record, Tuple, tuple, typeOf } from "./values/kinds.js";
 export { Complex, Decimal, UUID } from "./values/numbers.js";
 export { DateTime, Duration, LocalDate, LocalDateTime, LocalTime } from "./values/times.js";
-export type { WaitOptions } from "./waiters.js";

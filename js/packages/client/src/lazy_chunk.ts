@@ -8,9 +8,9 @@ import { addRareKinds } from "./values/reader.js";
 // As this refers to all that a page loads at first, bundlers make one file of that, which is a
 // thirtieth smaller compressed than two.
 export { connect } from "./connect.js";
-export { Directory } from "./directory.js";
-export { Incoming } from "./inbound.js";
-export { watchServices } from "./service_watch.js";
+export { Directory } from "./discovery/directory.js";
+export { watchServices } from "./discovery/service_watch.js";
+export { Incoming } from "./services/inbound.js";
 export { Clock, Commands, Home, Lease, Store } from "./streams/store.js";
 
 addRareKinds(RARE_KINDS);

@@ -1,35 +1,35 @@
 /** Node: the program's interface to its link to a hub. */
 
-import type { AnyService, Client } from "./client.js";
-import { Clients, checkService } from "./clients.js";
+import type { AnyService, Client } from "./calls/client.js";
+import { Clients, checkService } from "./calls/clients.js";
 import { type ConnectOptions, checkConnect } from "./connect_options.js";
-import type { ServiceInfo } from "./discovery.js";
+import type { ServiceInfo } from "./discovery/discovery.js";
+import type { InstanceChange } from "./discovery/service_watch.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
-import type { Incoming } from "./inbound.js";
-import type { Joined, LinkEvents } from "./link.js";
+import type { Reader } from "./iterators/page_reader.js";
+import { Waiters, type WaitOptions } from "./iterators/waiters.js";
+import type { Joined, LinkEvents } from "./link/link.js";
+import { Presence } from "./link/presence.js";
+import { Runtime } from "./link/runtime.js";
+import type { Session } from "./link/session.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
 import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
-import type { Reader } from "./page_reader.js";
-import { Presence } from "./presence.js";
-import { Runtime } from "./runtime.js";
-import type { ServeOptions, ServiceHandle } from "./served_instance.js";
-import type { HandlerLimits } from "./service_instance.js";
-import type { InstanceChange } from "./service_watch.js";
-import type { Session } from "./session.js";
-import { randomName, type Shell } from "./shell.js";
+import { randomName, type Shell } from "./platform/shell.js";
+import type { Incoming } from "./services/inbound.js";
+import type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
+import type { HandlerLimits } from "./services/service_instance.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
 import type { Commands } from "./streams/commands.js";
 import type { Lease, LeaseOptions } from "./streams/lease.js";
 import type { Store } from "./streams/store.js";
 import type { Stream, StreamInfo, StreamSettings } from "./streams/stream.js";
-import { checkSubject, checkSubscription, covers } from "./subjects.js";
-import type { Envelope, Listener, SubscribeOptions, Subscription } from "./subscriptions.js";
+import { checkSubject, checkSubscription, covers } from "./subjects/subjects.js";
+import type { Envelope, Listener, SubscribeOptions, Subscription } from "./subjects/subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
 import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
-import { Waiters, type WaitOptions } from "./waiters.js";
 
 const REMOTE_GONE = 30;
 

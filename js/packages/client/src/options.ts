@@ -1,8 +1,9 @@
 /** Options of calls: named arguments, and the options of `client.with(...)`. */
-import type { Fields } from "./frames.js";
+
 import { InvalidArgument } from "./generated/errors.js";
 import { CALL_HEADERS } from "./generated/limits.js";
 import { encode } from "./text.js";
+import type { Fields } from "./wire/frames.js";
 
 /** Arguments by name; see `named`. */
 export class Named<T extends object = object> {

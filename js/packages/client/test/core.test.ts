@@ -1,7 +1,6 @@
 /** Stories of the core in virtual time: no socket, no timer. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { fieldBytes, Kind } from "../src/frames.js";
 import {
 	AskTimeout,
 	InvalidArgument,
@@ -13,6 +12,7 @@ import {
 import { join } from "../src/node.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
+import { fieldBytes, Kind } from "../src/wire/frames.js";
 import { type Said, settled, World } from "./virtual.js";
 
 async function joined(world = new World()): Promise<{ world: World; node: Awaited<ReturnType<World["join"]>> }> {

@@ -5,14 +5,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { readInstances } from "../src/discovery.js";
+import { readInstances } from "../src/discovery/discovery.js";
 import { TidewireError } from "../src/error.js";
-import { fieldBytes, Kind, readFrames, readHead, writeFrame } from "../src/frames.js";
 import { WireError } from "../src/generated/errors.js";
+import { fieldBytes, Kind, readFrames, readHead, writeFrame } from "../src/wire/frames.js";
 import "../src/lazy_chunk.js";
-import { inflate } from "../src/lz4.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
+import { inflate } from "../src/wire/lz4.js";
 import { Dice, fuzz, type Target } from "./fuzzing.js";
 import { ROOT } from "./python.js";
 import { settled, World } from "./virtual.js";

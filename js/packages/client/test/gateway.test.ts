@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { connect, context } from "tidewire";
-import { Kind } from "../src/frames.js";
 import { encode } from "../src/text.js";
 import { writeValue } from "../src/values/writer.js";
+import { Kind } from "../src/wire/frames.js";
 import { Hub } from "./python.js";
 import { settled, World } from "./virtual.js";
 

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { HomeBusy, LeaseLost } from "../src/generated/errors.js";
+import { Timers } from "../src/link/timers.js";
 import type { Node } from "../src/node.js";
 import { Lease } from "../src/streams/lease.js";
-import { Timers } from "../src/timers.js";
 
 const TTL = 1_500;
 

@@ -4,11 +4,11 @@
  */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Kind } from "../src/frames.js";
 import { CallCancelled, InvalidArgument, RemoteError } from "../src/generated/errors.js";
 import type { Node } from "../src/node.js";
 import { readValue, Unloaded } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
+import { Kind } from "../src/wire/frames.js";
 import { type Said, settled, World } from "./virtual.js";
 
 const MOMENT = new Date(1_700_000_000_000);

@@ -1,11 +1,11 @@
 /** Stories in virtual time of answers that their callers do not take. */
 import assert from "node:assert/strict";
 import test from "node:test";
-import { type Frame, Kind } from "../src/frames.js";
 import { LINK_QUEUE_BYTES } from "../src/generated/limits.js";
 import type { Node } from "../src/node.js";
 import { decodeLenient } from "../src/text.js";
 import { writeValue } from "../src/values/writer.js";
+import { type Frame, Kind } from "../src/wire/frames.js";
 import { type Said, World } from "./virtual.js";
 
 const MIB = 2 ** 20;

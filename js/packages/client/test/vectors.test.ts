@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { type Frame, type Head, type Id, NAMES, readFrames, readHead, writeFrame } from "../src/frames.js";
 import { WireError } from "../src/generated/errors.js";
+import { type Frame, type Head, type Id, NAMES, readFrames, readHead, writeFrame } from "../src/wire/frames.js";
 import "../src/lazy_chunk.js";
-import { inflate } from "../src/lz4.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
-import { WireFault } from "../src/wire_fault.js";
+import { inflate } from "../src/wire/lz4.js";
+import { WireFault } from "../src/wire/wire_fault.js";
 import { ROOT } from "./python.js";
 
 const MAX = 1_048_576;

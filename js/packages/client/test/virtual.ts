@@ -3,9 +3,18 @@
  */
 
 import type { ConnectOptions } from "../src/connect_options.js";
-import { type Frame, fieldBytes, type Head, type Id, Kind, readFrames, readHead, writeFrame } from "../src/frames.js";
 import { join, type Node } from "../src/node.js";
-import type { Shell, Socket, SocketEvents } from "../src/shell.js";
+import type { Shell, Socket, SocketEvents } from "../src/platform/shell.js";
+import {
+	type Frame,
+	fieldBytes,
+	type Head,
+	type Id,
+	Kind,
+	readFrames,
+	readHead,
+	writeFrame,
+} from "../src/wire/frames.js";
 
 const NONE: Id = { slot: 0, generation: 0 };
 const encoder = new TextEncoder();

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { connect, type InstanceChange, type Node, type Reader } from "tidewire";
-import { fieldBytes, Kind, writeFrame } from "../src/frames.js";
 import { InvalidArgument, Unauthorized } from "../src/generated/errors.js";
 import { writeValue } from "../src/values/writer.js";
+import { fieldBytes, Kind, writeFrame } from "../src/wire/frames.js";
 import { Peer } from "./python.js";
 import { type Connection, type Said, settled, World } from "./virtual.js";
 

@@ -1,5 +1,5 @@
 /** Key-value buckets: the newest value of each key, with revisions and history. */
-import { PageReader, type Reader } from "../page_reader.js";
+import { PageReader, type Reader } from "../iterators/page_reader.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";

@@ -1,5 +1,5 @@
 /** The clock and the timers of a node, for the parts of it that are loaded when they are needed. */
-import type { Runtime } from "../runtime.js";
+import type { Runtime } from "../link/runtime.js";
 
 export class Clock {
 	constructor(private readonly runtime: Runtime) {}

@@ -1,7 +1,7 @@
 /** Consumers: named cursors over a stream, whose events are settled. */
 import { InvalidArgument } from "../generated/errors.js";
+import type { Reader } from "../iterators/page_reader.js";
 import { shown } from "../options.js";
-import type { Reader } from "../page_reader.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { DeadEvent, type Settled, type Settler, StreamEvent } from "./event.js";

@@ -1,8 +1,8 @@
 /** Streams: durable ordered logs of events. */
 import { InvalidArgument } from "../generated/errors.js";
 import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
+import { PageReader, type Reader } from "../iterators/page_reader.js";
 import { shown } from "../options.js";
-import { PageReader, type Reader } from "../page_reader.js";
 import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
 import { type Message, messageOf, type PublishOptions, StreamEvent } from "./event.js";
 import {

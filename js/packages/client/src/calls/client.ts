@@ -1,0 +1,84 @@
+/** Clients of services: what their calls look like in TypeScript. */
+
+import type { Reader } from "../iterators/page_reader.js";
+import type { CallOptions, Named } from "../options.js";
+
+/** A call that gives one value. It is made when it is awaited (or `then` is called), once. */
+export type Call<T> = Promise<T>;
+
+/**
+ * A call that gives items. It is made when it is read; leaving the loop early closes the generator
+ * on the other side.
+ */
+export interface Items<T> extends AsyncIterable<T> {
+	[Symbol.asyncIterator](): Reader<T>;
+}
+
+/**
+ * A method of a client: it takes the parameters of the method, or some of them by position and the
+ * rest by name, at the end.
+ */
+export type Method<F> = F extends (...args: infer A) => infer R
+	? (
+			...args: A | [...unknown[], Named]
+		) => R extends AsyncIterable<infer I> | Iterable<infer I>
+			? R extends string
+				? Call<R>
+				: R extends readonly unknown[] | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown> | ArrayBufferView
+					? Call<R>
+					: Items<I>
+			: Call<Awaited<R>>
+	: never;
+
+/** Any service: its methods take and give values of unknown types. */
+export interface AnyService {
+	// Both: the caller awaits it, or reads it.
+	[method: string]: (...args: never[]) => Call<unknown> & Items<unknown>;
+}
+
+/** Calls the methods of a service. */
+export type Client<T = AnyService> = string extends keyof T
+	? UntypedClient
+	: {
+			readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K]>;
+		} & {
+			/** The same client, whose calls are made otherwise. */
+			with(options: CallOptions): Client<T>;
+		};
+
+/** A client without types: all is unknown. */
+export type UntypedClient = {
+	with(options: CallOptions): UntypedClient;
+} & {
+	readonly [method: string]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
+};
+
+/** Answer of one instance to a call of all instances. */
+export interface Answer<T = unknown> {
+	readonly instance: string;
+	/** Its result; undefined if it failed. */
+	readonly value: T | undefined;
+	/** Why it failed; undefined if it did not. */
+	readonly error: unknown;
+}
+
+/** Makes an object whose every property is a method. */
+export function clientOf(method: (name: string) => unknown, within: (options: CallOptions) => unknown): unknown {
+	const known = new Map<string, unknown>([
+		["with", within],
+		// Promises treat an object with a `then` as a promise.
+		["then", undefined],
+	]);
+	return new Proxy(Object.freeze(Object.create(null)) as object, {
+		get(_, name) {
+			if (typeof name !== "string") {
+				return undefined;
+			}
+			if (!known.has(name)) {
+				known.set(name, method(name));
+			}
+			return known.get(name);
+		},
+		has: (_, name) => typeof name === "string" && name !== "then",
+	});
+}

@@ -1,0 +1,125 @@
+/** The calls of a node: clients of services, and requests on subjects. */
+
+import type { Directory } from "../discovery/directory.js";
+import { InvalidArgument } from "../generated/errors.js";
+import { ASK_TIMEOUT_MS } from "../generated/limits.js";
+import type { Presence } from "../link/presence.js";
+import type { Runtime } from "../link/runtime.js";
+import type { References } from "../objects/references.js";
+import { type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown, splitArguments } from "../options.js";
+import { checkSubject, NAME, serviceSubject } from "../subjects/subjects.js";
+import { tuple } from "../values/kinds.js";
+import { Unloaded } from "../values/reader.js";
+import { NORMAL } from "../wire/frames.js";
+import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
+import { type AnyService, type Client, clientOf } from "./client.js";
+
+export class Clients {
+	/** Environment of outbound calls. */
+	readonly site: CallSite;
+	private list: Directory | undefined;
+
+	/**
+	 * @param references What goes by reference; undefined while its code is not loaded.
+	 * @param load Loads that.
+	 */
+	constructor(
+		runtime: Runtime,
+		presence: Presence,
+		references: () => References | undefined,
+		load: () => Promise<unknown>,
+	) {
+		this.site = {
+			runtime,
+			load,
+			giving: (peer) => references()?.giving(peer),
+			take: (stands) => {
+				const own = references();
+				if (own === undefined) {
+					throw new Unloaded();
+				}
+				return own.take(stands);
+			},
+			joined: (timeoutMs) => presence.joined(timeoutMs),
+			instanceAt: async (service, node) => (await this.directory()).at(service, node),
+		};
+	}
+
+	client<T = AnyService>(service: string, options: CallOptions): Client<T> {
+		checkService("client", service);
+		checkOptions(options);
+		return clientOf(
+			(method) => this.method(service, method, options),
+			(more: CallOptions) => this.client(service, { ...options, ...more }),
+		) as Client<T>;
+	}
+
+	/** A method of a client; how it is called is found out by its first call. */
+	private method(service: string, method: string, options: CallOptions): (...args: unknown[]) => Invocation {
+		let known: Plan | undefined;
+		return (...args) => {
+			known ??= planOf(service, method, options);
+			const plan = known;
+			const [positional, byName] = splitArguments(args);
+			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
+			return new Invocation(
+				() =>
+					options.policy === "all"
+						? this.directory().then((directory) => directory.callAll(service, method, value, options))
+						: callValue(this.site, plan, value),
+				() => new Stream(this.site, plan, value),
+			);
+		};
+	}
+
+	/** How many entries of the hub's lists of services were skipped. */
+	get skipped(): number {
+		return this.list?.skipped ?? 0;
+	}
+
+	/** The hub's list of services. */
+	async directory(): Promise<Directory> {
+		const { Directory } = await import("../lazy_chunk.js");
+		this.list ??= new Directory(this.site);
+		return this.list;
+	}
+
+	/** Sends a request to a subscriber of a subject. */
+	request(subject: string, value: unknown, options: CallOptions): Promise<unknown> {
+		return callValue(this.site, requestPlan(subject, options), value);
+	}
+}
+
+/** Refuses what is no name of a service. */
+export function checkService(title: string, service: unknown): void {
+	if (typeof service !== "string" || !NAME.test(service)) {
+		throw new InvalidArgument(`${title}: service: ${shown(service)} is not allowed: give the name of a service`);
+	}
+}
+
+/** How a method of a service is called. */
+export function planOf(service: string, method: string, options: CallOptions): Plan {
+	const title = `${service}.${method}`;
+	const own = serviceSubject(service, method);
+	const subject = (instance = options.instance): string =>
+		instance === undefined ? own : serviceSubject(service, method, instance);
+	checkSubject(subject(), false);
+	return { ...commonPlan(title, options), subject, service, choice: choiceOf(options.policy), gives: true };
+}
+
+/** Sender of requests to a subscriber of a subject. */
+export function requestPlan(subject: string, options: CallOptions): Plan {
+	return { ...commonPlan(subject, options), subject: () => subject, choice: 0, gives: false };
+}
+
+function commonPlan(title: string, options: CallOptions): Omit<Plan, "subject" | "choice" | "gives"> {
+	return {
+		title,
+		fields: headerFields(options.headers),
+		lane: options.priority === undefined ? NORMAL : laneOf(options.priority),
+		timeoutMs: options.timeout,
+		defaultMs: ASK_TIMEOUT_MS,
+		again: options.idempotent ?? false,
+		signal: options.signal,
+	};
+}

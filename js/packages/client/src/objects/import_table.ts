@@ -1,0 +1,235 @@
+/**
+ * Functions, objects and streams of other nodes that this one holds, and the proxies through which
+ * they are called.
+ */
+import type { CallSite } from "../calls/calls.js";
+import { callValue, Invocation, type Plan, Stream } from "../calls/calls.js";
+import type { AnyService, Client, Method } from "../calls/client.js";
+import { LimitExceeded, RemoteGone } from "../generated/errors.js";
+import { ASK_TIMEOUT_MS, REMOTE_OBJECTS } from "../generated/limits.js";
+import type { Runtime } from "../link/runtime.js";
+import { splitArguments } from "../options.js";
+import { asyncDispose } from "../symbols.js";
+import { tuple } from "../values/kinds.js";
+import { NORMAL } from "../wire/frames.js";
+import type { Reference } from "./remote.js";
+
+const TELL_MS = 30_000;
+
+/** Something that this node holds of another one. */
+export interface ImportEntry {
+	readonly stands: Reference;
+	count: number;
+	isGone: boolean;
+	readonly proxy: WeakRef<object>;
+}
+
+/** A function of another node: calling it is a call to that node. */
+export type RemoteFunction<F extends (...args: never[]) => unknown = (...args: unknown[]) => unknown> = Method<F> &
+	Disposal;
+
+/** An object of another node: its methods are calls to that node. */
+export type RemoteObject<T = AnyService> = Omit<Client<T>, "with"> & Disposal;
+
+/** Release of an import; not needed by programs that just drop the object. */
+export interface Disposal {
+	dispose(): void;
+	[Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Class of the objects of other nodes, so that they are not taken for data. */
+class RemoteThing {}
+
+const HELD: unique symbol = Symbol("held");
+
+export class ImportTable {
+	private readonly holdings = new Map<string, ImportEntry>();
+	private claims = new Map<number, string[]>();
+	private releases = new Map<number, Map<string, number>>();
+	private isPlanned = false;
+
+	constructor(
+		private readonly runtime: Runtime,
+		private readonly site: CallSite,
+	) {}
+
+	get size(): number {
+		return this.holdings.size;
+	}
+
+	/** The link was lost: with it, all that is held. */
+	lost(): void {
+		for (const holding of this.holdings.values()) {
+			holding.isGone = true;
+		}
+		this.holdings.clear();
+		this.claims.clear();
+		this.releases.clear();
+	}
+
+	/** A node has gone: its exports can't be called. */
+	left(origin: number): void {
+		for (const [key, holding] of this.holdings) {
+			if (holding.stands.node === origin) {
+				holding.isGone = true;
+				this.holdings.delete(key);
+			}
+		}
+	}
+
+	/** Makes something of what stands for a function or an object of another node. */
+	take(stands: Reference): unknown {
+		const known = this.holdings.get(stands.key);
+		const proxy = known?.proxy.deref();
+		if (known !== undefined && proxy !== undefined) {
+			known.count++;
+			return proxy;
+		}
+		if (this.holdings.size >= REMOTE_OBJECTS) {
+			throw new LimitExceeded(
+				`remote_objects=${REMOTE_OBJECTS}: this node holds so many functions and objects of others already: let some go (dispose)`,
+			);
+		}
+		return this.hold(stands);
+	}
+
+	private hold(stands: Reference): object {
+		const shared: { holding?: ImportEntry } = {};
+		const holdingOf = (): ImportEntry => shared.holding as ImportEntry;
+		const proxy = this.proxy(stands, holdingOf);
+		const holding: ImportEntry = {
+			stands,
+			count: 1,
+			isGone: false,
+			proxy: new WeakRef(proxy),
+		};
+		shared.holding = holding;
+		this.holdings.set(stands.key, holding);
+		this.runtime.shell.watch(proxy, () => this.letGo(holding));
+		const claims = this.claims.get(stands.node) ?? [];
+		claims.push(stands.key);
+		this.claims.set(stands.node, claims);
+		this.tellSoon();
+		return proxy;
+	}
+
+	private proxy(stands: Reference, holdingOf: () => ImportEntry): object {
+		const dispose = (): void => this.letGo(holdingOf());
+		const common = {
+			dispose,
+			[asyncDispose]: async (): Promise<void> => dispose(),
+			[HELD]: holdingOf,
+		};
+		if (stands.kind === "items") {
+			return Object.assign(new RemoteThing(), common, {
+				[Symbol.asyncIterator]: () => new Stream(this.site, this.plan(holdingOf(), "take"), tuple()),
+			});
+		}
+		// Promises would treat an object with a method `then` as a promise.
+		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
+		const methods = callable.map(([name]) => [name, this.method(holdingOf, name)] as const);
+		if (stands.kind === "function") {
+			return Object.assign(this.method(holdingOf, "call"), common);
+		}
+		return Object.assign(new RemoteThing(), Object.fromEntries(methods), common);
+	}
+
+	private method(holdingOf: () => ImportEntry, name: string): (...args: unknown[]) => Invocation {
+		return (...args) => {
+			const plan = (): Plan => this.plan(holdingOf(), name);
+			const [positional, byName] = splitArguments(args);
+			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
+			return new Invocation(
+				async () => callValue(this.site, plan(), value),
+				() => new Stream(this.site, plan(), value),
+			);
+		};
+	}
+
+	private plan(holding: ImportEntry, name: string): Plan {
+		const { node, key, title, kind, methods } = holding.stands;
+		if (holding.isGone) {
+			throw new RemoteGone(`${title}: it was let go, or its node or this one has lost its link: ask for it again`);
+		}
+		const timeout = methods.find((method) => method[0] === name)?.[2];
+		return {
+			title: kind === "object" ? `${title}.${name}` : title,
+			subject: () => `$node.${node}.${key}.${name}`,
+			fields: [],
+			lane: NORMAL,
+			timeoutMs: undefined,
+			defaultMs: typeof timeout === "number" ? timeout * 1000 : ASK_TIMEOUT_MS,
+			choice: 0,
+			again: false,
+			signal: undefined,
+			peer: node,
+			gives: true,
+			gone: () => {
+				holding.isGone = true;
+				this.holdings.delete(key);
+			},
+		};
+	}
+
+	private letGo(holding: ImportEntry): void {
+		const { key, node } = holding.stands;
+		if (this.holdings.get(key) === holding) {
+			this.holdings.delete(key);
+		}
+		if (holding.isGone) {
+			return;
+		}
+		holding.isGone = true;
+		const counts = this.releases.get(node) ?? new Map<string, number>();
+		counts.set(key, (counts.get(key) ?? 0) + holding.count);
+		this.releases.set(node, counts);
+		this.tellSoon();
+	}
+
+	/** Claims and releases gather, and go out together. */
+	private tellSoon(): void {
+		if (this.isPlanned) {
+			return;
+		}
+		this.isPlanned = true;
+		this.runtime.shell.soon(() => {
+			this.isPlanned = false;
+			const [claims, releases] = [this.claims, this.releases];
+			this.claims = new Map();
+			this.releases = new Map();
+			for (const [node, keys] of claims) {
+				const wanted = keys.filter((key) => this.holdings.has(key));
+				if (wanted.length > 0) {
+					this.tell(`$node.${node}.claim`, wanted);
+				}
+			}
+			for (const [node, counts] of releases) {
+				this.tell(`$node.${node}.release`, [...counts].flat());
+			}
+		});
+	}
+
+	private tell(subject: string, value: unknown): void {
+		const plan: Plan = {
+			title: subject,
+			subject: () => subject,
+			fields: [],
+			lane: NORMAL,
+			timeoutMs: TELL_MS,
+			defaultMs: TELL_MS,
+			choice: 0,
+			again: false,
+			signal: undefined,
+			gives: false,
+		};
+		// An owner that can't be notified ends the lease by itself.
+		callValue(this.site, plan, value).catch(() => {});
+	}
+}
+
+/** Import entry of a value; undefined if the value is of this node. */
+export function held(value: unknown): ImportEntry | undefined {
+	const isProxy = (typeof value === "object" && value !== null) || typeof value === "function";
+	const of = isProxy ? (value as { [HELD]?: () => ImportEntry })[HELD] : undefined;
+	return of?.();
+}

@@ -1,0 +1,94 @@
+/** Methods of an object: its functions by their names. */
+import type { Schema, Visibility } from "../discovery/discovery.js";
+import { InvalidArgument } from "../generated/errors.js";
+
+/** Description of a method for others, and its call options. */
+export interface MethodOptions {
+	readonly description?: string;
+	/**
+	 * JSON Schema of its arguments as an object by their names, or the names alone, in order: then
+	 * it can be called by name.
+	 */
+	readonly parameters?: Schema | readonly string[];
+	/** JSON Schema of its result; of one item, if it is a stream. */
+	readonly result?: Schema;
+	/** True if the result is a stream; generators are streams by themselves. */
+	readonly stream?: boolean;
+	/** True if the method may be called again after an unknown outcome. */
+	readonly idempotent?: boolean;
+	/** Milliseconds that a call may take where its caller says nothing. */
+	readonly timeout?: number;
+	readonly visibility?: Visibility;
+}
+
+/** A method as it is run. */
+export interface Bound {
+	readonly name: string;
+	readonly streams: boolean;
+	readonly run: (args: unknown[]) => unknown;
+	/** The names of its parameters, where they are known. */
+	readonly parameters: readonly string[] | undefined;
+}
+
+type AnyFunction = (this: unknown, ...args: unknown[]) => unknown;
+
+const TOKEN = /^[^\s.*>\p{Cc}]+$/u;
+/** Members of every client besides the methods of its service. */
+const RESERVED = new Set(["with", "then", "sync", "with_"]);
+
+export function boundFunction(
+	name: string,
+	run: AnyFunction,
+	options: MethodOptions | undefined,
+	self?: unknown,
+): Bound {
+	const parameters = options?.parameters;
+	const names = Array.isArray(parameters)
+		? (parameters as readonly string[])
+		: Object.keys((parameters as { properties?: object } | undefined)?.properties ?? {});
+	return {
+		name,
+		streams: options?.stream ?? isGenerator(run),
+		run: (args) => run.apply(self, args),
+		parameters: parameters === undefined ? undefined : names,
+	};
+}
+
+/**
+ * The methods of an object: its own functions, and those of its class. Names that begin with an
+ * underscore are not served.
+ */
+export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
+	const found = new Map<string, Bound>();
+	for (
+		let of: object | null = target;
+		of !== null && of !== Object.prototype;
+		of = Object.getPrototypeOf(of) as object | null
+	) {
+		for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(of))) {
+			const run: unknown = property.value;
+			if (typeof run !== "function" || name === "constructor" || name.startsWith("_") || found.has(name)) {
+				continue;
+			}
+			if (!TOKEN.test(name) || RESERVED.has(name)) {
+				throw new InvalidArgument(
+					`method ${JSON.stringify(name)} is not allowed: give a name without dots, blanks, '*' and '>', other than ${[...RESERVED].join(", ")}`,
+				);
+			}
+			found.set(name, boundFunction(name, run as AnyFunction, options[name], target));
+		}
+	}
+	const unknown = Object.keys(options).find((name) => !found.has(name));
+	if (unknown !== undefined) {
+		throw new InvalidArgument(
+			`methods: ${JSON.stringify(unknown)} is none of its functions: there are ${[...found.keys()].join(", ")}`,
+		);
+	}
+	return found;
+}
+
+const GENERATORS = new Set(["GeneratorFunction", "AsyncGeneratorFunction"]);
+
+function isGenerator(run: AnyFunction): boolean {
+	return GENERATORS.has((run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "");
+}

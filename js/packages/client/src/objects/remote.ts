@@ -1,0 +1,88 @@
+/** References: the mark of an object, and its form on the wire. */
+import { InvalidArgument, WireError } from "../generated/errors.js";
+import { REMOTE_LEASE_MS } from "../generated/limits.js";
+import { asyncDispose } from "../symbols.js";
+
+const KEY = /^[0-9a-f]{32}$/;
+
+export type ReferenceKind = "function" | "object" | "items";
+
+/** Wire form of a function or an object. */
+export interface Reference {
+	readonly node: number;
+	readonly name: string;
+	readonly key: string;
+	readonly kind: ReferenceKind;
+	readonly title: string;
+	readonly methods: readonly (readonly [name: string, streams: boolean, timeout: number | null])[];
+}
+
+/** Marks an object, so that it is given by reference. */
+export class Remote {
+	/** @internal */
+	readonly disposers = new Set<() => void>();
+
+	/** @internal */
+	constructor(
+		readonly target: object,
+		readonly leaseMs: number,
+	) {}
+
+	/** Releases it for all holders. A second call does nothing. */
+	dispose(): void {
+		for (const dispose of this.disposers) {
+			dispose();
+		}
+		this.disposers.clear();
+	}
+
+	/** The same, for `await using`. */
+	async [asyncDispose](): Promise<void> {
+		this.dispose();
+	}
+}
+
+/**
+ * Marks an object or a function, so that as an argument or a result it is given by reference: its
+ * methods are called here. A function needs that only for a lease of its own, or to be released by
+ * `dispose()`.
+ *
+ * @param options `lease`: how long it lives without being used, in milliseconds (600,000).
+ */
+export function remote(target: object, options: { readonly lease?: number } = {}): Remote {
+	const lease = options.lease ?? REMOTE_LEASE_MS;
+	if (!(lease > 0 && lease <= 604_800_000)) {
+		throw new InvalidArgument(
+			`remote: lease: ${lease} is not allowed: give milliseconds, more than 0 and at most 604,800,000`,
+		);
+	}
+	if (typeof target !== "object" && typeof target !== "function") {
+		throw new InvalidArgument(`remote: a ${typeof target} is not allowed: give an object or a function`);
+	}
+	return new Remote(target, lease);
+}
+
+/** Reads what stands for a function or an object. */
+export function checked(value: unknown): Reference {
+	const stands = value as Partial<Reference> | null;
+	const isStands =
+		typeof stands === "object" &&
+		stands !== null &&
+		typeof stands.node === "number" &&
+		typeof stands.name === "string" &&
+		typeof stands.title === "string" &&
+		typeof stands.key === "string" &&
+		KEY.test(stands.key) &&
+		(stands.kind === "function" || stands.kind === "object" || stands.kind === "items");
+	const methods: unknown = stands?.methods ?? [];
+	if (!isStands || !Array.isArray(methods) || !methods.every(isMethod)) {
+		throw new WireError("a reference to a function or an object is not of the form that this version knows");
+	}
+	return { ...(stands as Reference), methods };
+}
+
+function isMethod(method: unknown): boolean {
+	return (
+		Array.isArray(method) && method.length === 3 && typeof method[0] === "string" && typeof method[1] === "boolean"
+	);
+}
