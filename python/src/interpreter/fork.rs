@@ -61,8 +61,8 @@ pub fn past(py: Python<'_>) -> PyErr {
 #[cold]
 fn leave(py: Python<'_>, failure: Option<PyErr>) -> ! {
     let failure = failure.map(|failure| failure.into_value(py));
-    let left =
-        PyModule::import(py, "tidewire._runtime.fork_handlers").and_then(|forking| forking.getattr("leave")?.call1((failure,)));
+    let left = PyModule::import(py, "tidewire._runtime.fork_handlers")
+        .and_then(|forking| forking.getattr("leave")?.call1((failure,)));
     if let Err(failure) = left {
         failure.write_unraisable(py, None);
     }

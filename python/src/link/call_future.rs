@@ -13,10 +13,10 @@ use tidewire_core::rpc::balancer::Ended;
 use crate::interpreter::attach::attach;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::py_ref::PyRef;
-use crate::link::callback_future::CallbackFuture;
 use crate::link::client_method::{FastPath, NativeMethod, Route};
 use crate::link::hub_link::CallRequest;
 use crate::link::reply_slot::PendingReply;
+use crate::link::steps_future::StepsFuture;
 use crate::services::balancer::{Balancer, drawn};
 
 /// A call that has not begun.
@@ -26,7 +26,7 @@ pub struct DeferredCall {
     kwargs: Option<PyRef<PyDict>>,
     /// The fast path, if it applies.
     fast_path: Option<FastPath>,
-    retrying_call: Once<PyRef<PyAny>>,
+    outbound_call: Once<PyRef<PyAny>>,
 }
 
 impl DeferredCall {
@@ -41,17 +41,17 @@ impl DeferredCall {
             args: args.clone().into(),
             kwargs: kwargs.map(|kwargs| kwargs.clone().into()),
             fast_path,
-            retrying_call: Once::new(),
+            outbound_call: Once::new(),
         }
     }
 
-    /// The call outside of the fast path: a `tidewire.services.caller.retrying_call.RetryingCall`.
-    pub fn retrying_call<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// The call outside of the fast path: a `tidewire.services.caller.outbound_call.OutboundCall`.
+    pub fn outbound_call<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let make = || {
             let kwargs = self.kwargs.as_ref().map_or_else(|| PyDict::new(py), |kwargs| kwargs.bind(py).clone());
-            self.calling.call_method1(py, intern!(py, "_retrying_call"), (self.args.bind(py), kwargs)).map(PyRef::from)
+            self.calling.call_method1(py, intern!(py, "_outbound_call"), (self.args.bind(py), kwargs)).map(PyRef::from)
         };
-        self.retrying_call.get_or_try_init(py, make).map(|retrying_call| retrying_call.bind(py).clone())
+        self.outbound_call.get_or_try_init(py, make).map(|call| call.bind(py).clone())
     }
 
     /// The title of the call in errors.
@@ -138,7 +138,7 @@ enum State {
     Waiting,
     Sent(Sent),
     /// The slow path.
-    Planned(Box<CallbackFuture>),
+    Steps(StepsFuture),
     Over,
 }
 
@@ -164,12 +164,15 @@ impl CallFuture {
         self.state = State::Over;
         self.state = match self.sketch.send(py)? {
             Some(sent) => State::Sent(sent),
-            None => State::Planned(Box::new(CallbackFuture::new(self.sketch.retrying_call(py)?.unbind()))),
+            None => {
+                let steps = self.sketch.outbound_call(py)?.call_method0(intern!(py, "steps"))?;
+                State::Steps(StepsFuture::new(&steps)?)
+            }
         };
         Ok(())
     }
 
-    /// The result of a reply. None: the call goes on as a `RetryingCall`.
+    /// The result of a reply. None: other attempts follow.
     fn ended(&mut self, py: Python<'_>, outcome: PyResult<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let State::Sent(sent) = std::mem::replace(&mut self.state, State::Over) else { return Ok(None) };
         let took = sent.begun.elapsed();
@@ -180,12 +183,13 @@ impl CallFuture {
             }
             Err(error) => error,
         };
-        let retrying_call = self.sketch.retrying_call(py)?;
-        if let Some(fast_path) = &self.sketch.fast_path {
-            let group = fast_path.group.bind(py);
-            retrying_call.call_method1(intern!(py, "was_sent"), (group, &sent.route.get().port, took.as_secs_f64()))?;
+        let Some(fast_path) = &self.sketch.fast_path else { return Err(error) };
+        let attempt = (fast_path.group.bind(py), &sent.route.get().port, took.as_secs_f64(), error.value(py));
+        let steps = self.sketch.outbound_call(py)?.call_method1(intern!(py, "steps_after"), attempt)?;
+        if steps.is_none() {
+            return Err(error);
         }
-        self.state = State::Planned(Box::new(CallbackFuture::failed(retrying_call.unbind(), error)));
+        self.state = State::Steps(StepsFuture::new(&steps)?);
         Ok(None)
     }
 }
@@ -209,7 +213,7 @@ impl Future for CallFuture {
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                State::Planned(planned) => return Pin::new(&mut **planned).poll(context),
+                State::Steps(steps) => return Pin::new(steps).poll(context),
                 State::Over => return Poll::Pending,
             }
         }

@@ -239,12 +239,12 @@ fn is_stream(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(class.hasattr(intern!(py, "__anext__"))? || class.hasattr(intern!(py, "__next__"))?)
 }
 
-/// A call that begins when it is awaited, as a `tidewire.services.caller.retrying_call.LinkCall`.
+/// A call that begins when it is awaited, as a `tidewire.services.caller.calls.LinkCall`.
 fn begun_later(py: Python<'_>, sketch: DeferredCall) -> PyResult<Bound<'_, PyAny>> {
     static CALL: Once<Py<PyType>> = Once::new();
     let sketch = Arc::new(sketch);
     let operation = Box::pin(CallFuture::new(Arc::clone(&sketch)));
     let call = Bound::new(py, Pending::later(py, "call", operation, sketch)?)?.into_any();
-    call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.caller.retrying_call", "LinkCall")?)?;
+    call.setattr(intern!(py, "__class__"), CALL.of(py, "tidewire.services.caller.calls", "LinkCall")?)?;
     Ok(call)
 }

@@ -2,7 +2,7 @@
 
 mod bridge;
 mod call_future;
-mod callback_future;
+
 mod client_method;
 mod directory;
 mod flush_batch;
@@ -18,6 +18,7 @@ mod mailbox_delivery;
 mod reader;
 mod reply_slot;
 mod settings;
+mod steps_future;
 mod stream;
 mod watchdog;
 

@@ -2,6 +2,7 @@
 
 mod driver;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +11,7 @@ use pyo3::exceptions::{PyAttributeError, PyStopIteration, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use pyo3::{PyTraverseError, PyVisit};
-use tidewire_engine::raw::{ActorKey, Mutex};
+use tidewire_engine::raw::{ActorKey, Mutex, acting_as};
 
 use self::driver::{State, StateView, end};
 use crate::actors::bridge::running_loop;
@@ -105,10 +106,13 @@ impl Pending {
         if !matches!(&*state, State::Running { waker: None, .. }) {
             return None;
         }
-        match std::mem::replace(&mut *state, State::Cancelled(None)) {
-            State::Running { operation, .. } => Some(operation),
-            _ => None,
-        }
+        let State::Running { mut operation, .. } = std::mem::replace(&mut *state, State::Cancelled(None)) else {
+            return None;
+        };
+        Some(match self.acting {
+            Some(actor) => Box::pin(poll_fn(move |context| acting_as(actor, || operation.as_mut().poll(context)))),
+            None => operation,
+        })
     }
 }
 
@@ -255,9 +259,9 @@ impl Pending {
     }
 
     /// The deferred call over a link, for a caller that reads it as a stream.
-    fn _retrying_call<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn _outbound_call<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.awaited.store(true, Ordering::Relaxed);
-        self.plan.as_ref().map(|plan| plan.retrying_call(py)).transpose()
+        self.plan.as_ref().map(|plan| plan.outbound_call(py)).transpose()
     }
 
     #[getter(_asyncio_future_blocking)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from tidewire.services.contract.info import InstanceInfo
 from tidewire.services.instance_transport import Reply, Request
 
 if TYPE_CHECKING:
-    from tidewire._binding import Link, Pending, RemoteStream
+    from tidewire._binding import Pending, RemoteStream
     from tidewire._runtime.steps import Steps
     from tidewire.links.connection import Connection
     from tidewire.services.contract.info import ServiceInfo
@@ -43,82 +42,58 @@ class RemotePort:
         self._connection = connection
         self._engine = connection.node._engine
         self._prefix = service_subject(info.name, "", self.instance)
-        self._subjects: dict[str, str] = {}
 
     def route(self) -> Route | None:
-        """Return the route; see ``LinkPort``."""
+        """Return the route; see ``InstanceTransport``."""
         if not self._connection.is_joined:
             return None
         return Route(self._connection.link, self._engine, self.instance, self._prefix, self)
 
-    def giving(self) -> ExportScope:
-        """Return the encoder for functions and objects among the arguments of one call."""
-        return ExportScope(self._connection.objects, self.node)
-
     def call(self, request: Request) -> Reply:
         """Send a call; see ``InstanceTransport``."""
-        giving = self.giving()
+        exports = ExportScope(self._connection.objects, self.node)
+        arguments, headers = _arguments(request), _headers(request)
         try:
-            pending = self.send_request(request, giving)
+            pending = self._connection.link.call(
+                self._engine,
+                self._prefix + request.method,
+                arguments,
+                request.left_s(),
+                request.priority,
+                headers,
+                exports,
+            )
         except BaseException:
-            giving.ended(lost=True)
+            exports.ended(lost=True)
             raise
-        return GivenReply(pending, giving) if giving.entries else pending
-
-    def send_request(self, request: Request, give: Any) -> Pending:
-        """Send a call that exports some of its arguments; the exporter handles their ends."""
-        return self.send(
-            request.method, request.args, request.kwargs, request.left_s(), request.priority, give, _headers(request)
-        )
-
-    def send(
-        self,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        timeout_s: float | None,
-        priority: str = "normal",
-        give: Any = None,
-        headers: dict[str, str] | None = None,
-    ) -> Pending:
-        """Send a call that nothing else belongs to."""
-        subject = self._subjects.get(method) or self.subject(method)
-        value = [args, kwargs] if kwargs else args
-        return self._connection.link.call(self._engine, subject, value, timeout_s, priority, headers, give)
-
-    def subject(self, method: str) -> str:
-        """Return the subject of a method."""
-        subject = self._prefix + method
-        if any(method == known.name for known in self.info.methods):
-            self._subjects[method] = subject
-        return subject
+        return GivenReply(pending, exports) if exports.entries else pending
 
     def stream(self, request: Request) -> RemoteItems:
         """Open a stream; see ``InstanceTransport``."""
-        link: Link = self._connection.link
-        giving = self.giving()
+        exports = ExportScope(self._connection.objects, self.node)
+        arguments, headers = _arguments(request), _headers(request)
         try:
-            stream = link.open(
+            stream = self._connection.link.open(
                 self._prefix + request.method,
-                [request.args, request.kwargs] if request.kwargs else request.args,
+                arguments,
                 request.left_s(),
                 self._connection.node.links.stream_credit,
                 request.priority,
-                _headers(request),
-                giving,
+                headers,
+                exports,
             )
         except BaseException:
-            giving.ended(lost=True)
+            exports.ended(lost=True)
             raise
-        return RemoteItems(stream, giving)
+        return RemoteItems(stream, exports)
 
 
 class RemoteItems:
     """A stream that was opened at another node."""
 
-    def __init__(self, stream: RemoteStream, giving: ExportScope) -> None:
+    def __init__(self, stream: RemoteStream, exports: ExportScope) -> None:
         self._stream = stream
-        self._giving = giving
+        self._exports = exports
 
     async def take(self) -> Any:
         """Give the next item; see ``Items``."""
@@ -134,34 +109,38 @@ class RemoteItems:
     def close(self) -> None:
         """Read no more; see ``Items``."""
         self._stream.close()
-        self._giving.ended()
+        self._exports.ended()
 
     def over(self) -> Steps[None]:
         """Read no more, and wait until the other side has closed its generator; see ``Items``."""
         yield self._stream.over()
-        self._giving.ended()
+        self._exports.ended()
 
 
 class GivenReply(Procedure[Any]):
     """A call with arguments that were given; see ``Reply``."""
 
-    def __init__(self, pending: Pending, giving: ExportScope) -> None:
+    def __init__(self, pending: Pending, exports: ExportScope) -> None:
         self._pending = pending
-        self._giving = giving
+        self._exports = exports
 
     def _steps(self) -> Steps[Any]:
         try:
             return (yield self._pending)
         except BaseException as error:
-            self._giving.ended(isinstance(error, (LinkLost, NoResponders)))
+            self._exports.ended(isinstance(error, (LinkLost, NoResponders)))
             raise
         finally:
-            self._giving.ended()
+            self._exports.ended()
 
     def cancel(self) -> None:
         """Note that nobody will wait; see ``Reply``."""
         self._pending.cancel()
-        self._giving.ended()
+        self._exports.ended()
+
+
+def _arguments(request: Request) -> Any:
+    return [request.args, request.kwargs] if request.kwargs else request.args
 
 
 def _headers(request: Request) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from tidewire.errors import ActorStopped, AskTimeout
 from tidewire.services.instances import context
 
 if TYPE_CHECKING:
-    from tidewire._binding import Pending, Route
+    from tidewire._binding import Route
     from tidewire._runtime.steps import Steps
     from tidewire.services.caller.argument_streams import ArgumentStream
     from tidewire.services.contract.info import ServiceInfo
@@ -177,6 +177,15 @@ class InstanceTransport(Protocol):
         """Description of the service that the instance serves."""
         ...
 
+    @property
+    def over_link(self) -> bool:
+        """True if the instance is in another process."""
+        ...
+
+    def route(self) -> Route | None:
+        """Return the route for the fast path of calls; None if there is none."""
+        ...
+
     def call(self, request: Request) -> Reply:
         """Send a call.
 
@@ -192,37 +201,6 @@ class InstanceTransport(Protocol):
         Raises:
             Refused: if the instance takes no more calls; nothing was sent.
         """
-        ...
-
-
-class LinkPort(InstanceTransport, Protocol):
-    """The route to one instance in another process."""
-
-    @property
-    def over_link(self) -> bool:
-        """It says that it is one."""
-        ...
-
-    def route(self) -> Route | None:
-        """Return the route for calls with nothing unusual; None if there is none."""
-        ...
-
-    def subject(self, method: str) -> str:
-        """Return the subject of a method."""
-        ...
-
-    def giving(self) -> Any:
-        """Return the encoder for functions and objects among the arguments of one call."""
-        ...
-
-    def send_request(self, request: Request, give: Any) -> Pending:
-        """Send a call; see ``InstanceTransport``."""
-        ...
-
-    def send(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout_s: float, priority: str, give: Any
-    ) -> Pending:
-        """Send a call without headers that no other call led to."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidewire._binding import Balancer, ChangeCounter
 from tidewire._runtime import fork_handlers
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidewire.links.connection import Connection
     from tidewire.node import Node
     from tidewire.services.caller.options import CallOptions
-    from tidewire.services.instance_transport import InstanceTransport, LinkPort
+    from tidewire.services.instance_transport import InstanceTransport
     from tidewire.services.instances.serve import Served
 
 
@@ -61,8 +61,7 @@ class Group:
         # Others may be looking at the old one.
         self._take({**self.ports, port.instance: port})
         self.methods = methods
-        route = cast("LinkPort", port).route() if _over_link(port) else None
-        self.balancer.add(port.instance, port, route, port.instance in self._standby)
+        self.balancer.add(port.instance, port, port.route(), port.instance in self._standby)
 
     def remove(self, instance: str) -> None:
         """Forget an instance."""
@@ -108,7 +107,7 @@ class Group:
 
     def local(self) -> set[str]:
         """Return the ids of the instances in this process."""
-        return {instance for instance, port in self.ports.items() if not _over_link(port)}
+        return {instance for instance, port in self.ports.items() if not port.over_link}
 
     @property
     def has_active(self) -> bool:
@@ -125,7 +124,7 @@ class Group:
     def _take(self, ports: dict[str, InstanceTransport]) -> None:
         self.ports = ports
         self._standby = {instance for instance in ports if instance.startswith(STANDBY)}
-        self.over_links = all(map(_over_link, ports.values()))
+        self.over_links = all(port.over_link for port in ports.values())
 
     @property
     def info(self) -> ServiceInfo:
@@ -356,7 +355,3 @@ def registry_of(node: Node) -> Registry:
 
 def _shape(methods: dict[str, MethodInfo]) -> set[tuple[str, bool]]:
     return {(name, method.stream) for name, method in methods.items()}
-
-
-def _over_link(port: InstanceTransport) -> bool:
-    return getattr(port, "over_link", False) is True

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
-from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from tidewire._runtime import steps
 from tidewire._runtime.blocking_portal import refuse_loop
 from tidewire._runtime.futures import is_shown_by_asyncio
 from tidewire.errors import InvalidArgument
 from tidewire.services.caller.outbound_call import OutboundCall
+from tidewire.services.caller.retry_loop import RetryLoop
 from tidewire.services.channel import Ended
 from tidewire.services.instance_transport import InstanceTransport, Items
 
 if TYPE_CHECKING:
     from tidewire.services.caller.argument_streams import ArgumentStream
-    from tidewire.services.caller.attempts import Attempts
     from tidewire.services.registry import Group
 
 _T = TypeVar("_T")
@@ -69,22 +68,23 @@ class _Reading:
     def _opened(self) -> Items:
         if self._items is not None:
             return self._items
-        sending, attempts = self._sending, cast("Attempts | None", None)
+        sending = self._sending
         if sending.options.policy.kind == "all":
             raise InvalidArgument(f"{sending.title}: policy: 'all' is not allowed for a stream: read one instance")
         group = sending.group()
-        request = sending.request(True, group.over_links)
-        self._feeds = request.feeds
+        attempts = RetryLoop(sending, group, sending.request(True, group.over_links))
+        self._feeds = attempts.request.feeds
         while True:
-            port = attempts.choose(group, sending.options) if attempts else group.choose(sending.options)
+            port = attempts.next()
+            # A pause follows a repetition after a lost link, and streams are not repeated.
+            assert port is not None
             try:
-                self._items = port.stream(request)
+                self._items = port.stream(attempts.request)
             except BaseException as error:
-                attempts = attempts or sending.attempts(request.deadline)
-                if not attempts.goes_on(group, port, perf_counter(), error, idempotent=False):
+                if not attempts.failed(error):
                     raise
                 continue
-            self._group, self._port = group, port
+            self._group, self._port = attempts.group, port
             return self._items
 
     def _made(self, item: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Generator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tidewire._binding import Pending
 from tidewire._runtime import steps
 from tidewire._runtime.futures import TRACES, made_at, never_awaited
 from tidewire.errors import InvalidArgument, TidewireError
@@ -18,7 +18,6 @@ from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.stream_reader import NotData, Stream
 
 if TYPE_CHECKING:
-    from tidewire._runtime.steps import Steps
     from tidewire.services.registry import Group
 
 
@@ -41,6 +40,18 @@ class Answer:
         if self.error is not None:
             raise self.error
         return self.value
+
+
+class LinkCall(Pending[Any]):
+    """A call of a method that gives one value, of a service in other processes. The compiled half
+    makes it.
+    """
+
+    __slots__ = ()
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        # The method was not known yet, and is a stream.
+        return Stream(self._outbound_call()).__aiter__()
 
 
 class Call(NotData, Coroutine[Any, Any, Any]):
@@ -101,32 +112,21 @@ class Call(NotData, Coroutine[Any, Any, Any]):
         if self._sending.options.policy.kind == "all":
             sending = self._sending
             return [_answer(sending, port, reply) for port, reply in self._sent_to_all(sending.found())]
-        return steps.blocking(self._to_one(RetryLoop(self._sending, self._sending.found())))
+        return steps.blocking(self._attempts(self._sending.found()).steps())
 
     def _begun(self) -> Generator[Any, Any, Any]:
         return self.__await__() if self._steps is None else self._steps
 
-    def _one(self) -> Generator[Any, Any, Any]:
-        turn = RetryLoop(self._sending, (yield from self._sending.finding()))
-        try:
-            return (yield from steps.awaiting(self._to_one(turn)))
-        finally:
-            for one in turn.request.feeds:
-                yield from one.finish().__await__()
+    def _attempts(self, group: Group) -> RetryLoop:
+        return RetryLoop(self._sending, group, self._sending.request(False, group.over_links))
 
-    def _to_one(self, turn: RetryLoop) -> Steps[Any]:
-        while True:
-            port, since = turn.next(), perf_counter()
-            if port is None:
-                yield turn.pause()
-                continue
-            try:
-                value = yield port.call(turn.request)
-            except BaseException as error:  # noqa: BLE001
-                turn.failed(port, since, error)
-                continue
-            turn.group.ended(port.instance, perf_counter() - since)
-            return self._sending.made(port, value)
+    def _one(self) -> Generator[Any, Any, Any]:
+        attempts = self._attempts((yield from self._sending.finding()))
+        try:
+            return (yield from steps.awaiting(attempts.steps()))
+        finally:
+            for one in attempts.request.feeds:
+                yield from one.finish().__await__()
 
     def _all(self) -> Generator[Any, Any, Any]:
         sent = self._sent_to_all((yield from self._sending.finding()))

@@ -16,7 +16,6 @@ from tidewire.services.caller.argument_streams import has_streams
 from tidewire.services.caller.calls import Call, CallOrStream
 from tidewire.services.caller.options import CallOptions
 from tidewire.services.caller.outbound_call import OutboundCall
-from tidewire.services.caller.retrying_call import RetryingCall
 from tidewire.services.contract.declaration import Declaration, declaration_of, is_declared
 from tidewire.services.contract.info import MethodInfo
 from tidewire.services.contract.names import nearest, short, token_problem
@@ -239,11 +238,11 @@ class ClientMethod(NativeMethod):
         timeout_s = options.timeout or timeout or CALL_TIMEOUT_S
         self._goes(group, group.balancer, version, chance, headers, self.__name__, timeout_s)
 
-    def _retrying_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RetryingCall:
-        """Return what makes a call over a link that is not as usual."""
+    def _outbound_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OutboundCall:
+        """Return the call over a link that the fast path does not make."""
         of = self._client
         timeout = self._of(of._registry.find(of._service))[1]
-        return RetryingCall(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
+        return OutboundCall(of._registry, of._service, self.__name__, args, kwargs, of._options, timeout, self._result)
 
     def __repr__(self) -> str:
         return f"<method {self._title} of {self._client!r}>"

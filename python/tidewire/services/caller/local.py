@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class LocalPort:
     """A port to a host of this process."""
 
+    over_link = False
+
     def __init__(self, host: ServiceInstance) -> None:
         self._host = host
 
@@ -30,6 +32,10 @@ class LocalPort:
     def info(self) -> ServiceInfo:
         """Description of the service that the instance serves."""
         return self._host.info
+
+    def route(self) -> None:
+        """Return no route: the fast path goes over links."""
+        return
 
     def call(self, request: Request) -> LocalReply:
         """Send a call; see ``InstanceTransport``."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tidewire._runtime import steps
 from tidewire.services import instance_transport as ports
 from tidewire.services.caller.argument_streams import feed, has_streams
-from tidewire.services.caller.attempts import Attempts
+from tidewire.services.caller.retry_loop import RetryLoop, is_final, note
 from tidewire.services.instance_transport import InstanceTransport, Request
 from tidewire.services.limits import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from tidewire._runtime.steps import Steps
     from tidewire.services.caller.options import CallOptions
     from tidewire.services.registry import Group, Registry
 
@@ -45,7 +47,7 @@ class OutboundCall:
         """Return a result as the type that the client knows; one of this process is handed over as
         it is.
         """
-        return value if self.result is None or not getattr(port, "over_link", False) else self.result(value)
+        return value if self.result is None or not port.over_link else self.result(value)
 
     def group(self) -> Group:
         """Return the instances that it may go to."""
@@ -66,16 +68,33 @@ class OutboundCall:
     def is_idempotent(self, group: Group) -> bool:
         """Return whether it may be made again where it is not known whether it was handled."""
         method = group.methods.get(self.method)
-        return method is not None and method.idempotent and not has_streams(self.args, self.kwargs)
+        if method is None or method.stream or not method.idempotent:
+            return False
+        return not has_streams(self.args, self.kwargs)
 
-    def attempts(self, deadline: float | None) -> Attempts:
-        """Return what says how it goes on after it has failed."""
-        return Attempts(deadline, self.registry.node.links.link_resends)
+    def steps(self) -> Steps[Any]:
+        """Send it, and return its value. The compiled half runs these steps where its fast path
+        does not apply.
+        """
+        return RetryLoop(self, self.group(), self.request(False)).steps()
 
-    def request(self, streams: bool, over_links: bool = False) -> Request:
-        """Return it as it travels from here: within the time of the call that it is made in."""
+    def steps_after(
+        self, group: Group, port: InstanceTransport, took_s: float, error: BaseException
+    ) -> Steps[Any] | None:
+        """Return the steps that follow a failed attempt of the fast path; None if its error is the
+        outcome.
+        """
+        note(group, port, perf_counter() - took_s, error)
+        if is_final(error):
+            return None
+        return RetryLoop(self, group, self.request(False, ago_s=took_s)).resume(port, error)
+
+    def request(self, streams: bool, over_links: bool = False, ago_s: float = 0.0) -> Request:
+        """Return it as it travels from here: within the time of the call that it is made in, and
+        within its own, which began ``ago_s`` seconds ago.
+        """
         options, parent = self.options, ports.current()
-        timeout = options.timeout or self.timeout if streams else self.timeout_s
+        timeout = options.timeout or self.timeout if streams else self.timeout_s - ago_s
         deadline = ports.nested_deadline(self.title, timeout, parent)
         node = self.registry.node
         args, kwargs, feeds = feed(self.title, self.args, self.kwargs, over_links, node)

@@ -1,54 +1,143 @@
-"""Retry loop of a call from plain Python: the next instance, and the time of the attempt."""
+"""Retry loop of a call: the next instance, the errors that allow a retry, and the pauses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any
 
-from tidewire.errors import TidewireError
-from tidewire.services.caller.outbound_call import OutboundCall
+from tidewire._binding import Retry
+from tidewire._runtime.steps import Procedure
+from tidewire.errors import LinkLost, NodeStopped, NoResponders, TidewireError
+from tidewire.services.instance_transport import InstanceTransport, Refused, Request
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
-    from tidewire.services.caller.attempts import Attempts
-    from tidewire.services.instance_transport import InstanceTransport
+    from tidewire._runtime.steps import Steps
+    from tidewire.services.caller.outbound_call import OutboundCall
     from tidewire.services.registry import Group
 
 
 class RetryLoop:
-    """Which instance gets a call next, and when.
+    """The attempts of one call.
 
-    Attributes:
-        request: The call as it travels.
+    Args:
+        call: The call.
         group: The instances that it may go to.
+        request: The call as it travels.
     """
 
-    def __init__(self, sending: OutboundCall, group: Group) -> None:
-        self.group, self.request = group, sending.request(False, group.over_links)
-        self._sending = sending
-        self._attempts: Attempts | None = None
+    __slots__ = ("_call", "_port", "_retry", "_seen", "_since", "_wait_s", "_why", "group", "request")
+
+    def __init__(self, call: OutboundCall, group: Group, request: Request) -> None:
+        self._call = call
+        self.group = group
+        self.request = request
+        # Once an attempt has failed.
+        self._retry: Retry | None = None
+        # Error where no instance is left: it carries the cause.
+        self._why: LinkLost | NodeStopped | None = None
         self._wait_s, self._seen = 0.0, 0
 
+    def steps(self) -> Steps[Any]:
+        """Send the call until an attempt is answered, and return the value."""
+        while True:
+            port = self.next()
+            if port is None:
+                yield self.pause()
+                continue
+            try:
+                reply = port.call(self.request)
+                value = (yield from reply._steps()) if isinstance(reply, Procedure) else (yield reply)
+            except BaseException as error:
+                if not self.failed(error):
+                    raise
+                continue
+            self.group.ended(port.instance, perf_counter() - self._since)
+            return self._call.made(port, value)
+
     def next(self) -> InstanceTransport | None:
-        """Return the route to an instance, or None: wait for ``pause`` first."""
-        self._seen = self._sending.registry.change_counter.count
-        attempts, options = self._attempts, self._sending.options
-        if attempts is None:
-            return self.group.choose(options)
-        try:
-            self.group = self._sending.group()
-            return attempts.choose(self.group, options)
-        except TidewireError as error:
-            self._wait_s = attempts.wait_s(error)
-            return None
+        """Begin an attempt, and return the route to its instance; None: await ``pause`` first."""
+        call = self._call
+        self._seen = call.registry.change_counter.count
+        if self._retry is None:
+            self._port = self.group.choose(call.options)
+        else:
+            try:
+                self.group = call.group()
+                self._port = self.group.choose(call.options, self._retry.tried, self._why)
+            except TidewireError as error:
+                wait_s = None if is_final(error) else self._retry.nobody(monotonic())
+                if wait_s is not None:
+                    self._wait_s = wait_s
+                    return None
+                why, self._why = self._why, None
+                if why is None or why is error:
+                    raise
+                try:
+                    raise why from error
+                finally:
+                    # The traceback keeps this frame.
+                    del why
+        self._since = perf_counter()
+        return self._port
 
     def pause(self) -> Pending:
-        """Return what to wait for where ``next`` gave none."""
-        return self._sending.registry.pause(self._wait_s, self._seen)
+        """Return the wait before the next attempt: a change of the instances ends it."""
+        return self._call.registry.pause(self._wait_s, self._seen)
 
-    def failed(self, port: InstanceTransport, since: float, error: BaseException) -> None:
-        """Note that a call failed. Returns if it is to be made once more, else raises the error."""
-        if self._attempts is None:
-            self._attempts = self._sending.attempts(self.request.deadline)
-        idempotent = self._sending.is_idempotent(self.group)
-        if not self._attempts.goes_on(self.group, port, since, error, idempotent):
-            raise error
+    def failed(self, error: BaseException) -> bool:
+        """Note the error of the attempt, and return whether another one follows. If not, the caller
+        raises the error: a frame of this class would keep it alive.
+        """
+        note(self.group, self._port, self._since, error)
+        return self._goes_on(self._port, error)
+
+    def resume(self, port: InstanceTransport, error: BaseException) -> Steps[Any] | None:
+        """Return the steps after a first attempt that was made elsewhere, and whose error is noted;
+        None: the error is the outcome of the call.
+        """
+        return self.steps() if self._goes_on(port, error) else None
+
+    def _goes_on(self, port: InstanceTransport, error: BaseException) -> bool:
+        if is_final(error):
+            return False
+        if self._retry is None:
+            resends = self._call.registry.node.links.link_resends
+            self._retry = Retry(self.request.deadline, resends, random.getrandbits(64))
+        if _is_refusal(error):
+            self._retry.refused(port.instance)
+        elif not (self._call.is_idempotent(self.group) and self._retry.lost(port.instance, monotonic())):
+            return False
+        if isinstance(error, LinkLost) or (isinstance(error, NodeStopped) and not isinstance(self._why, LinkLost)):
+            self._why = error
+        return True
+
+
+def note(group: Group, port: InstanceTransport, since: float, error: BaseException) -> None:
+    """Note a failed call at its instance. A call that was refused or cancelled says nothing of the
+    instance.
+    """
+    if _is_refusal(error) or not isinstance(error, Exception):
+        group.ended(port.instance, None)
+    else:
+        group.ended(port.instance, perf_counter() - since, failed=True)
+
+
+def is_final(error: BaseException) -> bool:
+    """Return whether a call that failed with this is over, however many instances there are."""
+    return not _is_refusal(error) and not _is_loss(error)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether an error says that the instance did not get the call, or did not accept it."""
+    if _is_loss(error):
+        return getattr(error, "unsent", False) is True
+    return isinstance(error, (Refused, NoResponders)) or (isinstance(error, NodeStopped) and error.retryable)
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Return whether an error says that a link was lost, rather than that a handler raised such an
+    error.
+    """
+    return isinstance(error, LinkLost) and getattr(error, "of_link", False) is True
