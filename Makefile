@@ -162,15 +162,15 @@ RANDOM_SECONDS ?= 300
 .PHONY: random
 random: .make/dev .make/extension ## Random programs of one node beside an oracle, for RANDOM_SECONDS (300), on all loops, in dev mode
 	$(call say,random programs for $(RANDOM_SECONDS) s)
-	@$(BIN)/python python/tests/random_programs.py $(or $(RANDOM_FIRST),0)- --seconds $(RANDOM_SECONDS) --dev
+	@$(BIN)/python python/tests/support/random_programs.py $(or $(RANDOM_FIRST),0)- --seconds $(RANDOM_SECONDS) --dev
 
 .PHONY: test-python
-test-python: .make/dev .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/test_x.py for a part of them
+test-python: .make/dev .make/extension .make/flights ## Python tests in WORKERS processes (4): K=expression or FILES=tests/streams for a part of them: folders or files
 	$(call say,Python tests)
 	@cd python && ../$(BIN)/python -m pytest -n $(WORKERS) $(if $(K),-k '$(K)') $(FILES)
 
 .PHONY: flaky
-flaky: .make/dev .make/extension ## Repeat tests N times (20) beside a busy processor: K=expression, FILES=tests/test_x.py, or CRATE and K for Rust
+flaky: .make/dev .make/extension ## Repeat tests N times (20) beside a busy processor: K=expression, FILES=tests/streams, or CRATE and K for Rust
 	$(call say,$(or $(N),20) runs beside a busy processor)
 	@$(BIN)/python tools/flaky.py --runs $(or $(N),20) $(if $(CRATE),--package $(CRATE)) $(if $(K),-k '$(K)') $(FILES)
 
@@ -263,7 +263,7 @@ api: .make/cargo-public-api ## The public API of the crates for Rust users, besi
 .PHONY: histories
 histories: .make/dev .make/extension ## Random histories over links for RANDOM_SECONDS (300) on each loop, from RANDOM_FIRST
 	$(call say,random histories over links for $(RANDOM_SECONDS) s on each loop)
-	@cd python && RANDOM_SECONDS=$(RANDOM_SECONDS) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q -s tests/test_link_histories.py
+	@cd python && RANDOM_SECONDS=$(RANDOM_SECONDS) HISTORIES_STEPS=$(or $(HISTORIES_STEPS),200) ../$(BIN)/python -m pytest -q -s tests/links/test_link_histories.py
 
 .PHONY: random-suites
 random-suites: .make/dev .make/extension ## Random programs and histories with CPython 3.11 to 3.13, or SUITES_PYTHON alone (RANDOM_SECONDS)

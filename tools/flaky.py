@@ -27,10 +27,10 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20, help="number of runs (default: 20)")
     parser.add_argument("--package", help="the crate whose Rust tests to repeat")
     parser.add_argument("-k", dest="keyword", help="pytest's expression of names, or part of a Rust test's path")
-    parser.add_argument("files", nargs="*", help="Python test files, relative to python/")
+    parser.add_argument("files", nargs="*", help="Python test files or folders, relative to python/")
     options = parser.parse_args()
     if not (options.keyword or options.files or options.package):
-        parser.error("choose the tests: K=expression, FILES=tests/test_x.py or CRATE=tidewire-link")
+        parser.error("choose the tests: K=expression, FILES=tests/streams or CRATE=tidewire-link")
     if options.package:
         command = [sys.executable, str(ROOT / "tools/rust_tests.py"), "--package", options.package]
         command += [options.keyword] if options.keyword else []

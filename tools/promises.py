@@ -126,7 +126,7 @@ def read_promises() -> Iterator[tuple[str, Promise]]:
 
 
 def python_markers() -> Iterator[Marker]:
-    for file in sorted((ROOT / "python/tests").glob("test_*.py")):
+    for file in sorted((ROOT / "python/tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for decorator in node.decorator_list:

@@ -49,8 +49,8 @@ def main() -> int:
             continue
         own = environment(version, python)
         ways = {
-            "programs": [own, "python/tests/random_programs.py", "--seconds", str(options.seconds), "--dev"],
-            "histories": [own, "-m", "pytest", "-q", "-s", "python/tests/test_link_histories.py"],
+            "programs": [own, "python/tests/support/random_programs.py", "--seconds", str(options.seconds), "--dev"],
+            "histories": [own, "-m", "pytest", "-q", "-s", "python/tests/links/test_link_histories.py"],
         }
         for what, command in ways.items():
             settings = {**os.environ, "RANDOM_SECONDS": str(options.seconds), "PYTHONPATH": str(ROOT / "python")}

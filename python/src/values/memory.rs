@@ -2,8 +2,8 @@
 //! so that a long payload and the object made of it are not both in memory as a whole.
 //!
 //! Invariant: memory that is written to here, or released, is a slice that the caller alone has, or
-//! an object that nobody has seen yet. Miri can't call Python; `tests/test_link_memory.py` reads
-//! each of them back.
+//! an object that nobody has seen yet. Miri can't call Python; `tests/links/test_link_memory.py`
+//! reads each of them back.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;

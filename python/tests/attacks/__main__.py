@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "support")]
 
 from attacks import LONGEST_MS, P99_MS, SHORT, cases, good, memory
 from attacks.field import Figures, Ground, Outcome
@@ -76,12 +76,18 @@ def _list(chosen: list[ModuleType]) -> int:
 
 
 def _cases() -> list[ModuleType]:
-    found = [_case(module.name) for module in pkgutil.iter_modules(cases.__path__)]
+    found = [importlib.import_module(name) for name in _modules().values()]
     return sorted(found, key=lambda case: case.ITEM)
 
 
 def _case(name: str) -> ModuleType:
-    return importlib.import_module(f"attacks.cases.{name}")
+    return importlib.import_module(_modules()[name])
+
+
+def _modules() -> dict[str, str]:
+    """Full names of the modules by the names of the attacks."""
+    found = pkgutil.walk_packages(cases.__path__, "attacks.cases.")
+    return {module.name.rpartition(".")[2]: module.name for module in found if not module.ispkg}
 
 
 def _is_meant(case: ModuleType, names: Sequence[str]) -> bool:

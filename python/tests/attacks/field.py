@@ -28,6 +28,7 @@ _PATTERNS = {
 _AGAIN_S = (1.0, 2.0)
 """Seconds before and of an attack that is tried again, at least."""
 _FOLDER = Path(__file__).parents[1]
+_PATHS = [str(_FOLDER), str(_FOLDER / "support")]
 
 
 @dataclass
@@ -187,7 +188,7 @@ def _field() -> Iterator[tuple[Program, Target, Program]]:
             hub = programs.run("-m", "tidewire", "up", "--json", "--config", str(hub_toml))
             tide, ws, unix, *tls, web = json.loads(hub.line())["urls"]
             target = Target(tide, ws, hub.process.pid, web, unix, *tls)
-            code = f"import sys; sys.path[:0] = [{str(_FOLDER)!r}]; from attacks.__main__ import main; main()"
+            code = f"import sys; sys.path[:0] = {_PATHS!r}; from attacks.__main__ import main; main()"
             good = programs.run("-c", code, "--good", target.text())
             yield hub, target, good
         finally:

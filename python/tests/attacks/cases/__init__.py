@@ -1,1 +1,1 @@
-"""One attack each."""
+"""Folders of attacks, one attack in each file."""

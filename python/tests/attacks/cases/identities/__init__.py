@@ -1,0 +1,1 @@
+"""Names, tokens and permissions of others."""

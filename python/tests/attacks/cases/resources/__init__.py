@@ -1,0 +1,1 @@
+"""Memory, connections and time of the hub."""

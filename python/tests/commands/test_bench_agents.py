@@ -1,0 +1,208 @@
+"""The command `tidewire bench agents`: what it runs, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidewire_bench.agents_cases import SIZES, make, scaling_cases
+from tidewire_bench.agents_picture import scaling_picture
+from tidewire_bench.agents_scaling import scaling_tables, scalings, verdict
+from tidewire_bench.burning import burn, steps_per_us
+from tidewire_bench.measure import Burst, Tally, pooled, warm_up
+from tidewire_bench.results import CaseResult
+
+PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def bench_agents(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidewire", "bench", "agents", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE, env={**os.environ, **environment}
+    )
+
+
+def report_of(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(ran.stdout)
+    return report
+
+
+def test_a_smoke_run_of_agents_has_every_contender(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "G1,G4,G5", "--json", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = report_of(ran)
+    assert report["failures"] == []
+    for case in report["cases"]:
+        assert {"tidewire", "asyncio"} == contenders(case), case["id"]
+    assert [case["id"] for case in report["cases"]] == ["G1", "G4", "G5"]
+    assert json.loads((tmp_path / "bench-agents.json").read_text()) == report
+
+
+def test_a_smoke_run_of_requests_has_percentiles_and_bars(tmp_path: Path) -> None:
+    arguments = ("--smoke", "--only", "g2,g3", "--json", "--out", str(tmp_path))
+    ran = bench_agents(*arguments)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = report_of(ran)
+    assert report["not_run"] == {}
+    for case in report["cases"]:
+        for one in case["results"]:
+            assert 0 < one["figures"]["p50_us"] <= one["figures"]["p99_us"], one
+        ours = case["best"]["ours"]["median"]
+        expected = case["bar"] / ours if case["id"] == "G2" else ours / case["bar"]
+        assert case["ratio_to_bar"] == pytest.approx(expected)
+
+
+def test_a_smoke_run_of_pools_draws_the_scaling(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "W1,W3", "--json", "--out", str(tmp_path))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = report_of(ran)
+    ours = next(one for one in report["scaling"] if one["contender"] == "tidewire")
+    assert set(ours["rates"]) == {"1", "2", "3"}
+    assert ours["rate_of_3_to_2"] == pytest.approx(ours["rates"]["3"] / ours["rates"]["2"])
+    picture = (tmp_path / "bench-agents-pool.svg").read_text()
+    for words in ("tidewire, 3 workers", "ProcessPoolExecutor, 1 workers", "tasks of 20 us", "no pool"):
+        assert words in picture, words
+    assert "1 ms" not in picture
+
+
+def test_a_run_of_ours_that_fails_is_an_exit_code(tmp_path: Path) -> None:
+    ran = bench_agents("--smoke", "--only", "G1", "--json", "--out", str(tmp_path), TIDEWIRE_SPIN_US="-1")
+    assert ran.returncode == 1
+    failed = report_of(ran)["failures"]
+    assert {failure["contender"] for failure in failed} == {"tidewire"}
+    assert "SPIN_US" in failed[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--only", "G9"), "--only G9: not one of G1, G2"),
+        (("--repeat", "0"), "argument --repeat: 0: must be 1 or more"),
+        (("--out", __file__), f"--out {__file__}: File exists: name a folder"),
+    ],
+    ids=["only", "repeat", "out"],
+)
+def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
+    ran = bench_agents("--smoke", *arguments)
+    assert ran.returncode == 2
+    assert words in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_every_scale_has_the_same_workloads() -> None:
+    plans = [make(scale, None, ()) for scale in SIZES]
+    names = [[case.id for case in plan.cases] for plan in plans]
+    assert names[0] == names[1] == names[2]
+    assert len(set(names[0])) == len(names[0]) == 13
+
+
+def test_a_third_worker_that_costs_something_misses_the_bar() -> None:
+    found = scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0}))
+    ours = [one for one in found if one.kind == "ours" and one.task_us == 20]
+    assert ours[0].third_worker() == 0.75
+    assert "missed (0.75x)" in verdict([one for one in found if one.task_us == 20])
+    assert len(list(scaling_tables(found))) == 2
+
+
+def test_a_third_worker_within_the_spread_is_called_missed_all_the_same() -> None:
+    results = results_of({1: 100.0, 2: 200.0, 3: 190.0})
+    for result in results:
+        for run in result.case.runs:
+            result.add(run, {"rate": 205.0 if result.case.id.endswith("-3") else 200.0})
+            result.add(run, {"rate": 191.0 if result.case.id.endswith("-3") else 200.0})
+    words = verdict([one for one in scalings(results) if one.task_us == 20])
+    assert "missed within the spread (0.95x)" in words
+
+
+def test_every_bar_of_the_picture_is_as_long_as_its_rate() -> None:
+    text = scaling_picture(scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0})), "a foot")
+    bars = re.findall(r'height="([\d.]+)" fill="[^"]+"><title>tidewire, (\d) workers', text)
+    heights = {int(workers): float(height) for height, workers in bars}
+    assert heights[2] / heights[1] == pytest.approx(2.0, rel=0.01)
+    assert heights[3] / heights[1] == pytest.approx(1.5, rel=0.01)
+    assert len(re.findall("<title>", text)) == 2 * 3 * 3
+
+
+def test_nothing_of_the_picture_lies_outside_of_it() -> None:
+    text = scaling_picture(scalings(results_of({1: 9_999.0, 2: 123_456.0, 3: 99_999.0})), "a foot")
+    places = [(float(x), float(y)) for x, y in re.findall(r' x="([-\d.]+)" y="([-\d.]+)"', text)]
+    assert len(places) > 40
+    assert all(0 <= x <= 800 and 0 <= y <= 440 for x, y in places)
+
+
+def test_a_task_takes_the_processor_time_that_it_says() -> None:
+    start = time.thread_time()
+    assert burn(round(40_000 * steps_per_us())) == threading.get_native_id()
+    assert time.thread_time() - start > 0.02
+
+
+def test_every_contender_computes_the_same_steps() -> None:
+    for case in make("short", None, ["W3", "W4"]).cases:
+        steps = {run.arguments[run.arguments.index("--task-steps") + 1] for run in case.runs}
+        assert len(steps) == 1, case.id
+        assert int(steps.pop()) > 0
+
+
+def test_a_tally_notices_a_word_that_came_twice() -> None:
+    reached: list[int] = []
+    tally = Tally(10, lambda: reached.append(1))
+    handle = tally.function()
+    for word in (0, *range(9), 8):
+        handle(word)
+    assert len(reached) == 2
+    with pytest.raises(AssertionError, match="the words add up to"):
+        tally.rate(0.0)
+
+
+def test_a_tally_takes_its_warm_up_and_its_words() -> None:
+    reached: list[int] = []
+    tally = Tally(10, lambda: reached.append(1))
+    handle = tally.function()
+    for word in (0, *range(10)):
+        handle(word)
+    assert len(reached) == 2
+    assert tally.rate(tally.at - 2.0)["rate"] == pytest.approx(5.0)
+
+
+def test_the_clock_of_a_burst_stops_with_its_last_message() -> None:
+    finished: list[int] = []
+    burst = Burst(3, lambda: finished.append(1))
+    for lane in ("urgent", "low"):
+        burst.handled(lane, time.perf_counter_ns())
+    assert finished == []
+    assert burst.at == 0.0
+    burst.handled("low", time.perf_counter_ns())
+    assert finished == [1]
+    assert set(burst.figures(burst.at - 1.0)) == {"seconds", "rate", "urgent_p50_us", "low_p50_us"}
+
+
+def test_a_pool_that_loses_a_result_is_not_timed() -> None:
+    with pytest.raises(AssertionError, match="9 results of 10"):
+        pooled(lambda tasks: [1] * min(9, len(tasks)), Namespace(workers=1, count=10, task_steps=0))
+
+
+def test_a_worker_that_never_works_is_noticed() -> None:
+    with pytest.raises(TimeoutError, match="1 of 2 workers"):
+        warm_up(lambda tasks: [7] * len(tasks), 2)
+
+
+def contenders(case: dict[str, Any]) -> set[str]:
+    return {one["contender"] for one in case["results"]}
+
+
+def results_of(rates: dict[int, float]) -> list[CaseResult]:
+    """Every contender with the same rates, by number of workers."""
+    results = [CaseResult(case) for case in scaling_cases(SIZES["smoke"])]
+    for result in results:
+        for run in result.case.runs:
+            result.add(run, {"rate": rates[int(result.case.id.split("-")[1])]})
+    return results

@@ -1,0 +1,255 @@
+"""The command `tidewire bench rpc`: what it runs, what it says, what it refuses, and what it leaves
+behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidewire_bench import rpc_run
+from tidewire_bench.environments import environment_of, name_of
+from tidewire_bench.model import Curve, Run
+from tidewire_bench.programs import RunFailed
+from tidewire_bench.rpc_cases import PEERS, SIZES, make
+from tidewire_bench.rpc_programs import first_missing
+from tidewire_bench.rpc_results import LoadCurve
+from tidewire_bench.rpc_run import Roles, figures_of
+
+PACKAGE = Path(__file__).resolve().parents[2]
+PROGRAMS = PACKAGE.parent / "bench" / "python"
+sys.path.append(str(PROGRAMS))
+
+from rpc_usage import Usage, processor_s
+from rpc_workloads import mixed_sizes, open_loop, payloads_of
+
+SOCKETS = (sys.executable, str(PROGRAMS / "rpc_sockets.py"))
+DONE = '{"workload": "small-seq", "figures": {"rate": 1.0}}'
+
+
+SPOILING = f"""
+import sys
+sys.path.append({str(PROGRAMS)!r})
+import rpc_roles, rpc_sockets
+
+class Spoiling(rpc_roles.Service):
+    def echo(self, data):
+        middle = len(data) // 2
+        return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1:]
+
+rpc_roles.Service = Spoiling
+rpc_roles.run(rpc_roles.Contender(rpc_sockets.serve, rpc_sockets.connect))
+"""
+
+
+def bench_rpc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidewire", "bench", "rpc", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, cwd=PACKAGE)
+
+
+def test_a_smoke_run_has_rates_times_costs_and_pictures(tmp_path: Path) -> None:
+    arguments = ("--only", "small,beside,stream", "--peers", "asyncio socket", "--out", str(tmp_path))
+    ran = bench_rpc("--smoke", "--json", *arguments)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    report = json.loads(ran.stdout)
+    assert report["failures"] == []
+    assert json.loads((tmp_path / "bench-rpc.json").read_text()) == report
+    names = ["small-seq-python", "small-conc-python", "beside-python", "stream-python"]
+    assert [case["id"] for case in report["cases"]] == names
+    for case in report["cases"]:
+        assert {one["form"] for one in case["results"]} == {"tcp", "unix"}, case["id"]
+        for one in case["results"]:
+            figures = one["figures"]
+            assert figures["rate"] > 0
+            assert figures["cpu_us_caller"] > 0
+            assert figures["peak_mb_service"] > 5
+            assert "cpu_us_hub" not in figures
+            if case["id"] != "stream-python":
+                assert 0 < figures["p50_ms"] <= figures["p99_ms"]
+    assert "asyncio socket" in (tmp_path / "bench-rpc-python.svg").read_text()
+
+
+def test_every_role_is_ended_when_its_run_is_over(tmp_path: Path) -> None:
+    hub = script(tmp_path / "hub.py", lasting_server(tmp_path / "pids"))
+    service = script(tmp_path / "service.py", lasting_server(tmp_path / "pids"))
+    caller = script(tmp_path / "caller.py", f"print('{DONE}')")
+    assert figures_of(Roles(service, caller, hub), (), 20) == [{"rate": 1.0}]
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 4
+    for pid in pids:
+        assert gone(pid), pid
+
+
+def test_a_server_that_will_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_run, "END_TIMEOUT_S", 0.2)
+    stubborn = f"import signal, os\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}} ')\n"
+    stubborn += 'print(\'{"url": "x", "pid": 1}\', flush=True)\nwhile True: signal.pause()'
+    service, caller = script(tmp_path / "service.py", stubborn), script(tmp_path / "caller.py", f"print('{DONE}')")
+    figures_of(Roles(service, caller), (), 20)
+    assert gone(int((tmp_path / "pids").read_text()))
+
+
+def test_a_service_that_changes_a_payload_is_found_out(tmp_path: Path) -> None:
+    service = script(tmp_path / "service.py", SPOILING, "service")
+    with pytest.raises(RunFailed, match="caller: AssertionError: small-seq: a reply differs from its request"):
+        figures_of(Roles(service, (*SOCKETS, "caller")), ("--workload", "small-seq", "--count", "20"), 20)
+
+
+def test_output_of_a_failing_role_is_in_the_failure(tmp_path: Path) -> None:
+    broken = script(tmp_path / "broken.py", "raise OSError('the port is taken')")
+    with pytest.raises(RunFailed, match="service: OSError: the port is taken"):
+        figures_of(Roles(broken, (*SOCKETS, "caller")), (), 20)
+    with pytest.raises(RunFailed, match="hub: OSError: the port is taken"):
+        figures_of(Roles((*SOCKETS, "service"), (*SOCKETS, "caller"), broken), (), 20)
+
+
+def test_a_caller_that_hangs_fails_its_run(tmp_path: Path) -> None:
+    hanging = script(tmp_path / "caller.py", "import signal\nwhile True: signal.pause()")
+    with pytest.raises(RunFailed, match="the caller was not done after 1 s"):
+        figures_of(Roles((*SOCKETS, "service"), hanging), (), 1)
+
+
+def test_a_missing_system_is_named_with_the_reason(tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("# a comment\nnats-py==2.16.0\n")
+    environment = environment_of(tmp_path / "env", requirements, print, build=False)
+    nats = next(peer for peer in PEERS if peer.name == "nats-py")
+    why = first_missing(nats, environment)
+    assert why == f"nats-py: {tmp_path / 'env'} has not been made (--no-build)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--only", "tiny"), "--only tiny: not one of small-seq-python"),
+        (("--peers", "smoke signals"), "--peers smoke signals: not one of tidewire, nats-py"),
+        (("--repeat", "0"), "argument --repeat: 0: must be 1 or more"),
+        (("--out", __file__), f"--out {__file__}: File exists: name a folder"),
+    ],
+    ids=["only", "peers", "repeat", "out"],
+)
+def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...], words: str) -> None:
+    ran = bench_rpc("--smoke", *arguments)
+    assert ran.returncode == 2
+    assert words in ran.stderr
+    assert ran.stdout == ""
+
+
+def test_every_scale_has_the_same_workloads() -> None:
+    plans = [make(scale, None, (), ()) for scale in SIZES]
+    names = [[case.id for case in plan.cases] for plan in plans]
+    assert names[0] == names[1] == names[2]
+    assert len(set(names[0])) == len(names[0]) == 29
+
+
+def test_a_part_of_a_name_chooses_workloads() -> None:
+    chosen = [case.id for case in make("short", None, ["rust", "small-seq-python"], ()).cases]
+    assert len(chosen) == 11
+    assert {name for name in chosen if not name.endswith("rust")} == {"small-seq-python"}
+
+
+def test_the_mixed_sizes_are_those_of_a_dashboard() -> None:
+    sizes = mixed_sizes(250)
+    assert sizes == mixed_sizes(250)
+    assert all(50 <= size <= 500 or 1_000 <= size <= 10_000 for size in sizes)
+    assert 800 < sum(mixed_sizes(20_000)) / 20_000 < 1_200
+    assert [len(payload) for payload in payloads_of("mixed", 250)] == sizes
+
+
+def test_a_requirement_is_known_by_its_name() -> None:
+    assert [name_of(line) for line in ("psycopg[binary]==3.3.9", "nats-py==2.16.0")] == ["psycopg", "nats-py"]
+
+
+def test_processor_time_is_that_of_the_process_and_nobody_elses() -> None:
+    usage = Usage({"caller": os.getpid(), "other": os.getppid()})
+    usage.start()
+    began = time.process_time()
+    while time.process_time() - began < 0.1:
+        pass
+    usage.stop()
+    figures = usage.figures(1)
+    assert figures["cpu_us_caller"] >= 100_000
+    assert figures["peak_mb_caller"] > 5
+    assert processor_s(os.getpid()) == pytest.approx(ticks_s(os.getpid()), abs=0.05)
+
+
+def test_requests_that_had_to_wait_to_begin_count_from_when_they_were_due() -> None:
+    figures = asyncio.run(offered(Stalling()))
+    assert figures["max_ms"] >= 50
+    # Only one request met the pause itself. A request every millisecond was due while it lasted.
+    assert figures["p50_ms"] > 10
+
+
+def test_the_curve_keeps_all_that_its_runs_found() -> None:
+    curve = LoadCurve(Curve("curve-load", "a title", "x", "y", ()))
+    run = Run("nats-py", "peer", "rpc", "hub", ())
+    curve.add(500, run, {"rate": 499.0, "p50_ms": 0.3, "p99_ms": 0.5})
+    curve.add(1_000, run, {"rate": 990.0, "p50_ms": 0.4, "p99_ms": 0.9})
+    assert curve.lines() == {"nats-py": [(500, 500.0), (1_000, 900.0)]}
+    assert [point["figures"]["rate"] for point in curve.report()["points"]] == [499.0, 990.0]
+
+
+class Stalling:
+    """An echo that blocks its loop for 50 ms once."""
+
+    def __init__(self) -> None:
+        self.blocked = False
+
+    async def echo(self, data: bytes) -> bytes:
+        if not self.blocked:
+            self.blocked = True
+            until = time.perf_counter() + 0.05
+            while time.perf_counter() < until:
+                pass
+        return data
+
+    async def stream(self, messages: Any) -> None:
+        raise NotImplementedError
+
+
+async def offered(link: Stalling) -> dict[str, float]:
+    options = Namespace(count=60, rate=1_000.0)
+    figures: dict[str, float] = await open_loop(link, options, Usage({"caller": os.getpid()}))
+    return figures
+
+
+def script(path: Path, source: str, *arguments: str) -> tuple[str, ...]:
+    path.write_text(source)
+    return (sys.executable, str(path), *arguments)
+
+
+def lasting_server(pids: Path) -> str:
+    """A role that starts a program which would outlive it."""
+    return f"""
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+with open({str(pids)!r}, "a") as file:
+    file.write(f"{{os.getpid()}} {{child.pid}} ")
+print('{{"url": "x", "pid": 1}}', flush=True)
+sys.stdin.read()
+"""
+
+
+def gone(pid: int) -> bool:
+    """Waits for the end of a process."""
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([end], [], [], 30)
+    os.close(end)
+    return bool(ended)
+
+
+def ticks_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

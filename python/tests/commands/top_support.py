@@ -1,0 +1,87 @@
+"""Support for the stories of ``tidewire top``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tidewire as tw
+from tidewire.top.answer import bounded
+
+PACKAGE = Path(__file__).resolve().parents[2]
+PATIENCE_S = 30.0
+NOBODY = 65534
+
+ORDERS = """
+import sys, time
+import tidewire as tw
+with tw.Node(name="orders", inspect=True) as node, tw.Pool(abs, workers=1, name="absolutes") as pool:
+    node.agent(lambda n: n, id="pricing", type="price", capabilities=["quote", "list"])
+    asker, log = node.agent(lambda n: n, id="asker"), node.spawn(lambda n: n, name="log")
+    for n in range(3):
+        asker.sync.request(n, to="pricing")
+    node.sync.ask(log, 1)
+    assert list(pool.sync.map(range(5))) == [0, 1, 2, 3, 4]
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def top(*arguments: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidewire", "top", *arguments]
+    environment = {**os.environ, "COLUMNS": str(columns)}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, cwd=PACKAGE, env=environment
+    )
+
+
+def look(node: tw.Node) -> dict[str, Any]:
+    """Answer of a node in this process."""
+    versions = {"tidewire": tw.__version__, "python": platform.python_version()}
+    about = {"node": node.name, "pid": os.getpid(), "url": node.url, "versions": versions, "uptime_s": 1.0}
+    return {**about, "at_s": time.monotonic(), **bounded(node.statistics())}
+
+
+def ask(path: Path, method: str, *arguments: Any) -> dict[str, Any]:
+    """Call the service of the node behind a socket, as any program of this user can."""
+    with tw.Node(f"tide+unix://{path}", inspect=False) as caller:
+        answer: dict[str, Any] = caller.request(f"svc.$sys.{path.stem}.{method}", arguments, PATIENCE_S).wait()
+        return answer
+
+
+@contextmanager
+def program(text: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that says when it is ready, and ends when its input does."""
+    command = [sys.executable, "-c", text, *arguments]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=PACKAGE,
+        env={**os.environ, **environment},
+    ) as started:
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == "ready\n"
+            yield started
+        finally:
+            assert started.stdin is not None
+            started.stdin.close()
+            started.wait(PATIENCE_S)
+
+
+def inspectors() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.endswith("-inspect")]
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in inspectors()]

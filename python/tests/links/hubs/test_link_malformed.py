@@ -1,0 +1,250 @@
+"""Links: what a hub does with bytes that break the rules. It names the rule, closes that link, and
+serves the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+import tidewire as tw
+from link_broken import FIRST, HARMLESS, HELD, LATER, OPEN
+from link_frames import FAIL, ID, OK, PING, PONG, SUBSCRIBE, WELCOME, Raw, frame, hello, subscribed
+from link_processes import Program, Programs, programs
+
+VECTORS = json.loads((Path(__file__).parents[4] / "spec/vectors/frames.json").read_text())
+MIB = 1 << 20
+LIMITS = tw.LinkConfig()
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def hub(started: Programs) -> tuple[Program, str]:
+    """A hub with a server."""
+    program, url, _ = started.hub_and_server()
+    return program, url
+
+
+@pytest.fixture
+def others(hub: tuple[Program, str]) -> Iterator[Any]:
+    """A client that was there before, whose calls must go on."""
+    with tw.Node(hub[1], name=f"other-{os.urandom(4).hex()}") as node:
+        workshop = node.client("workshop").sync
+        assert workshop.echo(1) == 1
+        yield workshop
+        assert workshop.echo(2) == 2
+
+
+def short(started: Programs, heartbeat_ms: int) -> tuple[Program, str]:
+    """Run a hub with a heartbeat of its own."""
+    return started.hub("tide://127.0.0.1:0", "--set", f"links.link_heartbeat_ms={heartbeat_ms}")
+
+
+def one_line(program: Program, *words: str) -> None:
+    """See that the hub logs one line with these words, and no other before a line that is provoked
+    after it.
+    """
+    line = program.expect_log("is closed")
+    assert re.search("|".join(words), line), line
+    assert not program.logged()
+
+
+@pytest.mark.parametrize("vector", VECTORS["malformed"], ids=lambda vector: vector["name"])
+def test_the_malformed_frames_of_the_specification_are_refused(
+    hub: tuple[Program, str], others: Any, vector: dict[str, str]
+) -> None:
+    program, url = hub
+    program.logged()
+    greets = vector["name"].startswith("hello") or vector["rule"] == "not_tidewire"
+    raw = Raw(url) if greets else Raw.joined(url)
+    raw.send(bytes.fromhex(vector["hex"]))
+    told = raw.until_end()
+    assert told
+    one_line(program, re.escape(told))
+    raw.close()
+
+
+def test_a_frame_that_comes_byte_by_byte_is_taken(hub: tuple[Program, str]) -> None:
+    _, url = hub
+    raw = Raw(url)
+    raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in hello() + frame(PING, id=5, flags=0):
+        raw.send(bytes([byte]))
+    found = [raw.receive(), raw.receive()]
+    assert [one and one[0] for one in found] == [WELCOME, PONG]
+    raw.close()
+
+
+def test_those_who_never_finish_their_greeting_are_closed_in_time(started: Programs) -> None:
+    limit_s = 1.0
+    program, url, _ = started.hub_and_server(
+        "tide://127.0.0.1:0", "--set", f"links.link_greeting_ms={limit_s * 1_000:.0f}"
+    )
+    with tw.Node(url, name="other") as node:
+        others = node.client("workshop").sync
+        since = perf_counter()
+        silent = [Raw(url) for _ in range(200)]
+        slow = Raw(url)
+        slow.send(hello()[:-1])
+        for n in range(200):
+            assert others.echo(n) == n
+        for raw in (slow, *silent):
+            told = raw.until_end()
+            assert told is not None
+            assert "link_greeting_ms" in told
+            raw.close()
+        assert limit_s * 0.9 < perf_counter() - since < limit_s + 10
+        assert others.echo(1) == 1
+    for _ in range(201):
+        program.expect_log("link_greeting_ms")
+
+
+def test_a_node_that_falls_silent_is_closed_after_two_heartbeats(started: Programs) -> None:
+    program, url = short(started, 100)
+    raw = Raw.joined(url)
+    told = raw.until_end()
+    assert told is not None
+    assert "link_heartbeat_ms=100" in told
+    program.expect_log("link_heartbeat_ms=100")
+    raw.close()
+
+
+def test_a_frame_that_never_ends_is_no_sign_of_life(started: Programs) -> None:
+    program, url = short(started, 200)
+    # The hub asks every 50 ms whether it is there.
+    raw = Raw.joined(url, **{"heartbeat-ms": "100"})
+    unfinished = iter(frame(SUBSCRIBE, subscribed(b"n" * 200), id=ID, flags=0))
+    while (found := raw.receive()) is not None and found[0] == PING:
+        raw.send(bytes([next(unfinished)]))
+    assert found is not None
+    assert b"link_heartbeat_ms=200" in found[3]
+    program.expect_log("link_heartbeat_ms=200")
+    raw.close()
+
+
+def test_a_peer_that_has_closed_its_side_is_released_at_once(started: Programs) -> None:
+    _, url = short(started, 60_000)
+    for said in (b"", hello()[:9], hello(), hello() + frame(SUBSCRIBE, subscribed(), id=ID, flags=0)):
+        raw = Raw(url)
+        raw.send(said)
+        raw.socket.shutdown(socket.SHUT_WR)
+        since = perf_counter()
+        # It goes on reading, until the hub has ended what it says, too.
+        raw.until_end()
+        assert perf_counter() - since < 30, "it waited for a heartbeat"
+        raw.close()
+
+
+def test_connections_that_break_off_anywhere_leave_nothing_behind(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    whole = hello() + HELD + frame(SUBSCRIBE, subscribed(), id=2 * ID + 1) + OPEN
+    for at in range(0, len(whole), 3):
+        raw = Raw(url)
+        raw.send(whole[:at])
+        if at % 2:
+            # Closed with a reset.
+            raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    assert others.echo(1) == 1
+
+
+def test_the_memory_of_a_hub_does_not_grow_with_what_it_refuses(started: Programs) -> None:
+    # A hub of its own: nothing that another story did is in its log.
+    program, url, _ = started.hub_and_server()
+
+    def one_round() -> None:
+        for data, _ in FIRST.values():
+            raw = Raw(url)
+            raw.send(data)
+            raw.until_end()
+            raw.close()
+        for data, _ in LATER.values():
+            raw = Raw.joined(url)
+            raw.send(data)
+            raw.until_end()
+            raw.close()
+        # One line for each. A hub that is not read at all drops lines in the end.
+        for _ in range(len(FIRST) + len(LATER)):
+            program.expect_log("is closed")
+
+    for _ in range(4):
+        one_round()
+    before = program.rss_bytes
+    for _ in range(12):
+        one_round()
+    assert program.rss_bytes - before < 8 * MIB
+    with tw.Node(url, name="other") as node:
+        assert node.client("workshop").sync.echo(1) == 1
+    assert not program.logged(), "each is told once"
+
+
+def test_a_node_that_asks_and_never_reads_is_closed_before_its_answers_fill_the_memory(
+    hub: tuple[Program, str], others: Any
+) -> None:
+    program, url = hub
+    program.logged()
+    before = program.rss_bytes
+    raw = Raw.joined(url)
+    raw.socket.settimeout(0.5)
+    pings = frame(PING, id=9, flags=0) * 20_000
+    sent = 0
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        while sent < 64 * LIMITS.link_queue_bytes:
+            raw.socket.sendall(pings)
+            sent += len(pings)
+            assert others.echo(1) == 1
+    program.expect_log("is closed", "link_queue_bytes")
+    # Frames that must be sent may fill half as much again as the queue, and queued payloads lie in
+    # memory once.
+    assert program.rss_bytes - before < 2 * LIMITS.link_queue_bytes
+    raw.close()
+
+
+def test_a_node_that_subscribes_without_end_is_refused_at_the_limit(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    raw = Raw.joined(url)
+    count = LIMITS.link_subscriptions
+    raw.send(b"".join(frame(SUBSCRIBE, subscribed(b"raw.%d" % n), id=ID + n) for n in range(count + 1)))
+    kinds = [found[0] for found in (raw.receive() for _ in range(count + 1)) if found is not None]
+    assert kinds == [OK] * count + [FAIL]
+    assert raw.is_alive()
+    raw.close()
+
+
+def test_the_answer_of_a_call_with_a_broken_value_says_so(hub: tuple[Program, str], others: Any) -> None:
+    _, url = hub
+    raw = Raw.joined(url)
+    raw.send(HARMLESS["a value that is none"])
+    found = raw.receive()
+    assert found is not None
+    assert found[:2] == (FAIL, ID)
+    raw.close()
+
+
+def test_clients_that_come_and_go_do_not_use_up_the_hub(hub: tuple[Program, str]) -> None:
+    program, url = hub
+
+    async def story() -> None:
+        for n in range(20):
+            async with tw.Node(url, name=f"guest-{n}") as node:
+                assert await node.client("workshop").echo(n) == n
+
+    for _ in range(300):
+        Raw.joined(url).close()
+    asyncio.run(story())
+    assert len(os.listdir(f"/proc/{program.process.pid}/fd")) < 60

@@ -1,0 +1,72 @@
+"""Errors and limits that the tables of spec/ make: what callers rely on. ``make lint`` checks that
+the generated files are those of the tables.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tomllib
+from pathlib import Path
+
+import pytest
+from tidewire import errors
+
+SPEC = Path(__file__).resolve().parents[3] / "spec"
+CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_takes_a_message_and_is_pickled(cls: type[Exception]) -> None:
+    error = cls("what, its value, the mend")
+    assert isinstance(error, errors.TidewireError)
+    assert str(error) == "what, its value, the mend"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_codes_are_unique() -> None:
+    codes = [cls.code for cls in CLASSES]
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("AskTimeout", TimeoutError),
+        ("ConfigError", ValueError),
+        ("InvalidArgument", ValueError),
+        ("InvalidSubject", errors.InvalidArgument),
+        ("NoSuchTarget", LookupError),
+        ("UnknownDispatcher", LookupError),
+    ],
+)
+def test_errors_are_what_python_calls_them_too(name: str, base: type[Exception]) -> None:
+    assert issubclass(getattr(errors, name), base)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("AskCycle", "path"), ("ConfigError", "problems"), ("UnknownDispatcher", "known")]
+)
+def test_lists_survive_pickling(name: str, field: str) -> None:
+    cls = getattr(errors, name)
+    assert getattr(cls("text"), field) == []
+    copy = pickle.loads(pickle.dumps(cls("text", **{field: ("a", "b")})))
+    assert (str(copy), getattr(copy, field)) == ("text", ["a", "b"])
+
+
+def test_a_remote_error_names_type_and_message() -> None:
+    error = errors.RemoteError("KeyError", "'x'", "Traceback ...")
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == "KeyError: 'x'"
+    assert (copy.type_name, copy.message, copy.remote_traceback) == ("KeyError", "'x'", "Traceback ...")
+
+
+def test_only_passing_troubles_are_retryable() -> None:
+    retryable = {cls.__name__ for cls in CLASSES if cls.retryable}
+    of_nodes = {"MailboxFull", "AskTimeout", "LimitExceeded", "LinkLost", "NoResponders", "WorkerLost"}
+    of_stores = {"StoreUnavailable", "HomeBusy", "HomeUnavailable", "LeaseHeld"}
+    assert retryable == of_nodes | of_stores
+
+
+def test_limits_hold_their_defaults() -> None:
+    rows = tomllib.loads((SPEC / "limits.toml").read_text(encoding="utf-8"))["limit"]
+    assert [row["name"] for row in rows if not row["min"] <= row["default"] <= row["max"]] == []
