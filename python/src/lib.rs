@@ -46,7 +46,7 @@ fn _tidewire(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<streams::StreamHome>()?;
     module.add_class::<link::HomeServer>()?;
     module.add_class::<streams::durable_subscription::DurableSubscriptionCore>()?;
-    module.add_class::<streams::lease_tenure::LeaseTenure>()?;
+    module.add_class::<streams::lease::HeldLease>()?;
     module.add_class::<streams::inboxes::AgentInbox>()?;
     module.add_class::<streams::command::CommandLife>()?;
     module.add_class::<streams::command::CommandSlotsCore>()?;

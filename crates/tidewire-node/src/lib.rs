@@ -42,6 +42,7 @@ mod calls;
 mod delay;
 mod discovery;
 mod error;
+mod inline_task;
 mod names;
 mod node;
 mod objects;

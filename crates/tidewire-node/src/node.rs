@@ -4,38 +4,33 @@ pub mod core;
 pub mod join;
 pub mod options;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidewire_engine::Engine;
-use tidewire_engine::raw::Mutex;
+use tidewire_engine::{Engine, EngineHandle};
 use tidewire_link::{HubHandle, HubOptions, Link, Runtime};
 use tidewire_proto::generated::errors::ErrorCode;
 
 use crate::calls::call::Call;
 use crate::calls::client::Client;
 use crate::delay::until;
-use crate::discovery::directory::Directory;
 use crate::discovery::service_watch::ServiceChanges;
-use crate::discovery::{ServiceInfo, Skipped, listed};
+use crate::discovery::{ServiceInfo, listed};
 use crate::error::Error;
 use crate::node::core::{Core, Runner};
 use crate::node::join::{address, check_open, greeting, runtime};
 use crate::node::options::NodeOptions;
-use crate::objects::Objects;
-use crate::pending::{Pending, Wakers};
+use crate::pending::Pending;
 use crate::services::current_service::refuse_own;
 use crate::services::serve::{Served, serve};
 use crate::services::service::Service;
 use crate::services::single_active::{SingleActive, serve_single};
 use crate::streams::{self, HomeSlot, LeaseOptions};
-use crate::subjects::local_subscriptions::LocalSubscriptions;
 use crate::subjects::subject::Subject;
 use crate::subjects::{SubscribeOptions, Subscription, subscribe};
 
@@ -200,6 +195,20 @@ impl Node {
         &self.core
     }
 
+    /// Makes a node over a link of another part of the process. The owner closes the link, and
+    /// reports each new connection by [`joined_again`](Self::joined_again). Handlers run on the
+    /// thread of the links, and the engine watches deadlines.
+    pub fn over(link: Link, options: NodeOptions, engine: EngineHandle, runtime: Runtime) -> Self {
+        let runner = Arc::new(Runner::on_links(engine, runtime.clone()));
+        Self { core: Core::new(options, runtime, link, None, None, (runner, None)) }
+    }
+
+    /// The link of a node [over](Self::over) a link has a new connection.
+    pub fn joined_again(&self) {
+        self.core.directory.missed();
+        self.core.rejoined.wake();
+    }
+
     fn new(
         options: NodeOptions,
         runtime: Runtime,
@@ -211,31 +220,8 @@ impl Node {
         let threads = if options.spawn.is_some() { 1 } else { options.threads };
         let engine = Engine::builder().threads(threads).build();
         let engine = engine.map_err(|error| Error::new(ErrorCode::LimitExceeded, format!("threads: {error}")))?;
-        let owns_home = options.owns_home();
-        let runner = Arc::new(Runner::new(engine.handle(), options.spawn));
-        let core = Arc::new_cyclic(|core: &Weak<Core>| Core {
-            owns_home,
-            name: options.name,
-            link,
-            hub,
-            home,
-            leaving: Arc::default(),
-            objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
-            runner,
-            local: LocalSubscriptions::default(),
-            directory: Directory::default(),
-            skipped: Skipped::default(),
-            rejoined: Wakers::default(),
-            listening: Mutex::default(),
-            served: Mutex::new(BTreeMap::new()),
-            singles: Mutex::default(),
-            log: options.log,
-            changes: options.changes,
-            resends: options.resends,
-            is_stopping: AtomicBool::new(false),
-            engine,
-            runtime,
-        });
+        let runner = Arc::new(Runner::new(engine.handle(), options.spawn.clone()));
+        let core = Core::new(options, runtime, link, hub, home, (runner, Some(engine)));
         core.follow_link();
         Ok(Self { core })
     }
@@ -509,7 +495,9 @@ impl Node {
             // would leave it where it is.
             let end = end.max(Instant::now() + GRACE);
             until(&core.runner, end, || hosts.iter().all(|host| host.is_idle())).await;
-            core.engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;
+            if let Some(engine) = &core.engine {
+                engine.begin_shutdown(true, end.saturating_duration_since(Instant::now())).await;
+            }
             if let Some(home) = core.home.as_ref().filter(|_| core.owns_home) {
                 home.close().await?;
             }
@@ -574,8 +562,10 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.is_stopping.store(true, Ordering::Release);
-        // The order matters: open calls are lost for the other side, and not answered.
-        self.link.close();
-        self.end();
+        if self.engine.is_some() {
+            // The order matters: open calls are lost for the other side, and not answered.
+            self.link.close();
+            self.end();
+        }
     }
 }

@@ -27,8 +27,8 @@ use crate::arguments::{
 };
 use crate::change_counter::{ChangeCounter, Changed, PyChangeCounter};
 use crate::errors::{self, error};
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::{attach, detach, try_attach};
-use crate::interpreter::fork::PerProcessOwned;
 use crate::interpreter::pause::TimerFuture;
 use crate::pending::Pending;
 

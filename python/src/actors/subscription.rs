@@ -7,7 +7,7 @@ use tidewire_engine::raw::Mutex;
 
 use crate::actors::actor::ActorRef;
 use crate::errors;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 use crate::pending::Pending;
 
 #[pyclass(frozen, module = "tidewire")]

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::PerProcessOwned;
 use crate::pending::Pending;
 
 /// A scheduled message. Dropping it does not cancel it.

@@ -10,3 +10,5 @@ pub mod pause;
 pub mod py_ref;
 pub mod steps;
 pub mod wait;
+
+pub use fork::PerProcessOwned;

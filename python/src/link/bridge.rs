@@ -9,7 +9,7 @@ use tidewire_nats::{BridgeError, BridgeOptions};
 use tidewire_proto::generated::limits::{self, Limit};
 
 use crate::errors::error;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 

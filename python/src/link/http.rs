@@ -12,7 +12,7 @@ use tidewire_gateway::{GatewayError, GatewayLimits, GatewayOptions};
 use tidewire_link::HubHandle;
 
 use crate::errors::error;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 use crate::link::hub::Logger;
 use crate::link::settings::Settings;
 use crate::pending::Pending;

@@ -1,7 +1,7 @@
 //! A link of this node to its hub.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use pyo3::IntoPyObjectExt;
@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Failure, Flusher, Greeting, JoinError, Message, ReplyWaiter};
+use tidewire_node::{Node, NodeOptions};
 use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, Flags, PublishHead};
 
@@ -17,7 +18,7 @@ use crate::actors::bridge::Bridge;
 use crate::actors::engine::Engine;
 use crate::arguments::{Pattern, Priority, Subject};
 use crate::errors::error;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 use crate::link::flush_batch::{flush_soon, joined_gathering};
 use crate::link::hub::{Certificates, Logger, address};
 use crate::link::instance_endpoint::InstanceEndpoint;
@@ -39,6 +40,8 @@ pub struct Link {
     intake: Mutex<Option<Arc<LoopInbox>>>,
     flusher: Flusher,
     taking: ReferenceReader,
+    /// The node over this link, once it is needed.
+    node: PerProcessOwned<Arc<OnceLock<Node>>>,
 }
 
 /// A subscription over a link.
@@ -91,7 +94,16 @@ pub struct CallRequest<'a, 'py> {
 impl Link {
     pub fn new(inner: tidewire_link::Link) -> Self {
         let flusher = inner.flusher();
-        Self { inner: PerProcessOwned::new(inner), intake: Mutex::new(None), flusher, taking: ReferenceReader::new() }
+        let (inner, node) = (PerProcessOwned::new(inner), PerProcessOwned::new(Arc::default()));
+        Self { inner, intake: Mutex::new(None), flusher, taking: ReferenceReader::new(), node }
+    }
+
+    /// The node over this link.
+    pub fn node(&self, py: Python<'_>, engine: &Engine, name: &str) -> PyResult<Node> {
+        let (link, runtime) = (self.inner(py)?, runtime()?);
+        // A lost call is reported at once: its caller waits for the end of the outage.
+        let options = NodeOptions::named(name).resends(0);
+        Ok(self.node.get_or_init(|| Node::over(link, options, engine.handle(), runtime)).clone())
     }
 
     pub fn join_error(py: Python<'_>, failure: &JoinError) -> PyErr {
@@ -236,7 +248,11 @@ impl Link {
             engine.map(Engine::handle),
         );
         let weak = Arc::downgrade(&intake);
-        self.inner.on_joined_again(move || weak.upgrade().into_iter().for_each(|intake| intake.joined_again()));
+        let node = Arc::downgrade(&self.node);
+        self.inner.on_joined_again(move || {
+            node.upgrade().iter().filter_map(|node| node.get()).for_each(Node::joined_again);
+            weak.upgrade().into_iter().for_each(|intake| intake.joined_again());
+        });
         let weak = Arc::downgrade(&intake);
         self.inner.on_lost(move || weak.upgrade().into_iter().for_each(|intake| intake.lost()));
         let weak = Arc::downgrade(&intake);
@@ -453,6 +469,24 @@ impl Link {
             crate::interpreter::attach::attach(|py| is_drained.into_py_any(py))
         };
         Ok(Pending::new("drained", None, Box::pin(operation)))
+    }
+
+    /// Something to await: True once each fetched event and lease whose caller has left is back at
+    /// the hub, False after so many seconds.
+    fn returned(&self, seconds: f64) -> Pending {
+        let returned = self
+            .node
+            .mine()
+            .and_then(|node| node.get())
+            .map(|node| node.returned(Duration::try_from_secs_f64(seconds).unwrap_or_default()));
+        let operation = async move {
+            let is_back = match returned {
+                Some(returned) => returned.await,
+                None => true,
+            };
+            crate::interpreter::attach::attach(|py| is_back.into_py_any(py))
+        };
+        Pending::new("returned", None, Box::pin(operation))
     }
 
     /// Ends the link now. Operations in progress fail.

@@ -14,8 +14,9 @@ use tidewire_proto::generated::errors::ErrorCode;
 use tidewire_proto::wire::{CallHead, Fields, PublishHead};
 
 use crate::errors::error;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::{PerProcessOwned, past};
+use crate::interpreter::fork::past;
 use crate::interpreter::once::Once;
 use crate::interpreter::py_ref::PyRef;
 use crate::link::inbound_call::{InboundCallState, OnCancel};

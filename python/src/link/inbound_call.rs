@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use tidewire_engine::raw::{Fire, Mutex};
 use tidewire_link::{Call, Exchange, Message};
 
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::PerProcessOwned;
 use crate::interpreter::py_ref::PyRef;
 use crate::link::inbound_call_run::InboundCallRun;
 use crate::link::loop_inbox::LoopInbox;

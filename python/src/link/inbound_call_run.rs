@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyIterator, PyTuple};
 use tidewire_engine::raw::{Mutex, Watch};
 
 use crate::actors::coroutine::ConcurrencyPermit;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::once::{Once, intern};
 use crate::interpreter::steps::{Step, is_coroutine, step, steps_of};
 use crate::link::inbound::RemoteCall;

@@ -8,7 +8,7 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::Reader;
 
 use crate::actors::bridge::LoopHandle;
-use crate::interpreter::fork::PerProcessOwned;
+use crate::interpreter::PerProcessOwned;
 
 /// The callback of an event loop for bytes on the socket of a link.
 #[pyclass(frozen, module = "tidewire._tidewire")]

@@ -11,8 +11,8 @@ use tidewire_engine::raw::Mutex;
 use tidewire_link::{CallKey, Failure, Link, Message, OffLoopWaiter, ReplyWaiter};
 
 use crate::errors::error;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::attach;
-use crate::interpreter::fork::PerProcessOwned;
 use crate::interpreter::wait::blocks;
 use crate::link::{ReferenceReader, failed, titled};
 use crate::pending::Pending;

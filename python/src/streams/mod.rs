@@ -5,7 +5,7 @@ mod arguments;
 pub mod command;
 pub mod durable_subscription;
 pub mod inboxes;
-pub mod lease_tenure;
+pub mod lease;
 mod results;
 pub mod schedules;
 
@@ -18,27 +18,41 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList};
 use tidewire_backend::home::{
-    Answer, BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home,
+    BucketSettings, Capability, Change, Compact, ConsumerSettings, Delivery, Fault, Fetch, Full, Home, HomeError,
     HomeResult, NewMessage, Order, Purge, Read, Settle, Settlement, StreamSettings, Watch, pending_answer,
 };
+use tidewire_node::Node;
+use tidewire_node::streams::{Lease, LeaseOptions};
 use tidewire_proto::subject::Subject;
 
+use crate::actors::engine::Engine;
+use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::detach;
+use crate::link::{Link, runtime};
 use crate::pending::Pending;
 
 pub use arguments::subject;
 use arguments::{expected, pattern, patterns};
+use lease::{HeldLease, seconds};
 pub use results::home_error;
 use results::{
-    ack, bucket_info, consumer_info, dead_letter, each, entry, event, grant, lease_info, nothing, number, pending,
-    raise, refusal, stream_info, truth,
+    ack, bucket_info, consumer_info, dead_letter, each, entry, event, lease_info, nothing, number, pending, raise,
+    refusal, stream_info, truth,
 };
 
 /// A storage backend. Each call returns a `Pending`, unless it says that it blocks.
 #[pyclass(frozen, module = "tidewire._tidewire")]
 pub struct StreamHome {
-    pub home: Arc<dyn Home>,
+    pub home: PerProcessOwned<Arc<dyn Home>>,
     notices: Vec<String>,
+    /// The node over the link to the hub that has the storage backend.
+    node: Option<PerProcessOwned<Node>>,
+}
+
+impl StreamHome {
+    fn new(home: Arc<dyn Home>, notices: Vec<String>) -> Self {
+        Self { home: PerProcessOwned::new(home), notices, node: None }
+    }
 }
 
 pub type Message<'py> =
@@ -53,13 +67,21 @@ impl StreamHome {
         let opened = detach(py, || tidewire_embedded::open(Path::new(path), tidewire_embedded::Options::default()));
         let home = opened.map_err(|failure| raise(py, &failure))?;
         let notices = home.notices().iter().map(ToString::to_string).collect();
-        Ok(Self { home, notices })
+        Ok(Self::new(home, notices))
     }
 
     /// Connects to the servers of a NATS URL. Returns the storage backend.
     #[staticmethod]
     fn open_nats(url: &str) -> Pending {
-        pending("connect", tidewire_nats::begin(url), |py, home| Self { home, notices: Vec::new() }.into_py_any(py))
+        pending("connect", tidewire_nats::begin(url), |py, home| Self::new(home, Vec::new()).into_py_any(py))
+    }
+
+    /// The storage backend of the hub that a link has joined. Each handle stores its publications
+    /// in their order.
+    #[staticmethod]
+    fn at_hub(py: Python<'_>, link: &Link, engine: &Engine, name: &str) -> PyResult<Self> {
+        let node = link.node(py, engine, name)?;
+        Ok(Self { node: Some(PerProcessOwned::new(node.clone())), ..Self::new(node.hub_home(), Vec::new()) })
     }
 
     /// Repairs made when the storage backend was opened.
@@ -360,12 +382,28 @@ impl StreamHome {
         }))
     }
 
-    fn acquire(&self, name: &str, holder: &str, ttl_us: u64, wait_us: u64) -> Pending {
-        pending("acquire", pending_answer::acquire(&self.home, name, holder, ttl_us, wait_us), grant)
-    }
-
-    fn renew(&self, name: &str, fence: u64) -> Pending {
-        pending("renew", self.home.renew(name, fence), grant)
+    /// Acquires a lease. Gives a `HeldLease`. `timeout_s`: None for any time. `tied`: a hub
+    /// releases the lease as soon as the link of this process ends.
+    #[expect(clippy::too_many_arguments, reason = "Python calls it")]
+    fn lease(
+        &self,
+        engine: &Engine,
+        name: &str,
+        holder: &str,
+        ttl_s: f64,
+        timeout_s: Option<f64>,
+        tied: bool,
+    ) -> PyResult<Pending> {
+        let mut options = LeaseOptions::default().holder(holder).ttl(seconds(ttl_s));
+        if let Some(timeout_s) = timeout_s {
+            options = options.timeout(seconds(timeout_s));
+        }
+        let acquired = match self.node.as_ref().and_then(PerProcessOwned::mine).filter(|_| tied) {
+            Some(node) => node.lease_with(name, options),
+            None => Lease::acquire(Arc::clone(&self.home), engine.handle(), runtime()?, name, options),
+        };
+        let acquired = async move { acquired.await.map_err(HomeError::from) };
+        Ok(pending("lease", acquired, |py, lease| HeldLease::new(lease).into_py_any(py)))
     }
 
     fn release(&self, name: &str, fence: u64) -> Pending {
@@ -381,11 +419,16 @@ impl StreamHome {
 
     /// The name of each capability that the storage backend lacks, and the reason.
     fn capabilities(&self) -> Pending {
-        let lacks = |capability: Capability| {
-            Some((capability.name(), self.home.capabilities().why_not(capability)?.to_owned()))
+        let (home, node) = (Arc::clone(&self.home), self.node.as_ref().and_then(PerProcessOwned::mine).cloned());
+        let lacks = async move {
+            let home = match node {
+                Some(node) => node.home().await.map_err(HomeError::from)?,
+                None => home,
+            };
+            let lacks = |kind: Capability| Some((kind.name(), home.capabilities().why_not(kind)?.to_owned()));
+            Ok(Capability::ALL.into_iter().filter_map(lacks).collect::<Vec<_>>())
         };
-        let all = Capability::ALL.into_iter().filter_map(lacks).collect::<Vec<_>>();
-        pending("capabilities", Answer::ready(Ok(all)), |py, all| all.into_py_any(py))
+        pending("capabilities", lacks, |py, all| all.into_py_any(py))
     }
 
     fn list_leases(&self) -> Pending {

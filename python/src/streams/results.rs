@@ -4,7 +4,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use tidewire_backend::home::{
-    Ack, BucketInfo, Compact, ConsumerInfo, DeadLetter, Entry, Event, Fault, Full, Grant, HomeError, HomeErrorKind,
+    Ack, BucketInfo, Compact, ConsumerInfo, DeadLetter, Entry, Event, Fault, Full, HomeError, HomeErrorKind,
     HomeResult, LeaseInfo, Order, StreamInfo,
 };
 use tidewire_proto::subject::Pattern;
@@ -111,10 +111,6 @@ pub(super) fn dead_letter(py: Python<'_>, letter: DeadLetter) -> PyResult<Py<PyA
 pub(super) fn entry(py: Python<'_>, entry: Entry) -> PyResult<Py<PyAny>> {
     let value = entry.value.map(|value| PyBytes::new(py, &value));
     (entry.key.as_str(), value, entry.revision, entry.time_us).into_py_any(py)
-}
-
-pub(super) fn grant(py: Python<'_>, Grant { fence, ttl_us }: Grant) -> PyResult<Py<PyAny>> {
-    (fence, ttl_us).into_py_any(py)
 }
 
 pub(super) fn lease_info(py: Python<'_>, info: LeaseInfo) -> PyResult<Py<PyAny>> {

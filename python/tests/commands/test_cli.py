@@ -59,7 +59,7 @@ def test_doctor_tries_a_folder_a_hub_nats_and_a_store(tmp_path: Path) -> None:
     at_hub, at_bare, at_nats, at_store, at_folder = (json.loads(ended[n].stdout) for n in (0, 1, 2, 3, 5))
     assert [one["kind"] for one in (at_hub, at_nats, at_store, at_folder)] == ["hub", "nats", "store", "folder"]
     assert (at_hub["streams"], at_nats["streams"], at_store["campaigns"]) == (1, 0, 1)
-    assert "no_responders" in at_bare["streams"] and at_folder["records"] > 0
+    assert "home_unavailable" in at_bare["streams"] and at_folder["records"] > 0
     [log] = (data / "streams").glob("orders.*/*.log")
     log.write_bytes(log.read_bytes().replace(b"orders.a", b"orders.b"))
     damaged, *others = run_all(

@@ -349,6 +349,16 @@ class Streams(Services):
             )
         return Home(self._whole)
 
+    def _hub_home(self) -> StreamHome:
+        """Return the storage backend of the hub that the node has joined.
+
+        Raises:
+            LinkLost: if it has joined none.
+        """
+        from tidewire._binding import StreamHome
+
+        return StreamHome.at_hub(self._whole._link().link, self._engine, self.name)
+
     def _open_folder(self) -> StreamHome:
         """Open the data folder, once, and block this thread meanwhile: a long log takes its
         time.

@@ -37,7 +37,7 @@ from tidewire.errors import (
     Unsupported,
 )
 from tidewire.streams.event import fault_of
-from tidewire.streams.lease_holder import LeaseHolder
+from tidewire.streams.lease import Lease
 
 if TYPE_CHECKING:
     from tidewire.agents.agent import Agent
@@ -89,7 +89,7 @@ class Durable:
         if mode == "state":
             self._load, self._initial = state_transaction.state_of(target, agent.id)
         name = f"agent.{inbox_store.token(agent.id)}"
-        self.tenure = LeaseHolder(self._node._home(), name, self._node.name, round(LEASE_S * 1_000_000))
+        self.lease = Lease(self._node._home(), name, self._node.name, LEASE_S, tied=True)
         # While the lease is held: the record, the messages on their way, and the running handlers.
         self._holding = 0
         self._is_open = self._leaving = self._is_over = False
@@ -121,7 +121,7 @@ class Durable:
     @property
     def is_active(self) -> bool:
         """True if this process certainly has the agent, by its own clock."""
-        return self._is_open and self.tenure.is_held
+        return self._is_open and self.lease.is_held
 
     async def active(self, timeout: float | None) -> int:
         """Wait until this process has the agent, and return the fence."""
@@ -129,7 +129,7 @@ class Durable:
         while True:
             seen = self.rests.count
             if self.is_active:
-                return self.tenure.fence
+                return self.lease.fence
             left_s = None if until is None else until - monotonic()
             if self._is_over or (left_s is not None and left_s <= 0):
                 raise TimeoutError(
@@ -183,7 +183,7 @@ class Durable:
         while not self._leaving:
             seen = registry.change_counter.count
             try:
-                await self.tenure.acquire()
+                await self.lease.acquire()
                 await self._open()
                 wait_s = 0.0
                 await self._work()
@@ -218,19 +218,19 @@ class Durable:
         self._record |= {
             "durable": self.mode,
             "holder": self._node.name,
-            "fence": self.tenure.fence,
+            "fence": self.lease.fence,
             "left": False,
         }
         self._lost, self._is_open = asyncio.get_running_loop().create_future(), True
         await self.write()
         await agent_state.ref.ask(state_transaction.BEGIN, None)
         self._enter()
-        logger.info("%s: it is active here, with fence %d", self.title, self.tenure.fence)
+        logger.info("%s: it is active here, with fence %d", self.title, self.lease.fence)
         self.rests.ring()
 
     async def _work(self) -> None:
         assert self._lost is not None
-        parts = [asyncio.ensure_future(part) for part in (self.tenure.keep(), self._pump(), self._flush())]
+        parts = [asyncio.ensure_future(part) for part in (self.lease.lost(), self._pump(), self._flush())]
         try:
             done, _ = await asyncio.wait([*parts, self._lost], return_when=asyncio.FIRST_COMPLETED)
             for part in done:
@@ -264,7 +264,9 @@ class Durable:
                 self._agent.unsubscribe(topic)
             self._agent_state.directory.remove(self._agent_state)
             self._agent_state.withdraw()
-            await self.tenure.release()
+            # A lease that can't be given back ends with its time.
+            with contextlib.suppress(TidewireError):
+                await self.lease.release()
             self.rests.ring()
 
     # Messages from the inbox

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
+# How long the end of a node waits for a hub that does not take fetched events back.
+_RETURN_S = 3.0
 # The calls have ended: their answers are written at once.
 _LAST_ANSWERS_S = 1.0
 
@@ -378,6 +380,7 @@ class Connection:
         """
         link, hub = self.joined, self.hub
         if link is not None:
+            yield link.returned(min(_left(until) or _RETURN_S, _RETURN_S))
             yield link.drained(_left(until))
         if hub is not None:
             yield hub.idle(_left(until))

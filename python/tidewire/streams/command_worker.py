@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -97,8 +96,6 @@ class CommandWorker:
         self._waiting: set[int] = set()
         self._fetching: dict[int, asyncio.Task[Any]] = {}
         # By queue: the operation and the token of a fetch, and the request to end it.
-        self._waits: dict[int, tuple[Any, int]] = {}
-        self._endings: dict[int, asyncio.Future[Any] | None] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._pause = RetryPause(host.node)
@@ -131,10 +128,8 @@ class CommandWorker:
             self._give_back(token)
         for sequence in list(self._waiting):
             self._doing[sequence].cancel()
-        for queue, fetching in list(self._fetching.items()):
-            if queue not in self._endings:
-                begun, mark = self._waits.get(queue, (None, 0))
-                self._endings[queue] = self._store.home.end(fetching, begun, mark)
+        for fetching in list(self._fetching.values()):
+            fetching.cancel()
         self._pump()
 
     def cut(self) -> None:
@@ -146,7 +141,7 @@ class CommandWorker:
 
     def end(self) -> None:
         """Release everything: nobody waits for it any more."""
-        for task in (*self._fetching.values(), *self._doing.values(), *self._settling, *self._endings.values()):
+        for task in (*self._fetching.values(), *self._doing.values(), *self._settling):
             if task is not None:
                 task.cancel()
         if self._timer is not None:
@@ -174,14 +169,9 @@ class CommandWorker:
 
     async def _fetch(self, queue: int, count: int, waits: bool) -> Any:
         home = self._store.home
-        fetch_arguments = [QUEUE, self._consumers[queue], count, _BYTES_MAX, home.wait_us if waits else 0]
-        mark = secrets.randbits(63)
-        if home.is_remote:
-            fetch_arguments.append(mark)
+        wait_us = home.wait_us if waits else 0
         try:
-            begun = home.call("fetch", *fetch_arguments)
-            self._waits[queue] = begun, mark
-            raw = await begun
+            raw = await home.call("fetch", QUEUE, self._consumers[queue], count, _BYTES_MAX, wait_us)
         except TidewireError as error:
             await self._failed(error)
             return ()
@@ -190,7 +180,6 @@ class CommandWorker:
 
     def _fetched(self, queue: int, task: asyncio.Task[Any]) -> None:
         self._fetching.pop(queue, None)
-        self._waits.pop(queue, None)
         # It drains, or the loop ends: what was on its way goes back.
         events = [] if task.cancelled() else [Event(fields, None) for fields in task.result()]
         for event in events:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tidewire._log import logger
 from tidewire.errors import NodeStopped, TidewireError
 from tidewire.streams.event import DeadEvent, Event
-from tidewire.streams.home import Wait, refused
+from tidewire.streams.home import refused
 from tidewire.streams.outage import Outage
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Consumer:
         # Why acks could not be stored: they are kept for the end of the outage.
         self._away: TidewireError | None = None
         self._loop = asyncio.get_running_loop()
-        self._waits: set[Wait] = set()
+        self._waits: set[asyncio.Future[Any]] = set()
         # The node ends.
         self._has_ended = False
         self._waits_over: asyncio.Event | None = None
@@ -112,18 +112,18 @@ class Consumer:
         left_us = most_us if until is None else max(0, min(most_us, round((until - monotonic()) * 1_000_000)))
         if not self._ready:
             self._open_consumers.holding.discard(self)
-        wait = Wait()
+        wait = asyncio.ensure_future(
+            self._home.call("fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us)
+        )
         self._waits.add(wait)
         try:
-            raw = await self._home.take(
-                "fetch", self._stream, self.name, self._ahead, _BYTES_MAX, left_us, back=self._give_back, wait=wait
-            )
+            raw = await wait
             self._fetched_at = monotonic()
             if raw:
                 self._ready.extend(Event(fields, self, self._shape) for fields in raw)
                 self._open_consumers.holding.add(self)
         except asyncio.CancelledError:
-            if not wait.is_ended or _is_cancelled():
+            if not self._has_ended or _is_cancelled():
                 raise
         finally:
             self._waits.discard(wait)
@@ -131,12 +131,6 @@ class Consumer:
                 self._waits_over.set()
         if self._has_ended:
             self._raise_ended()
-
-    async def _give_back(self, raw: list[Any]) -> None:
-        """Give back deliveries of a fetch whose caller was cancelled."""
-        if raw:
-            released = [(fields[5], fields[8], "release", None, "", None) for fields in raw]
-            await self._home.call("settle", self._stream, self.name, released)
 
     def _pace(self) -> None:
         """Fetch more at once while the last batch was handled quickly: what waits here has an ack
@@ -264,7 +258,8 @@ class Consumer:
         with contextlib.suppress(TidewireError):
             if self._waits:
                 self._waits_over = asyncio.Event()
-                await asyncio.gather(*map(self._home.end_wait, self._waits))
+                for wait in self._waits:
+                    wait.cancel()
                 await self._waits_over.wait()
             await self.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import DurableSubscriptionCore, patterns_overlap
@@ -86,9 +85,6 @@ class DurableSubscription:
         self._runners: set[asyncio.Task[None]] = set()
         self._plain: set[InboundCall] = set()
         self._fetching: asyncio.Task[Any] | None = None
-        self._begun: Any = None
-        self._token = 0
-        self._ending: asyncio.Future[Any] | None = None
         self._settled: list[Settled] = []
         self._settling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -153,8 +149,8 @@ class DurableSubscription:
     def drain(self) -> None:
         """Fetch nothing more. Fetched events are handled."""
         self._machine.drain()
-        if self._fetching is not None and self._ending is None:
-            self._ending = self._home.end(self._fetching, self._begun, self._token)
+        if self._fetching is not None:
+            self._fetching.cancel()
         self._pump()
 
     def cut(self) -> None:
@@ -172,7 +168,7 @@ class DurableSubscription:
 
     def end(self) -> None:
         """Release everything: nobody waits for it any more."""
-        for task in (self._settling, self._fetching, self._ending):
+        for task in (self._settling, self._fetching):
             if task is not None:
                 task.cancel()
         if self._timer is not None:
@@ -192,7 +188,6 @@ class DurableSubscription:
             runner.add_done_callback(self._ran)
             queued -= 1
         if self.consumer is not None and (credit := self._machine.credit()):
-            self._begun = None
             self._fetching = loop.create_task(self._fetch(self.consumer, credit))
             self._fetching.add_done_callback(self._fetched)
         due_s = self._machine.extend_in()
@@ -201,13 +196,9 @@ class DurableSubscription:
         self._changed()
 
     async def _fetch(self, consumer: Consumer, credit: int) -> Any:
-        fetch_arguments = [consumer._stream, consumer.name, credit, _BYTES_MAX, self._home.wait_us]
-        if self._home.is_remote:
-            self._token = secrets.randbits(63)
-            fetch_arguments.append(self._token)
+        wait_us = self._home.wait_us
         try:
-            self._begun = self._home.call("fetch", *fetch_arguments)
-            raw = await self._begun
+            raw = await self._home.call("fetch", consumer._stream, consumer.name, credit, _BYTES_MAX, wait_us)
         except TidewireError as error:
             await self._failed(error)
             return ()

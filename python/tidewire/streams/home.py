@@ -4,20 +4,15 @@ serves its own as a service.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import secrets
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidewire._binding import StreamHome, home_error
-from tidewire.errors import (
-    InvalidArgument,
-    TidewireError,
-)
+from tidewire.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from tidewire._binding import HeldLease
     from tidewire.node import Node
 
 SERVICE = "tidewire-streams"
@@ -30,39 +25,19 @@ a call over a link.
 LONG_WAIT_US = 600_000_000
 """The same where the end of the wait is heard of: in a folder of this process, and at a hub, which
 ends it when its link is lost or it stops. Who only waits does not wake up."""
-_WAITS = frozenset(["fetch", "read", "watch", "acquire"])
-_WAIT_MARGIN_S = 30.0
-_LAST = frozenset(["end_wait", "settle"])
-"""The calls that a node makes while it stops: it gives back what it has."""
-
-
-class Wait:
-    """A call under way that waits for events.
-
-    Attributes:
-        begun: The operation.
-        token: Which wait of the hub it is.
-        is_ended: True if ``Home.end_wait`` has ended it.
-    """
-
-    __slots__ = ("begun", "is_ended", "token")
-
-    def __init__(self) -> None:
-        self.begun: Any = None
-        self.token = 0
-        self.is_ended = False
 
 
 class Home:
     """The calls of a storage backend, by name, with plain data; the same for a folder and a hub.
 
-    Cancelling a call that was begun does not take it back.
+    Cancelling a call that was begun does not take it back. A cancelled wait for events or a lease
+    ends, and its storage backend has at once what nobody has taken.
 
     Attributes:
         owner: The node that makes the calls.
     """
 
-    __slots__ = ("_client", "_connect", "_folder", "_is_here", "_returning", "owner")
+    __slots__ = ("_connect", "_folder", "_is_here", "is_remote", "owner")
 
     def __init__(
         self,
@@ -72,29 +47,24 @@ class Home:
         is_here: bool = False,
     ) -> None:
         self.owner = owner
+        self.is_remote = folder is None and connect is None
         self._folder = folder
         self._connect = connect
         self._is_here = is_here
-        self._client: Any = None
-        # Tasks that give back results whose callers were cancelled.
-        self._returning: set[asyncio.Task[None]] = set()
 
     def call(self, name: str, *args: Any) -> Awaitable[Any]:
         """Begin a call: an error of it is raised where it is awaited, or here."""
-        if self._folder is not None:
-            begun: Awaitable[Any] = getattr(self._folder, name)(*args)
-            return begun
-        if self._connect is not None:
+        if self.is_remote:
+            # A node that stops gives back what it has.
+            if name != "settle" or self.owner.ledger is not None or self.owner._engine.is_past:
+                self.owner._check()
+            if self._folder is None:
+                self._folder = self.owner._hub_home()
+        if self._folder is None:
+            assert self._connect is not None
             return self._call_connected(self._connect, name, args)
-        if self._client is None:
-            self._client = self.owner.client(SERVICE)
-        client = self._client
-        if name not in _LAST or self.owner.ledger is not None:
-            self.owner._check()
-        if name in _WAITS:
-            client = client.with_(timeout=LONG_WAIT_US / 1_000_000 + _WAIT_MARGIN_S)
-        answer: Awaitable[Any] = client.call(name, list(args))
-        return answer
+        begun: Awaitable[Any] = getattr(self._folder, name)(*args)
+        return begun
 
     @property
     def node(self) -> Node | None:
@@ -106,78 +76,10 @@ class Home:
         """How long one call waits for something at most."""
         return LONG_WAIT_US if self._is_here or self.is_remote else WAIT_US
 
-    @property
-    def is_remote(self) -> bool:
-        """True if the storage backend is that of a hub."""
-        return self._folder is None and self._connect is None
-
-    async def take(self, name: str, *args: Any, back: Callable[[Any], Awaitable[Any]], wait: Wait | None = None) -> Any:
-        """Make a call that waits for events or a lease. Cancelled, it ends the wait, and ``back``
-        gives back a result that was on its way. ``end_wait`` ends it for another task.
-        """
-        if not self.is_remote:
-            # A call of this process gives back what nobody reads.
-            begun = self.call(name, *args)
-            if wait is not None:
-                wait.begun = begun
-            return await begun
-        token = secrets.randbits(63)
-        taking = asyncio.ensure_future(self.call(name, *args, token))
-        if wait is not None:
-            wait.begun, wait.token = taking, token
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            returning = asyncio.ensure_future(self._return(taking, token, back))
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
-            raise
-
-    async def end_wait(self, wait: Wait) -> None:
-        """End a wait: its call returns what has come by then, or is cancelled."""
-        wait.is_ended = True
-        if self.is_remote:
-            await self._end(wait.begun, wait.token)
-        elif hasattr(wait.begun, "cancel"):
-            wait.begun.cancel()
-
-    async def _return(self, taking: asyncio.Future[Any], token: int, back: Callable[[Any], Awaitable[Any]]) -> None:
-        if not taking.done():
-            await self._end(taking, token)
-        with contextlib.suppress(TidewireError, asyncio.CancelledError):
-            await back(await taking)
-
-    def end(self, fetching: asyncio.Task[Any], begun: Any, token: int) -> asyncio.Future[Any] | None:
-        """End a fetch, so that its task returns the events that have come by then. Events that a
-        cancelled task loses would come again only after their ack wait.
-
-        Args:
-            fetching: The task that waits for it.
-            begun: The operation that it waits for, if it has begun.
-            token: The last argument of a fetch of a hub, which is asked to end it.
-
-        Returns:
-            The future of the request to the hub; the caller keeps a reference.
-        """
-        if self.is_remote and begun is not None:
-            return asyncio.ensure_future(self._end(fetching, token))
-        (begun if hasattr(begun, "cancel") else fetching).cancel()
-        return None
-
-    async def _end(self, fetching: asyncio.Future[Any], token: int) -> None:
-        try:
-            is_ended = await self.call("end_wait", token)
-        except TidewireError:
-            is_ended = False
-        if not is_ended:
-            # The fetch has not reached the hub, or its answer has arrived here.
-            fetching.cancel()
-
-    def hold(self, name: str, holder: str, ttl_us: int) -> Any:
-        """Have the hub take a lease, and give it back when it sees that this process is gone; as
-        a stream that gives the fence.
-        """
-        return self.owner.client(SERVICE).hold(name, holder, ttl_us)
+    async def lease(self, name: str, holder: str, ttl_s: float, timeout_s: float | None, tied: bool) -> HeldLease:
+        """Acquire a lease. Cancelled, it is not held."""
+        acquired: HeldLease = await self.call("lease", self.owner._engine, name, holder, ttl_s, timeout_s, tied)
+        return acquired
 
     async def _call_connected(
         self, connect: Callable[[], Awaitable[StreamHome]], name: str, args: tuple[Any, ...]

@@ -14,7 +14,8 @@ use crate::calls::reply_slot::{CallOutcome, ReplySlot};
 use crate::discovery::Skipped;
 use crate::discovery::directory::Directory;
 use crate::error::Error;
-use crate::node::options::{Log, Spawn, Task};
+use crate::inline_task::InlineTask;
+use crate::node::options::{Log, NodeOptions, Spawn, Task};
 use crate::objects::Objects;
 use crate::pending::Wakers;
 use crate::services::instance::ServiceInstance;
@@ -52,7 +53,8 @@ pub(crate) struct Core {
     /// Maximal number of retries of an idempotent call whose link was lost.
     pub resends: u32,
     pub is_stopping: AtomicBool,
-    pub engine: Engine,
+    /// None: the engine and the link belong to another part of the process, which ends them.
+    pub engine: Option<Engine>,
     /// It lives as long as the node does, as the sockets are on it.
     pub runtime: Runtime,
 }
@@ -61,6 +63,8 @@ pub(crate) struct Core {
 pub(crate) struct Runner {
     engine: EngineHandle,
     spawn: Option<Spawn>,
+    /// Runs tasks of the node itself. None: actors of the engine do.
+    aside: Option<Spawn>,
     objects: OnceLock<Weak<Objects>>,
     began: Instant,
     watchdog: Arc<Watchdog>,
@@ -91,7 +95,14 @@ impl Runner {
     pub fn new(engine: EngineHandle, spawn: Option<Spawn>) -> Self {
         let (began, watchdog) = (Instant::now(), Arc::default());
         let (objects, ended, returning) = (OnceLock::new(), Wakers::default(), AtomicUsize::new(0));
-        Self { engine, spawn, objects, began, watchdog, ended, returning }
+        Self { engine, spawn, aside: None, objects, began, watchdog, ended, returning }
+    }
+
+    /// A runner for a node whose engine belongs to others: handlers run on the thread of the links,
+    /// and tasks of the node itself on the threads that wake them.
+    pub fn on_links(engine: EngineHandle, runtime: Runtime) -> Self {
+        let handlers: Spawn = Arc::new(move |task| runtime.spawn(task));
+        Self { aside: Some(Arc::new(InlineTask::spawn)), ..Self::new(engine, Some(handlers)) }
     }
 
     /// True once everything unclaimed is back in the storage backend of the hub.
@@ -152,6 +163,9 @@ impl Runner {
     /// handlers while it waits for the result of this task. If the node is ending, the task is
     /// dropped.
     pub fn aside(&self, task: Task) {
+        if let Some(spawn) = &self.aside {
+            return spawn(task);
+        }
         let mut task = Some(task);
         let made = move |inbox: Inbox<()>| {
             let task = task.take();
@@ -175,6 +189,39 @@ impl Runner {
 }
 
 impl Core {
+    pub fn new(
+        options: NodeOptions,
+        runtime: Runtime,
+        link: Link,
+        hub: Option<HubHandle>,
+        home: Option<Arc<dyn Home>>,
+        (runner, engine): (Arc<Runner>, Option<Engine>),
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|core: &Weak<Self>| Self {
+            owns_home: options.owns_home(),
+            name: options.name,
+            link,
+            hub,
+            home,
+            leaving: Arc::default(),
+            objects: Arc::new(Objects::new(Weak::clone(core), &runner)),
+            runner,
+            local: LocalSubscriptions::default(),
+            directory: Directory::default(),
+            skipped: Skipped::default(),
+            rejoined: Wakers::default(),
+            listening: Mutex::default(),
+            served: Mutex::new(BTreeMap::new()),
+            singles: Mutex::default(),
+            log: options.log,
+            changes: options.changes,
+            resends: options.resends,
+            is_stopping: AtomicBool::new(false),
+            engine,
+            runtime,
+        })
+    }
+
     /// Hosts of services that are served here.
     pub fn hosts(&self) -> Vec<Arc<ServiceInstance>> {
         self.served.lock().values().map(|record| Arc::clone(&record.host)).collect()

@@ -57,3 +57,9 @@ impl From<HomeError> for Error {
         Self::new(code_of(error.kind()), error.message())
     }
 }
+
+impl From<Error> for HomeError {
+    fn from(error: Error) -> Self {
+        Self::new(kind_of(error.code()), error.message())
+    }
+}

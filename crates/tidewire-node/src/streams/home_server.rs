@@ -39,7 +39,7 @@ impl HomeServer {
         home: HomeSlot,
     ) -> Result<Self, Error> {
         let (home, leaving) = (Arc::new(home), Arc::default());
-        let runner = Arc::new(Runner::new(engine, Some(Arc::new(move |task| runtime.spawn(task)))));
+        let runner = Arc::new(Runner::on_links(engine, runtime));
         let service = service(Arc::clone(&home), &leaving);
         let Registration { instance, subscriptions, answers } = register(link, node, runner, service)?;
         for answer in answers {

@@ -12,7 +12,9 @@ use futures_core::Stream as _;
 use tidewire_backend::home::pending_answer::{self, PendingAnswer};
 use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, answer};
 use tidewire_core::stream::lease_holder::LeaseHolder;
+use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
+use tidewire_link::Runtime;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
@@ -94,25 +96,38 @@ struct LeaseState {
     wakers: Wakers,
 }
 
-/// Acquires a lease, and begins to renew it. A lease of a hub is tied to the link: the hub gives it
-/// to another holder as soon as it sees that this process is gone.
-pub(crate) fn acquire(core: &Arc<Core>, name: &str, options: LeaseOptions) -> Pending<Lease> {
+/// Acquires a lease of the storage backend of a node.
+pub(crate) fn acquire(core: &Arc<Core>, name: &str, mut options: LeaseOptions) -> Pending<Lease> {
     let (home, runner) = (own_or_hub(core), Arc::clone(&core.runner));
+    let hub = core.home.is_none().then(|| Client::new(Arc::clone(core), SERVICE));
+    options.holder.get_or_insert_with(|| core.name.clone());
+    begin(home, runner, hub, name, options)
+}
+
+/// Acquires a lease, and begins to renew it. A lease of a hub is tied to the link: the hub gives it
+/// to another holder as soon as it sees that this process is gone. An attempt that waits for nobody
+/// is tied to the TTL alone.
+fn begin(
+    home: Arc<dyn Home>,
+    runner: Arc<Runner>,
+    hub: Option<Client>,
+    name: &str,
+    options: LeaseOptions,
+) -> Pending<Lease> {
     if !TTL.contains(&options.ttl) {
         let text = format!("ttl: {:?} is not allowed: give 50 ms to 24 h", options.ttl);
         return Pending::failed(Error::invalid(text));
     }
-    let (name, holder) = (name.to_owned(), options.holder.unwrap_or_else(|| core.name.clone()));
+    let (name, holder) = (name.to_owned(), options.holder.unwrap_or_default());
     let (ttl_us, until) = (micros(options.ttl), options.timeout.map(|timeout| Instant::now() + timeout));
     let left_us = move || {
         let left = until.map_or(ACQUIRE_WAIT_US, |until| micros(until.saturating_duration_since(Instant::now())));
         left.min(ACQUIRE_WAIT_US)
     };
-    let mut request = if core.home.is_none() {
-        let client = Client::new(Arc::clone(core), SERVICE);
-        LeaseRequest::OverLink(Box::new(client.stream(HOLD, &(&name, &holder, ttl_us))))
-    } else {
-        LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us()))
+    let waits = options.timeout != Some(Duration::ZERO);
+    let mut request = match hub.filter(|_| waits) {
+        Some(hub) => LeaseRequest::OverLink(Box::new(hub.stream(HOLD, &(&name, &holder, ttl_us)))),
+        None => LeaseRequest::Home(pending_answer::acquire(&home, &name, &holder, ttl_us, left_us())),
     };
     Pending::new(async move {
         let (fence, stream) = loop {
@@ -187,6 +202,24 @@ async fn granted(stream: &mut Items<u64>, end: Option<&Delay>, name: &str) -> Re
 }
 
 impl Lease {
+    /// Acquires a lease of a storage backend that another part of the process owns. The engine
+    /// watches the times of the lease.
+    ///
+    /// # Errors
+    /// As for [`Node::lease_with`](crate::Node::lease_with).
+    ///
+    /// # Cancel safety
+    /// As for [`Node::lease_with`](crate::Node::lease_with).
+    pub fn acquire(
+        home: Arc<dyn Home>,
+        engine: EngineHandle,
+        runtime: Runtime,
+        name: &str,
+        options: LeaseOptions,
+    ) -> Pending<Self> {
+        begin(home, Arc::new(Runner::on_links(engine, runtime)), None, name, options)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.held.name
@@ -236,7 +269,13 @@ impl Lease {
     }
 
     /// As [`release`](Self::release), of one that others look at, too.
-    pub(crate) fn give_back(&self) -> Pending<()> {
+    ///
+    /// # Errors
+    /// As for `release`.
+    ///
+    /// # Cancel safety
+    /// As for `release`.
+    pub fn give_back(&self) -> Pending<()> {
         let (was_held, held) = (self.is_held(), Arc::clone(&self.held));
         let Some(fence) = held.end() else { return Pending::failed(lost(&held.name)) };
         let released = held.release(fence);

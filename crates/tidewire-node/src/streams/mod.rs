@@ -65,7 +65,7 @@ mod wire;
 mod wire_maps;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use bucket::{Bucket, BucketOptions, Entry, Watch};
 pub use commands::{CommandInfo, CommandProgress, CommandReports, CommandRun, Commands, Stage, StartOptions};
@@ -89,6 +89,7 @@ pub use tidewire_backend::home::{
 pub(crate) use service::{StopSignal, service};
 pub(crate) use subscription::DurableSubscription;
 
+use crate::delay::until;
 use crate::error::Error;
 use crate::node::Node;
 use crate::node::core::Core;
@@ -254,6 +255,19 @@ impl Node {
         }
         let hub = HubHome::new(self.core());
         Pending::new(async move { Ok(Arc::new(hub.looked_at().await?) as Arc<dyn Home>) })
+    }
+
+    /// The storage backend of the hub, without a look at its capabilities: it refuses what it
+    /// lacks. Publications of one such handle are stored in their order.
+    pub fn hub_home(&self) -> Arc<dyn Home> {
+        Arc::new(HubHome::new(self.core()))
+    }
+
+    /// Waits until each fetched event and lease whose caller has left is back at the hub. False
+    /// after `timeout`.
+    pub fn returned(&self, timeout: Duration) -> impl Future<Output = bool> + Send + use<> {
+        let runner = Arc::clone(&self.core().runner);
+        async move { until(&runner, Instant::now() + timeout, || runner.has_returned()).await }
     }
 
     fn own_or_hub(&self) -> Arc<dyn Home> {

@@ -5,6 +5,7 @@ hold calls until one is active.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tidewire._binding import ChangeCounter
 from tidewire._log import logger
 from tidewire._node.ledger import Ledger
 from tidewire._runtime.blocking_portal import Blocking, LoopCall, blocking
-from tidewire.errors import LeaseLost
+from tidewire.errors import LeaseLost, TidewireError
 from tidewire.services.contract.command import Command
 from tidewire.services.contract.declaration import Declaration
 from tidewire.services.contract.info import ServiceInfo
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tidewire.node import Node
     from tidewire.services.instances.serve import Served
     from tidewire.streams.consumer import Consumer
-    from tidewire.streams.lease_holder import LeaseHolder
+    from tidewire.streams.lease import Lease
 
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
@@ -60,7 +61,7 @@ class SingleActive:
         lease_us: int,
     ) -> None:
         from tidewire.services.instances.serve import Served
-        from tidewire.streams.lease_holder import LeaseHolder
+        from tidewire.streams.lease import Lease
 
         self.name = info.name
         (self.instance,) = info.instances
@@ -69,10 +70,10 @@ class SingleActive:
         self.title = f"service {self.name!r} on standby"
         self._node = node
         self._target, self._capacity, self._dispatcher = target, capacity, dispatcher
-        self._tenure: LeaseHolder = LeaseHolder(
-            node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us
+        self._lease = Lease(
+            node._home(), f"active.{self.name}", f"{node.name}/{self.instance}", lease_us / 1e6, tied=True
         )
-        self._guarded = _guarded(declared, self._tenure)
+        self._guarded = _guarded(declared, self._lease)
         # The instance while it is active, and after that until it has stopped.
         self._inner: Served | None = None
         self._stopping: Served | None = None
@@ -101,7 +102,7 @@ class SingleActive:
     @property
     def is_active(self) -> bool:
         """True if this instance is certainly the active one, by the clock of this process."""
-        return self._inner is not None and self._tenure.is_held
+        return self._inner is not None and self._lease.is_held
 
     @property
     def fence(self) -> int:
@@ -111,7 +112,7 @@ class SingleActive:
         Raises:
             LeaseLost: if this instance is not active.
         """
-        return self._tenure.fence
+        return self._lease.fence
 
     @property
     def consumers(self) -> dict[str, Consumer]:
@@ -184,10 +185,10 @@ class SingleActive:
         while not self._leaving:
             seen = registry.change_counter.count
             try:
-                await self._tenure.acquire()
+                await self._lease.acquire()
                 await self._begin()
                 wait_s = 0.0
-                await self._tenure.keep()
+                await self._lease.lost()
                 logger.warning(
                     "%s: the instance %r has lost its lease and is not active any more", self.name, self.instance
                 )
@@ -207,7 +208,7 @@ class SingleActive:
         from tidewire.services.instances.serve import Served
 
         self._inner = Served(self._node, self._target, self._guarded, self.info, self._capacity, self._dispatcher)
-        logger.info("%s: the instance %r is active, with fence %d", self.name, self.instance, self._tenure.fence)
+        logger.info("%s: the instance %r is active, with fence %d", self.name, self.instance, self._lease.fence)
         await self._inner
         self.rests.ring()
 
@@ -220,7 +221,9 @@ class SingleActive:
                 self._ledgers.append(await inner.stop(drain, timeout))
                 self._stopping = None
         finally:
-            await self._tenure.release()
+            # A lease that can't be given back ends with its time.
+            with contextlib.suppress(TidewireError):
+                await self._lease.release()
 
     async def _end(self, drain: bool, timeout: float | None) -> None:
         self._leaving = True
@@ -255,7 +258,7 @@ class SingleActive:
             self._begin_end(True, None)
 
     def _fence(self) -> int:
-        return self._tenure.fence
+        return self._lease.fence
 
     # Calls that come while nobody is active, or to an instance that is not
 
@@ -296,72 +299,72 @@ class SingleSync(Blocking[SingleActive]):
 class _Guarded(Function):
     """A function that answers only while a lease is held."""
 
-    def __init__(self, inner: Function, tenure: LeaseHolder) -> None:
+    def __init__(self, inner: Function, lease: Lease) -> None:
         super().__init__(inner.call, inner.attribute, inner.owned, inner.names)
-        self._tenure = tenure
+        self._lease = lease
 
     def bound(self, target: Any) -> Callable[..., Any]:
         """Return what to call, for the object that is served."""
-        call, tenure = super().bound(target), self._tenure
+        call, lease = super().bound(target), self._lease
         if self.streams:
-            return _items_while_held(call, tenure) if self.coroutine else _plain_items_while_held(call, tenure)
-        return _awaited_while_held(call, tenure) if self.coroutine else _called_while_held(call, tenure)
+            return _items_while_held(call, lease) if self.coroutine else _plain_items_while_held(call, lease)
+        return _awaited_while_held(call, lease) if self.coroutine else _called_while_held(call, lease)
 
 
-def _guarded(declared: Declaration, tenure: LeaseHolder) -> Declaration:
+def _guarded(declared: Declaration, lease: Lease) -> Declaration:
     methods = {
-        name: Method(name, _Guarded(method.function, tenure), method.mark) for name, method in declared.methods.items()
+        name: Method(name, _Guarded(method.function, lease), method.mark) for name, method in declared.methods.items()
     }
-    events = [Event(event.name, _Guarded(event.function, tenure), event.mark) for event in declared.events]
+    events = [Event(event.name, _Guarded(event.function, lease), event.mark) for event in declared.events]
     commands = {
-        name: Command(name, _Guarded(command.function, tenure), command.mark)
+        name: Command(name, _Guarded(command.function, lease), command.mark)
         for name, command in declared.commands.items()
     }
     return replace(declared, methods=methods, events=events, commands=commands)
 
 
-def _begins(tenure: LeaseHolder) -> None:
-    if not tenure.is_held:
-        raise Refused(f"{tenure.name}: this instance is not active any more: another has the call")
+def _begins(lease: Lease) -> None:
+    if not lease.is_held:
+        raise Refused(f"{lease.name}: this instance is not active any more: another has the call")
 
 
-def _ends(tenure: LeaseHolder) -> None:
-    if not tenure.is_held:
+def _ends(lease: Lease) -> None:
+    if not lease.is_held:
         raise LeaseLost(
-            f"{tenure.name}: this instance lost its lease while it was at the call, and does not answer: whether it was handled is not known"
+            f"{lease.name}: this instance lost its lease while it was at the call, and does not answer: whether it was handled is not known"
         )
 
 
-def _awaited_while_held(call: Callable[..., Awaitable[Any]], tenure: LeaseHolder) -> Callable[..., Any]:
+def _awaited_while_held(call: Callable[..., Awaitable[Any]], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
-        _begins(tenure)
+        _begins(lease)
         value = await call(*args, **kwargs)
-        _ends(tenure)
+        _ends(lease)
         return value
 
     return guarded
 
 
-def _called_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+def _called_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        _begins(tenure)
+        _begins(lease)
         value = call(*args, **kwargs)
-        _ends(tenure)
+        _ends(lease)
         return value
 
     return guarded
 
 
-def _items_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+def _items_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     async def guarded(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        _begins(tenure)
+        _begins(lease)
         items = call(*args, **kwargs)
         try:
             async for item in items:
-                _ends(tenure)
+                _ends(lease)
                 yield item
         finally:
             if hasattr(items, "aclose"):
@@ -370,14 +373,14 @@ def _items_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable
     return guarded
 
 
-def _plain_items_while_held(call: Callable[..., Any], tenure: LeaseHolder) -> Callable[..., Any]:
+def _plain_items_while_held(call: Callable[..., Any], lease: Lease) -> Callable[..., Any]:
     @functools.wraps(call)
     def guarded(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        _begins(tenure)
+        _begins(lease)
         items = call(*args, **kwargs)
         try:
             for item in items:
-                _ends(tenure)
+                _ends(lease)
                 yield item
         finally:
             if hasattr(items, "close"):
