@@ -121,7 +121,7 @@ export class Node {
 	private async answering(): Promise<Incoming> {
 		const { Incoming } = await import("./lazy_chunk.js");
 		if (this.incoming === undefined) {
-			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name);
+			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name, this.report);
 			this.incoming.references.joined(this.current?.node ?? 0);
 		}
 		return this.incoming;
@@ -258,8 +258,8 @@ export class Node {
 
 	/** Has a listener called when something happens, and returns what ends that. */
 	on<K extends keyof NodeEvents>(event: K, listener: NodeEvents[K]): () => void {
-		if (!["joined", "lost", "closed"].includes(event)) {
-			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use 'joined', 'lost' or 'closed'`);
+		if (!["joined", "lost", "closed", "error"].includes(event)) {
+			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use 'joined', 'lost', 'closed' or 'error'`);
 		}
 		const listeners = this.listeners.get(event) ?? new Set();
 		listeners.add(listener);
@@ -272,10 +272,20 @@ export class Node {
 			try {
 				(listener as unknown as (...given: Parameters<NodeEvents[K]>) => void)(...args);
 			} catch (error) {
-				this.runtime.shell.report(error);
+				// A listener of errors that fails is not told of its own error.
+				(event === "error" ? this.runtime.shell.report : this.report)(error);
 			}
 		}
 	}
+
+	/** Says what can't be thrown to anybody: no message of another node ends a program. */
+	private readonly report = (error: unknown): void => {
+		if (this.listeners.get("error")?.size) {
+			this.emit("error", error);
+		} else {
+			this.runtime.shell.report(error);
+		}
+	};
 
 	/**
 	 * A stream of the hub's data folder. With settings it is made, or found with the same ones;

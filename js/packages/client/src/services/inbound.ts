@@ -33,6 +33,8 @@ export class Incoming {
 		private readonly presence: Presence,
 		site: CallSite,
 		name: string,
+		/** Says what can't be thrown to anybody. */
+		private readonly report: (error: unknown) => void,
 	) {
 		this.references = new References(runtime, site, name);
 		this.dispatch = new Dispatch(runtime, this.servings, this.subscriptions, this.references);
@@ -132,8 +134,7 @@ export class Incoming {
 			}
 			this.subscriptions.remove(one);
 		};
-		const { shell } = this.runtime;
-		const subscribed = new Subscribed(pattern, options.queue ?? "", listener, ends, (error) => shell.report(error));
+		const subscribed = new Subscribed(pattern, options.queue ?? "", listener, ends, this.report);
 		this.subscriptions.add(subscribed);
 		try {
 			await this.during(() => this.enter(subscribed));
@@ -175,7 +176,7 @@ export class Incoming {
 	joined(): void {
 		const report = (error: unknown): void => {
 			if (!(error instanceof LinkLost)) {
-				this.runtime.shell.report(error);
+				this.report(error);
 			}
 		};
 		for (const serving of this.servings) {

@@ -428,8 +428,7 @@ class RunningCall implements Callee {
 		} else if (error instanceof LimitExceeded) {
 			this.fail(LIMIT_EXCEEDED, encode(error.message));
 		} else {
-			const thrown = error instanceof Error ? error : new Error(String(error));
-			this.fail(REMOTE_ERROR, writeValue(thrown, undefined, "error"));
+			this.fail(REMOTE_ERROR, errorPayload(error));
 		}
 		this.over("errors");
 	}
@@ -450,7 +449,16 @@ class RunningCall implements Callee {
 	}
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
+/** A thrown value as an error for the caller; not every value becomes text. */
+function errorPayload(thrown: unknown): Uint8Array {
+	try {
+		return writeValue(thrown instanceof Error ? thrown : new Error(String(thrown)), undefined, "error");
+	} catch {
+		return writeValue(new Error("the handler threw a value that can't be described"), undefined, "error");
+	}
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
 	return typeof (value as { then?: unknown } | null)?.then === "function";
 }
 

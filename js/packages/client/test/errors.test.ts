@@ -1,0 +1,122 @@
+/** Stories of mistakes of programs and of other nodes, with a hub: none ends a program. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import test, { after, before, describe } from "node:test";
+import { promisify } from "node:util";
+import { connect, type Node, RemoteError } from "tidewire";
+import { Peer, ROOT } from "./python.js";
+
+const FOLDER = `${ROOT}js/packages/client/build/programs`;
+/** A string of MessagePack whose one byte is not UTF-8. */
+const NO_TEXT = Uint8Array.of(0xa1, 0xff);
+
+/** Publishes bytes as they are, as no node of Tidewire does. */
+function publishBytes(node: Node, subject: string, bytes: Uint8Array): void {
+	const { runtime } = node as unknown as {
+		runtime: { session: { publish(...args: unknown[]): boolean }; plan(): void };
+	};
+	runtime.session.publish(subject, [], bytes, 2);
+	runtime.plan();
+}
+
+/** Runs a program of its own, and gives what it says. */
+async function run(name: string, source: string): Promise<{ stdout: string; stderr: string }> {
+	mkdirSync(FOLDER, { recursive: true });
+	const file = `${FOLDER}/${name}.mjs`;
+	writeFileSync(file, source);
+	return promisify(execFile)(process.execPath, [file], { timeout: 30_000 });
+}
+
+describe("with a hub", { timeout: 60_000 }, () => {
+	let hub: Peer;
+	let node: Node;
+
+	before(async () => {
+		hub = await Peer.start("hub");
+		node = await connect(hub.url, { name: "page" });
+	});
+
+	after(async () => {
+		await node?.close();
+		await hub?.stop();
+	});
+
+	test("messages that can't be read, and listeners that throw, end no program", async () => {
+		const program = run(
+			"subscriber",
+			`import { connect } from "tidewire";
+			const node = await connect(${JSON.stringify(hub.url)}, { name: "subscriber" });
+			node.on("joined", () => { throw new Error("thrown at joined"); });
+			await node.subscribe("news.bytes", () => {});
+			await node.subscribe("news.thrown", (text) => { throw new Error(text); });
+			await node.subscribe("news.rejected", async (text) => { throw new Error(text); });
+			await node.subscribe("news.called", (text) => node.client("nobody").call(text));
+			await node.subscribe("news.end", async () => { await node.close(); console.log("closed"); });
+			await node.serve("subscriber", { ready: () => true });`,
+		);
+		for await (const { kind } of node.watchServices("subscriber")) {
+			assert.equal(kind, "joined");
+			break;
+		}
+		publishBytes(node, "news.bytes", NO_TEXT);
+		node.publish("news.thrown", "thrown by a listener");
+		node.publish("news.rejected", "rejected by a listener");
+		node.publish("news.called", 1);
+		node.publish("news.end", 1);
+		const { stdout, stderr } = await program;
+		assert.equal(stdout, "closed\n");
+		assert.match(stderr, /WireError: data: at byte \d+: text that is not UTF-8/);
+		assert.match(stderr, /Error: thrown by a listener/);
+		assert.match(stderr, /Error: rejected by a listener/);
+		assert.match(stderr, /NoResponders: nobody.call/);
+	});
+
+	test("a listener of errors gets what nobody else can", async () => {
+		await using subscriber = await connect(hub.url);
+		const errors: unknown[] = [];
+		const over = new Promise<void>((resolve) => {
+			subscriber.on("error", (error) => {
+				errors.push(error);
+				if (errors.length === 2) {
+					resolve();
+				}
+			});
+		});
+		await using unread = await subscriber.subscribe("bytes", () => {});
+		await using failed = await subscriber.subscribe("thrown", (text) => {
+			throw new Error(String(text));
+		});
+		publishBytes(node, "bytes", NO_TEXT);
+		node.publish("thrown", "no");
+		await over;
+		assert.deepEqual(errors.map(String).sort(), ["Error: no", "WireError: data: at byte 2: text that is not UTF-8"]);
+		assert.deepEqual([unread.statistics().errors, failed.statistics().errors], [1, 1]);
+	});
+
+	test("a handler may throw anything: its caller is told", async () => {
+		const thrown = [Object.create(null) as unknown, Symbol("odd"), Object.assign(new Error(), { message: 7 }), "text"];
+		await using _ = await node.serve("odd", {
+			now(at: number) {
+				throw thrown[at];
+			},
+			async later(at: number) {
+				throw thrown[at];
+			},
+			// biome-ignore lint/correctness/useYield: it throws before its first item.
+			async *items(at: number) {
+				throw thrown[at];
+			},
+		});
+		const odd = node.client<{
+			now(at: number): void;
+			later(at: number): void;
+			items(at: number): AsyncIterable<never>;
+		}>("odd");
+		for (const at of thrown.keys()) {
+			await assert.rejects(odd.now(at), RemoteError);
+			await assert.rejects(odd.later(at), RemoteError);
+			await assert.rejects(odd.items(at)[Symbol.asyncIterator]().next(), RemoteError);
+		}
+	});
+});
