@@ -1,15 +1,21 @@
 /** Stories of mistakes of programs and of other nodes, with a hub: none ends a program. */
 import assert from "node:assert/strict";
+import { AsyncResource } from "node:async_hooks";
 import { execFile } from "node:child_process";
+import { EventEmitter } from "node:events";
 import { mkdirSync, writeFileSync } from "node:fs";
+import { Readable } from "node:stream";
 import test, { after, before, describe } from "node:test";
 import { promisify } from "node:util";
-import { connect, type Node, RemoteError } from "tidewire";
+import { runInNewContext } from "node:vm";
+import { connect, InvalidArgument, type Node, NoSuchTarget, RemoteError, remote } from "tidewire";
 import { Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/programs`;
 /** A string of MessagePack whose one byte is not UTF-8. */
 const NO_TEXT = Uint8Array.of(0xa1, 0xff);
+
+const collect = (globalThis as { gc?: () => void }).gc ?? (() => {});
 
 /** Publishes bytes as they are, as no node of Tidewire does. */
 function publishBytes(node: Node, subject: string, bytes: Uint8Array): void {
@@ -118,5 +124,91 @@ describe("with a hub", { timeout: 60_000 }, () => {
 			await assert.rejects(odd.later(at), RemoteError);
 			await assert.rejects(odd.items(at)[Symbol.asyncIterator]().next(), RemoteError);
 		}
+	});
+
+	test("a function or a class is not served: its source is nobody's business", async () => {
+		for (const target of [(a: number) => a, class Pricing {}, async () => {}]) {
+			await assert.rejects(
+				node.serve("math", target),
+				(error) => error instanceof InvalidArgument && /give an object of functions/.test(error.message),
+			);
+		}
+		for (const target of [new Map(), [1], new EventEmitter(), new EventTarget(), "text"]) {
+			await assert.rejects(node.serve("math", target as object), /it has no functions/);
+		}
+	});
+
+	test("the methods of a class and of its own bases are served, those of the platform are not", async () => {
+		class Base extends EventEmitter {
+			inherited(): string {
+				return "inherited";
+			}
+		}
+		class Emitter extends Base {
+			quote(): string {
+				return this.#secret();
+			}
+			#secret(): string {
+				return "quote";
+			}
+		}
+		class Target extends EventTarget {
+			quote(): void {}
+		}
+		class Input extends Readable {
+			quote(): void {}
+		}
+		class Resource extends AsyncResource {
+			quote(): void {}
+		}
+		class List extends Array<number> {
+			quote(): void {}
+		}
+		const foreign = runInNewContext("({ quote() {}, __proto__: new (class { inherited() {} }) })") as object;
+		const served = [
+			[new Emitter(), ["quote", "inherited"]],
+			[new Target(), ["quote"]],
+			[new Input(), ["quote"]],
+			[new Resource("resource"), ["quote"]],
+			[new List(), ["quote"]],
+			[foreign, ["quote", "inherited"]],
+			[Object.assign(Object.create(null) as object, { quote: () => {} }), ["quote"]],
+		] as const;
+		for (const [at, [target, names]] of served.entries()) {
+			await using _ = await node.serve(`of${at}`, target);
+			const { methods = [] } = (await node.services()).find(({ name }) => name === `of${at}`) ?? {};
+			assert.deepEqual(
+				methods.map(({ name }) => name),
+				names,
+			);
+		}
+		await using _ = await node.serve("emitter", new Emitter());
+		assert.equal(await node.client<Emitter>("emitter").quote(), "quote");
+		await assert.rejects(Promise.resolve(node.client("emitter").removeAllListeners?.()), NoSuchTarget);
+	});
+
+	test("one `remote(function)` that is given again and again does not grow, and is released", async () => {
+		await using server = await connect(hub.url);
+		await using _ = await server.serve("taker", { take: () => {} });
+		const taker = node.client<{ take(given: unknown): void }>("taker");
+		const given = remote(() => {});
+		const round = async (): Promise<number> => {
+			for (let done = 0; done < 4_000; done += 500) {
+				await Promise.all(Array.from({ length: 500 }, () => taker.take(given)));
+			}
+			// What the taker dropped is released with the next collection.
+			for (const end = Date.now() + 20_000; node.statistics().remote.given > 0 && Date.now() < end; ) {
+				collect();
+				await server.services();
+			}
+			collect();
+			return process.memoryUsage().heapUsed;
+		};
+		const before = await round();
+		const grown = (await round()) - before;
+		assert.ok(grown < 1_000_000, `${grown} bytes more`);
+		await taker.take(given);
+		given.dispose();
+		assert.equal(node.statistics().remote.given, 0);
 	});
 });

@@ -1,6 +1,7 @@
 /** Methods of an object: its functions by their names. */
 import type { Schema, Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
+import { isPlatformPrototype } from "../platform/prototypes.js";
 
 /** Description of a method for others, and its call options. */
 export interface MethodOptions {
@@ -55,14 +56,21 @@ export function boundFunction(
 }
 
 /**
- * The methods of an object: its own functions, and those of its class. Names that begin with an
- * underscore are not served.
+ * The methods of an object: its own functions, and those of its class and the classes that this one
+ * extends, but for classes of the platform. Names that begin with an underscore are not served.
+ *
+ * @throws InvalidArgument if it is a function, or a name or an option of a method is not allowed.
  */
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
+	if (typeof target === "function") {
+		throw new InvalidArgument(
+			`${target.name || "a function"}: a function has no methods of its own: give an object of functions, such as { add }, or an instance of a class, such as new Pricing()`,
+		);
+	}
 	const found = new Map<string, Bound>();
 	for (
 		let of: object | null = target;
-		of !== null && of !== Object.prototype;
+		of !== null && of !== undefined && !isPlatformPrototype(of);
 		of = Object.getPrototypeOf(of) as object | null
 	) {
 		for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(of))) {
