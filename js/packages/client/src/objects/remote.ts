@@ -19,8 +19,8 @@ export interface Reference {
 
 /** Marks an object, so that it is given by reference. */
 export class Remote {
-	/** @internal */
-	readonly disposers = new Set<() => void>();
+	/** @internal Tables that have given it; one of a closed node may be collected. */
+	readonly tables = new Set<WeakRef<{ dispose(target: object): void }>>();
 
 	/** @internal */
 	constructor(
@@ -30,10 +30,10 @@ export class Remote {
 
 	/** Releases it for all holders. A second call does nothing. */
 	dispose(): void {
-		for (const dispose of this.disposers) {
-			dispose();
+		for (const table of this.tables) {
+			table.deref()?.dispose(this.target);
 		}
-		this.disposers.clear();
+		this.tables.clear();
 	}
 
 	/** The same, for `await using`. */
