@@ -108,8 +108,8 @@ export class Node {
 	/**
 	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may
 	 * be async; generators, async or not, are streams. Awaited, it is known to the hub; while the
-	 * link is lost that waits. TypeScript's `private` hides nothing at run time: methods whose names
-	 * begin with `#` or `_` are not served, nor are those of classes of the platform.
+	 * link is lost that waits. TypeScript's `private` hides nothing at run time: methods whose
+	 * names begin with `#` or `_` are not served, nor are those of classes of the platform.
 	 *
 	 * @throws InvalidArgument if it is a function or has no functions, or an option is not allowed.
 	 */

@@ -196,7 +196,7 @@ describe("with a hub", { timeout: 60_000 }, () => {
 			for (let done = 0; done < 4_000; done += 500) {
 				await Promise.all(Array.from({ length: 500 }, () => taker.take(given)));
 			}
-			// What the taker dropped is released with the next collection.
+			// The next collection releases what the taker dropped.
 			for (const end = Date.now() + 20_000; node.statistics().remote.given > 0 && Date.now() < end; ) {
 				collect();
 				await server.services();
