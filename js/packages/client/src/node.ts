@@ -7,8 +7,8 @@ import type { ServiceInfo } from "./discovery/discovery.js";
 import type { InstanceChange } from "./discovery/service_watch.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
+import { lazyReader } from "./iterators/lazy_reader.js";
 import type { Reader } from "./iterators/page_reader.js";
-import { Waiters, type WaitOptions } from "./iterators/waiters.js";
 import type { Joined, LinkEvents } from "./link/link.js";
 import { Presence } from "./link/presence.js";
 import { Runtime } from "./link/runtime.js";
@@ -96,7 +96,7 @@ export class Node {
 	}
 
 	/**
-	 * A client of a service. Nothing is sent before a method is called and awaited, or read.
+	 * A client of a service. Nothing is sent before a method is called.
 	 *
 	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything
 	 * is unknown.
@@ -192,7 +192,11 @@ export class Node {
 	 */
 	subscription(pattern: string, options: SubscribeOptions = {}): Reader<Envelope> {
 		checkSubscription(pattern, options.queue ?? "");
-		return lazily(async () => (await this.answering()).subscribe(pattern, undefined, options), true);
+		return lazyReader(
+			this.runtime.shell,
+			async () => (await this.answering()).subscribe(pattern, undefined, options),
+			true,
+		);
 	}
 
 	/**
@@ -232,7 +236,7 @@ export class Node {
 		if (service !== undefined) {
 			checkService("watchServices", service);
 		}
-		return lazily(async () => {
+		return lazyReader(this.runtime.shell, async () => {
 			const { watchServices } = await import("./lazy_chunk.js");
 			const onJoined = (listener: () => void): (() => void) => this.on("joined", listener);
 			const [incoming, directory] = [await this.answering(), await this.clients.directory()];
@@ -444,44 +448,6 @@ export class Node {
 				encode(`${call.subject}: this node has given nothing to anybody`),
 			);
 			return undefined;
-		},
-	};
-}
-
-/** A reader that begins with its first read, or, if it is `eager`, with its loop. */
-function lazily<T>(begin: () => Promise<Reader<T>>, eager = false): Reader<T> {
-	let own: Promise<Reader<T>> | undefined;
-	let isOver = false;
-	const beginning = new Waiters<Reader<T>>();
-	const start = (): void => {
-		own ??= begin();
-		const tell = (): void => beginning.tell(own as Promise<Reader<T>>);
-		own.then(tell, tell);
-	};
-	const end = async (): Promise<IteratorResult<T, undefined>> => {
-		isOver = true;
-		await (await own)?.return();
-		return { done: true, value: undefined };
-	};
-	return {
-		next: async (options: WaitOptions = {}) => {
-			options.signal?.throwIfAborted();
-			if (isOver) {
-				return { done: true, value: undefined };
-			}
-			const begun = beginning.wait(options.signal);
-			start();
-			return (await begun).next(options);
-		},
-		return: end,
-		[Symbol.asyncIterator]() {
-			if (eager) {
-				start();
-			}
-			return this;
-		},
-		[asyncDispose]: async () => {
-			await end();
 		},
 	};
 }

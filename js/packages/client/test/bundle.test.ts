@@ -14,7 +14,7 @@ const CLIENT = `${ROOT}js/packages/client/`;
  */
 const FIRST_BYTES_MAX = 28_000;
 const CALLS_BYTES_MAX = 25_000;
-const ALL_BYTES_MAX = 46_500;
+const ALL_BYTES_MAX = 47_500;
 
 async function built(source: string, splitting: boolean): Promise<BuildResult<{ write: false; metafile: true }>> {
 	return build({

@@ -8,7 +8,7 @@ import { Readable } from "node:stream";
 import test, { after, before, describe } from "node:test";
 import { promisify } from "node:util";
 import { runInNewContext } from "node:vm";
-import { connect, InvalidArgument, type Node, NoSuchTarget, RemoteError, remote } from "tidewire";
+import { connect, InvalidArgument, type Node, NoSuchTarget, RemoteError, type RemoteObject, remote } from "tidewire";
 import { Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/programs`;
@@ -210,5 +210,126 @@ describe("with a hub", { timeout: 60_000 }, () => {
 		await taker.take(given);
 		given.dispose();
 		assert.equal(node.statistics().remote.given, 0);
+	});
+
+	test("a call that nobody awaits is sent, and a stream that is read later is a stream", async () => {
+		const noted: number[] = [];
+		let tell = (): void => {};
+		await using _ = await node.serve("notes", {
+			note(value: number) {
+				noted.push(value);
+				if (noted.length === 3) {
+					tell();
+				}
+				return value;
+			},
+			async *values() {
+				yield 1;
+				yield 2;
+			},
+			giver: () => remote({ note: (value: number) => noted.push(value), fail: () => assert.fail() }),
+		});
+		const notes = node.client<{
+			note(value: number): number;
+			values(): AsyncIterable<number>;
+			giver(): RemoteObject<{ note(value: number): number }>;
+		}>("notes");
+		const given = await notes.giver();
+		const three = new Promise<void>((resolve) => {
+			tell = resolve;
+		});
+		notes.note(1);
+		given.note(2);
+		const kept = notes.note(3);
+		await three;
+		assert.deepEqual(noted.sort(), [1, 2, 3]);
+		assert.equal(await kept, 3);
+		assert.equal(await kept, 3);
+		assert.equal(noted.length, 3, "each was made once");
+		const values = notes.values();
+		// The hub answers in order: it has refused to give one value of the stream.
+		await notes.note(4);
+		const read: number[] = [];
+		for await (const value of values) {
+			read.push(value);
+		}
+		assert.deepEqual(read, [1, 2]);
+	});
+
+	test("an iterator that the program drops is closed, and one that waits is not dropped", async () => {
+		let closed = 0;
+		let tell = (): void => {};
+		const forever = new Promise<number>((resolve) => {
+			tell = () => resolve(2);
+		});
+		await using _ = await node.serve("counts", {
+			async *values() {
+				try {
+					for (let value = 1; ; value++) {
+						yield value;
+					}
+				} finally {
+					closed++;
+				}
+			},
+			async *slow() {
+				try {
+					yield 1;
+					yield await forever;
+				} finally {
+					closed++;
+				}
+			},
+		});
+		const counts = node.client<{ values(): AsyncIterable<number>; slow(): AsyncIterable<number> }>("counts");
+		const first = async (): Promise<number | undefined> => (await counts.values()[Symbol.asyncIterator]().next()).value;
+		const second = async (): Promise<number | undefined> => {
+			const reading = counts.slow()[Symbol.asyncIterator]();
+			await reading.next();
+			return (await reading.next()).value;
+		};
+		assert.equal(await first(), 1);
+		assert.equal(
+			await node
+				.subscription("counts")
+				[Symbol.asyncIterator]()
+				.next({ signal: AbortSignal.timeout(1) })
+				.catch(() => 0),
+			0,
+		);
+		const waits = second();
+		const drop = async (over: () => boolean): Promise<void> => {
+			for (const end = Date.now() + 20_000; !over() && Date.now() < end; await node.services()) {
+				collect();
+			}
+		};
+		await drop(() => closed === 1 && node.statistics().subscriptions === 0);
+		assert.deepEqual([closed, node.statistics().subscriptions], [1, 0]);
+		tell();
+		assert.equal(await waits, 2);
+		await drop(() => closed === 2);
+		assert.equal(closed, 2);
+	});
+
+	test("a call that fails, and that nobody awaits, is a rejection without a handler", async () => {
+		await using _ = await node.serve("failing", {
+			fail() {
+				throw new Error("nobody awaits this");
+			},
+			wait: () => new Promise(() => {}),
+		});
+		const program = (end: string): string => `import { connect } from "tidewire";
+			const node = await connect(${JSON.stringify(hub.url)});
+			const failing = node.client("failing");
+			process.on("unhandledRejection", async (error) => { console.log(error.message); await node.close(); });
+			failing.fail().catch((error) => console.log("caught"));
+			${end}`;
+		const failed = await run("failed", program("failing.fail();"));
+		assert.match(failed.stdout, /^caught\n.*nobody awaits this\n$/);
+		const closed = await run(
+			"closed",
+			program('failing.wait(); await node.client("nobody").x().catch(() => {}); await node.close();'),
+		);
+		assert.equal(closed.stdout, "caught\n", "a program may leave calls alone, and close its node");
 	});
 });

@@ -3,12 +3,16 @@
 import type { Reader } from "../iterators/page_reader.js";
 import type { CallOptions, Named } from "../options.js";
 
-/** A call that gives one value. It is made when it is awaited (or `then` is called), once. */
+/**
+ * A call that gives one value. It is made once, at the end of the running turn of the program, also
+ * if nobody awaits it. If nobody handles its failure, that is an unhandled rejection.
+ */
 export type Call<T> = Promise<T>;
 
 /**
  * A call that gives items. It is made when it is read; leaving the loop early closes the generator
- * on the other side.
+ * on the other side. Read it in the turn of the program that makes it: later, the client first asks
+ * for one value, which a stream refuses.
  */
 export interface Items<T> extends AsyncIterable<T> {
 	[Symbol.asyncIterator](): Reader<T>;
