@@ -1,7 +1,7 @@
 /** Options of `connect`: how a node joins its hub, and the allowed values. */
 import { InvalidArgument } from "./generated/errors.js";
 import { NAME_BYTES } from "./generated/limits.js";
-import { shown } from "./options.js";
+import { checkNames, shown } from "./options.js";
 import { encode } from "./text.js";
 
 /** How a node joins its hub. */
@@ -42,6 +42,7 @@ export function checkConnect(url: string, options: ConnectOptions): void {
 			`connect: url: ${shown(url)} is not allowed: give the URL of a hub, such as ws://127.0.0.1:7421 or wss://host:443/`,
 		);
 	}
+	checkNames("connect", options, { token: 0, name: 0, joinTimeout: 0, heartbeat: 0, payloadBytes: 0, signal: 0 });
 	const { name, token, joinTimeout, heartbeat, payloadBytes } = options;
 	if (name !== undefined && (typeof name !== "string" || name.length === 0 || encode(name).length > NAME_BYTES)) {
 		throw new InvalidArgument(`connect: name: ${shown(name)} is not allowed: give text of 1 to ${NAME_BYTES} bytes`);

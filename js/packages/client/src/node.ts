@@ -14,7 +14,16 @@ import { Presence } from "./link/presence.js";
 import { Runtime } from "./link/runtime.js";
 import type { Session } from "./link/session.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
-import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
+import {
+	type CallOptions,
+	checkNames,
+	checkOptions,
+	checkTimeout,
+	headerFields,
+	laneOf,
+	type Priority,
+	shown,
+} from "./options.js";
 import { randomName, type Shell } from "./platform/shell.js";
 import type { Incoming } from "./services/inbound.js";
 import type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
@@ -146,6 +155,7 @@ export class Node {
 		} = {},
 	): boolean {
 		checkSubject(subject, false);
+		checkNames("publish", options, { headers: 0, priority: 0 });
 		const session = this.runtime.session;
 		const allowed = session.agreed.publish;
 		if (
@@ -182,6 +192,7 @@ export class Node {
 		if (typeof listener !== "function") {
 			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
 		}
+		checkNames("subscribe", options, { queue: 0 });
 		checkSubscription(pattern, options.queue ?? "");
 		return (await this.answering()).subscribe(pattern, listener, options);
 	}
@@ -191,6 +202,7 @@ export class Node {
 	 * message is asked for; up to 1,000 wait.
 	 */
 	subscription(pattern: string, options: SubscribeOptions = {}): Reader<Envelope> {
+		checkNames("subscription", options, { queue: 0 });
 		checkSubscription(pattern, options.queue ?? "");
 		return lazyReader(
 			this.runtime.shell,
@@ -209,7 +221,7 @@ export class Node {
 		options: Omit<CallOptions, "instance" | "policy"> = {},
 	): Promise<unknown> {
 		checkSubject(subject, false);
-		checkOptions(options);
+		checkOptions(options, "request");
 		const own = this.incoming?.subscriptions.of(subject).find((one) => one.listener !== undefined);
 		if (own?.listener === undefined) {
 			return this.clients.request(subject, value, options);
@@ -360,6 +372,7 @@ export class Node {
 	 * @param options `timeout`: milliseconds (30,000) after which what is left is cut off.
 	 */
 	close(options: { readonly timeout?: number } = {}): Promise<void> {
+		checkNames("close", options, { timeout: 0 });
 		checkTimeout("close: timeout", options.timeout);
 		this.ending ??= this.drain(options.timeout ?? limits.STOP_TIMEOUT_MS);
 		return this.ending;

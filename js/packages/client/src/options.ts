@@ -56,7 +56,8 @@ const CHOICES: Readonly<Record<Policy, number>> = {
 	random: 2,
 	all: 0,
 };
-const KNOWN = new Set(["timeout", "signal", "priority", "headers", "instance", "policy", "idempotent"]);
+const REQUEST_NAMES = { timeout: 0, signal: 0, priority: 0, headers: 0, idempotent: 0 } as const;
+const CALL_NAMES = { ...REQUEST_NAMES, instance: 0, policy: 0 } as const;
 const TIMEOUT_MAX = 86_400_000;
 
 export function laneOf(priority: Priority | undefined): number {
@@ -67,17 +68,44 @@ export function choiceOf(policy: Policy | undefined): number {
 	return CHOICES[policy ?? "least_outstanding"];
 }
 
-/** Refuses options that are not allowed. */
-export function checkOptions(options: CallOptions): void {
-	const refuse = (name: string, value: unknown, fix: string): never => {
-		throw new InvalidArgument(`with: ${name}: ${shown(value)} is not allowed: ${fix}`);
-	};
-	const unknown = Object.keys(options).find((name) => !KNOWN.has(name));
-	if (unknown !== undefined) {
-		refuse(unknown, unknown, `there is no such option; there are ${[...KNOWN].join(", ")}`);
+/** Refuses options that do not exist, and says which one has the most similar name. */
+export function checkNames<T extends object>(title: string, options: T, names: Readonly<Record<keyof T, 0>>): void {
+	for (const name of Object.keys(options)) {
+		if (!Object.hasOwn(names, name)) {
+			const known = Object.keys(names);
+			const near = known.reduce((one, other) => (distance(name, other) < distance(name, one) ? other : one));
+			throw new InvalidArgument(
+				`${title}: there is no option '${name}': the most similar is '${near}', of ${known.join(", ")}`,
+			);
+		}
 	}
+}
+
+/** How many letters must be added, removed or replaced to make one name of another. */
+function distance(one: string, other: string): number {
+	let row = [...other, ""].map((_, at) => at);
+	for (const letter of one) {
+		let corner = row[0] as number;
+		let left = corner + 1;
+		row = row.map((above, at) => {
+			if (at > 0) {
+				left = Math.min(left + 1, above + 1, corner + Number(letter.toLowerCase() !== other[at - 1]?.toLowerCase()));
+			}
+			corner = above;
+			return left;
+		});
+	}
+	return row.at(-1) as number;
+}
+
+/** Refuses options that are not allowed; a request has no instances to choose from. */
+export function checkOptions(options: CallOptions, title: "with" | "request" = "with"): void {
+	const refuse = (name: string, value: unknown, fix: string): never => {
+		throw new InvalidArgument(`${title}: ${name}: ${shown(value)} is not allowed: ${fix}`);
+	};
+	checkNames<CallOptions>(title, options, title === "with" ? CALL_NAMES : (REQUEST_NAMES as typeof CALL_NAMES));
 	const { priority, headers, instance, policy } = options;
-	checkTimeout("with: timeout", options.timeout);
+	checkTimeout(`${title}: timeout`, options.timeout);
 	if (priority !== undefined && !Object.hasOwn(LANES, priority)) {
 		refuse("priority", priority, "use 'urgent', 'high', 'normal' or 'low'");
 	}
@@ -91,7 +119,7 @@ export function checkOptions(options: CallOptions): void {
 		refuse("instance", instance, "not beside policy 'all': give one of them");
 	}
 	if (headers !== undefined) {
-		headerFields(headers, "with: headers");
+		headerFields(headers, `${title}: headers`);
 	}
 }
 

@@ -1,6 +1,7 @@
 /** References: the mark of an object, and its form on the wire. */
 import { InvalidArgument, WireError } from "../generated/errors.js";
 import { REMOTE_LEASE_MS } from "../generated/limits.js";
+import { checkNames } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 
 const KEY = /^[0-9a-f]{32}$/;
@@ -50,6 +51,7 @@ export class Remote {
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).
  */
 export function remote(target: object, options: { readonly lease?: number } = {}): Remote {
+	checkNames("remote", options, { lease: 0 });
 	const lease = options.lease ?? REMOTE_LEASE_MS;
 	if (!(lease > 0 && lease <= 604_800_000)) {
 		throw new InvalidArgument(

@@ -17,7 +17,7 @@ import { NAME, serviceSubject } from "../subjects/subjects.js";
 import { type Listener, Subscribed, type SubscribeOptions, Subscriptions } from "../subjects/subscriptions.js";
 import { encode } from "../text.js";
 import { Dispatch } from "./dispatch.js";
-import { checkLimits, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
+import { checkServeOptions, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
 import { HandlerLimits } from "./service_instance.js";
 
 type ServiceField = readonly [name: string, value: Uint8Array];
@@ -60,6 +60,7 @@ export class Incoming {
 	// Services
 
 	async serve(name: string, target: object, options: ServeOptions): Promise<ServiceHandle> {
+		checkServeOptions(options);
 		const instance = options.instance ?? randomName(this.runtime.shell);
 		for (const [field, value] of Object.entries({ name, instance })) {
 			if (typeof value !== "string" || !NAME.test(value)) {
@@ -68,7 +69,6 @@ export class Incoming {
 				);
 			}
 		}
-		checkLimits(options);
 		const methods = boundMethods(target, options.methods ?? {});
 		if (methods.size === 0) {
 			throw new InvalidArgument(

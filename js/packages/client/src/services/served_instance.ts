@@ -2,7 +2,7 @@
 import type { Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
 import type { Bound, MethodOptions } from "../objects/methods.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 import { encode } from "../text.js";
 import type { Id } from "../wire/frames.js";
@@ -33,6 +33,26 @@ export interface ServiceHandle {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
+const SERVE_NAMES = {
+	description: 0,
+	visibility: 0,
+	instance: 0,
+	version: 0,
+	metadata: 0,
+	methods: 0,
+	concurrency: 0,
+	waiting: 0,
+	streams: 0,
+} as const;
+const METHOD_NAMES = {
+	description: 0,
+	parameters: 0,
+	result: 0,
+	stream: 0,
+	idempotent: 0,
+	timeout: 0,
+	visibility: 0,
+} as const;
 const LIMIT_MAX = 10_000;
 /** A longer description is sent without its schemas. */
 const SAID_BYTES_MAX = 16_000;
@@ -73,8 +93,13 @@ export class Serving implements ServiceHandle {
 	}
 }
 
-/** Refuses limits that are none. */
-export function checkLimits({ concurrency, waiting, streams }: HostLimits): void {
+/** Refuses options that do not exist, and limits that are none. */
+export function checkServeOptions(options: ServeOptions): void {
+	checkNames("serve", options, SERVE_NAMES);
+	for (const [name, method] of Object.entries(options.methods ?? {})) {
+		checkNames(`serve: methods: ${name}`, method, METHOD_NAMES);
+	}
+	const { concurrency, waiting, streams } = options;
 	for (const [name, value] of Object.entries({ concurrency, waiting, streams })) {
 		if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= LIMIT_MAX)) {
 			throw new InvalidArgument(`serve: ${name}: ${shown(value)} is not allowed: give 1 to ${LIMIT_MAX}`);

@@ -1,5 +1,6 @@
 /** Key-value buckets: the newest value of each key, with revisions and history. */
 import { PageReader, type Reader } from "../iterators/page_reader.js";
+import { checkNames } from "../options.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";
@@ -74,7 +75,8 @@ export class Bucket<T = unknown> {
 	 * @throws StreamFull if the bucket would have more than its `maxBytes`; InvalidSubject if the
 	 * key is not allowed.
 	 */
-	put(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+	async put(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+		checkNames("put", options, { ttl: 0 });
 		return this.write(key, value, null, options.ttl);
 	}
 
@@ -83,7 +85,8 @@ export class Bucket<T = unknown> {
 	 *
 	 * @throws RevisionConflict if it has one.
 	 */
-	create(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+	async create(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+		checkNames("create", options, { ttl: 0 });
 		return this.write(key, value, 0, options.ttl);
 	}
 
@@ -92,7 +95,8 @@ export class Bucket<T = unknown> {
 	 *
 	 * @throws RevisionConflict if it has another.
 	 */
-	update(key: string, value: T, options: { readonly revision: number; readonly ttl?: number }): Promise<number> {
+	async update(key: string, value: T, options: { readonly revision: number; readonly ttl?: number }): Promise<number> {
+		checkNames("update", options, { revision: 0, ttl: 0 });
 		return this.write(key, value, options.revision, options.ttl);
 	}
 
@@ -103,6 +107,7 @@ export class Bucket<T = unknown> {
 
 	/** The newest entry of a key, or that of a revision; undefined if it has no value. */
 	async get(key: string, options: { readonly revision?: number } = {}): Promise<Entry<T> | undefined> {
+		checkNames("get", options, { revision: 0 });
 		const raw = await this.home.ask("get", [this.name, key, options.revision ?? null]);
 		return raw === null ? undefined : new Entry<T>(raw);
 	}
@@ -114,6 +119,7 @@ export class Bucket<T = unknown> {
 	 * given.
 	 */
 	async delete(key: string, options: { readonly revision?: number; readonly purge?: boolean } = {}): Promise<number> {
+		checkNames("delete", options, { revision: 0, purge: 0 });
 		const { revision = null, purge = false } = options;
 		return (await this.home.call("delete", this.name, key, revision, purge)) as number;
 	}
@@ -143,6 +149,7 @@ export class Bucket<T = unknown> {
 	 * @param options `after`: changes after this revision only; `signal` ends the wait.
 	 */
 	watch(filter = ">", options: { readonly after?: number; readonly signal?: AbortSignal } = {}): Reader<Entry<T>> {
+		checkNames("watch", options, { after: 0, signal: 0 });
 		let after = options.after ?? 0;
 		return new PageReader(async (signal) => {
 			const args = [this.name, filter, after, PAGE, WAIT_US];

@@ -5,7 +5,7 @@
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
 import type { Node } from "../node.js";
-import { type Priority, shown, splitArguments } from "../options.js";
+import { checkNames, type Priority, shown, splitArguments } from "../options.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import type { Clock } from "./clock.js";
@@ -136,6 +136,7 @@ export class Commands {
 		}
 		const [positional, byName = {}] = splitArguments(args);
 		const data = writeValue([positional, byName], undefined, `${service}.${command}`);
+		checkNames("start", options, { key: 0, id: 0, priority: 0 });
 		const { key = null, id = this.unique(), priority = "normal" } = options;
 		const started = this.service().start(service, command, data, key, id, priority);
 		return new CommandRun<T>(this, await explained(started), this.clock);
@@ -156,6 +157,7 @@ export class Commands {
 	async list(
 		filter: { readonly service?: string; readonly command?: string; readonly stage?: Stage } = {},
 	): Promise<CommandInfo[]> {
+		checkNames("list", filter, { service: 0, command: 0, stage: 0 });
 		const { service = null, command = null, stage = null } = filter;
 		const found: CommandInfo[] = [];
 		const all = this.service().commands(service, command, stage)[Symbol.asyncIterator]();
@@ -189,6 +191,7 @@ export class CommandRun<T = unknown> {
 	 * has raised.
 	 */
 	async result(options: CommandWaiter = {}): Promise<T> {
+		checkNames("result", options, { signal: 0 });
 		const service = this.commands.service(options.signal);
 		let [revision, isOver, record] = (await explained(service.state(this.id, 0, 0))) as RecordChange;
 		while (!isOver) {
@@ -221,6 +224,7 @@ export class CommandRun<T = unknown> {
 	 * newest is seen. While the hub is away, that waits on.
 	 */
 	async *progress(options: CommandWaiter = {}): AsyncGenerator<CommandProgress, undefined, undefined> {
+		checkNames("progress", options, { signal: 0 });
 		const service = this.commands.service(options.signal);
 		await explained(service.info(this.id));
 		for (let seen = ""; ; ) {

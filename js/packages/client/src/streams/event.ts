@@ -1,6 +1,6 @@
 /** Events of a stream, and the settlement of their deliveries. */
 import { InvalidArgument, StaleDelivery } from "../generated/errors.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { decodeLenient, encode } from "../text.js";
 import { type Tuple, tuple } from "../values/kinds.js";
 import { readValue } from "../values/reader.js";
@@ -43,6 +43,7 @@ const TYPE = "content-type";
 
 /** A message in the form of storage backends. */
 export function messageOf(subject: string, value: unknown, options: PublishOptions): Tuple {
+	checkNames("publish", options, { key: 0, id: 0, headers: 0, content: 0, delay: 0, at: 0, ttl: 0 });
 	const { key = null, id = null, content = "value", delay, at, ttl } = options;
 	const headers = Object.entries(options.headers ?? {});
 	let payload: Uint8Array;
@@ -141,7 +142,8 @@ export class StreamEvent<T = unknown> {
 	 * @throws StaleDelivery if it was settled before; with `wait` also if it was given to another
 	 * since.
 	 */
-	ack(options: SettleOptions = {}): Promise<void> {
+	async ack(options: SettleOptions = {}): Promise<void> {
+		checkNames("ack", options, { wait: 0 });
 		return this.settle("ack", null, "", undefined, options);
 	}
 
@@ -149,12 +151,14 @@ export class StreamEvent<T = unknown> {
 	 * Says that it failed: it comes again after `delay` (ms), or as the consumer's `backoff` says;
 	 * or is a dead letter, with the error, if that was the last delivery.
 	 */
-	nak(options: SettleOptions & { readonly delay?: number; readonly error?: unknown } = {}): Promise<void> {
+	async nak(options: SettleOptions & { readonly delay?: number; readonly error?: unknown } = {}): Promise<void> {
+		checkNames("nak", options, { wait: 0, delay: 0, error: 0 });
 		return this.settle("nak", microseconds("delay", options.delay), "", options.error, options);
 	}
 
 	/** Says that it can't be handled: it is a dead letter at once. */
-	term(reason: string, options: SettleOptions & { readonly error?: unknown } = {}): Promise<void> {
+	async term(reason: string, options: SettleOptions & { readonly error?: unknown } = {}): Promise<void> {
+		checkNames("term", options, { wait: 0, error: 0 });
 		return this.settle("term", null, reason, options.error, options);
 	}
 

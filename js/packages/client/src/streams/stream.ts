@@ -2,7 +2,7 @@
 import { InvalidArgument } from "../generated/errors.js";
 import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
 import { PageReader, type Reader } from "../iterators/page_reader.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
 import { type Message, messageOf, type PublishOptions, StreamEvent } from "./event.js";
 import {
@@ -157,6 +157,7 @@ export class Stream<T = unknown> {
 		value: T,
 		options: ScheduleOptions = {},
 	): Promise<Schedule<T>> {
+		checkNames("schedule", options, { timeZone: 0, key: 0, headers: 0, content: 0, ttl: 0 });
 		const { timeZone = "UTC", ...rest } = options;
 		const message = messageOf(subject, value, rest);
 		return scheduleInfo(await this.home.ask("create_schedule", [this.name, name, whenOf(when), timeZone, message]));
@@ -178,6 +179,16 @@ export class Stream<T = unknown> {
 	 * @throws SettingsDiffer if it exists with other settings.
 	 */
 	async consumer(name: string, settings: ConsumerSettings = {}): Promise<Consumer<T>> {
+		checkNames("consumer", settings, {
+			filter: 0,
+			mode: 0,
+			start: 0,
+			ackWait: 0,
+			maxDeliver: 0,
+			backoff: 0,
+			maxInFlight: 0,
+			order: 0,
+		});
 		const {
 			mode = "compete",
 			order = "none",
@@ -210,6 +221,7 @@ export class Stream<T = unknown> {
 
 	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
 	read(options: ReadOptions = {}): Reader<StreamEvent<T>> {
+		checkNames("read", options, { start: 0, stop: 0, filter: 0, follow: 0, signal: 0 });
 		const { stop = null, follow = false } = options;
 		const filter = patternsOf(options.filter);
 		let at = startOf(options.start ?? "all");
@@ -243,6 +255,7 @@ export class Stream<T = unknown> {
 	async purge(
 		options: { readonly before?: number; readonly keep?: number; readonly filter?: string } = {},
 	): Promise<number> {
+		checkNames("purge", options, { before: 0, keep: 0, filter: 0 });
 		const { before = null, keep = null, filter = null } = options;
 		return (await this.home.call("purge", this.name, before, keep, filter)) as number;
 	}
