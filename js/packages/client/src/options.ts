@@ -56,8 +56,8 @@ const CHOICES: Readonly<Record<Policy, number>> = {
 	random: 2,
 	all: 0,
 };
-const REQUEST_NAMES = { timeout: 0, signal: 0, priority: 0, headers: 0, idempotent: 0 } as const;
-const CALL_NAMES = { ...REQUEST_NAMES, instance: 0, policy: 0 } as const;
+const REQUEST_NAMES = { timeout: 0, signal: 0, priority: 0, headers: 0, idempotent: 0 };
+const CALL_NAMES = { ...REQUEST_NAMES, instance: 0, policy: 0 };
 const TIMEOUT_MAX = 86_400_000;
 
 export function laneOf(priority: Priority | undefined): number {
@@ -69,7 +69,11 @@ export function choiceOf(policy: Policy | undefined): number {
 }
 
 /** Refuses options that do not exist, and says which one has the most similar name. */
-export function checkNames<T extends object>(title: string, options: T, names: Readonly<Record<keyof T, 0>>): void {
+export function checkNames<T extends object>(
+	title: string,
+	options: T,
+	names: Readonly<Record<keyof T, number>>,
+): void {
 	for (const name of Object.keys(options)) {
 		if (!Object.hasOwn(names, name)) {
 			const known = Object.keys(names);

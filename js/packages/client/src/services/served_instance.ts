@@ -33,26 +33,9 @@ export interface ServiceHandle {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
-const SERVE_NAMES = {
-	description: 0,
-	visibility: 0,
-	instance: 0,
-	version: 0,
-	metadata: 0,
-	methods: 0,
-	concurrency: 0,
-	waiting: 0,
-	streams: 0,
-} as const;
-const METHOD_NAMES = {
-	description: 0,
-	parameters: 0,
-	result: 0,
-	stream: 0,
-	idempotent: 0,
-	timeout: 0,
-	visibility: 0,
-} as const;
+const METHOD_NAMES = { description: 0, parameters: 0, result: 0, stream: 0, idempotent: 0, timeout: 0, visibility: 0 };
+const LIMIT_NAMES = { concurrency: 0, waiting: 0, streams: 0 };
+const TEXT_NAMES = { description: 0, visibility: 0, instance: 0, version: 0, metadata: 0, methods: 0 };
 const LIMIT_MAX = 10_000;
 /** A longer description is sent without its schemas. */
 const SAID_BYTES_MAX = 16_000;
@@ -95,7 +78,7 @@ export class Serving implements ServiceHandle {
 
 /** Refuses options that do not exist, and limits that are none. */
 export function checkServeOptions(options: ServeOptions): void {
-	checkNames("serve", options, SERVE_NAMES);
+	checkNames("serve", options, { ...TEXT_NAMES, ...LIMIT_NAMES });
 	for (const [name, method] of Object.entries(options.methods ?? {})) {
 		checkNames(`serve: methods: ${name}`, method, METHOD_NAMES);
 	}

@@ -25,15 +25,8 @@ export class Store {
 			await this.home.ask("stream_info", [name]);
 			return new Stream<T>(this.home, name, this.unique);
 		}
-		checkNames("stream", settings, {
-			subjects: 0,
-			maxAge: 0,
-			maxBytes: 0,
-			maxMessages: 0,
-			full: 0,
-			dedupe: 0,
-			replicas: 0,
-		});
+		const sizes = { maxBytes: 0, replicas: 0 };
+		checkNames("stream", settings, { subjects: 0, maxAge: 0, maxMessages: 0, full: 0, dedupe: 0, ...sizes });
 		const { subjects, maxAge, maxBytes = null, maxMessages = null, full = "refuse" } = settings;
 		const { dedupe = 120_000, replicas = 1 } = settings;
 		if (!Array.isArray(subjects)) {

@@ -179,16 +179,8 @@ export class Stream<T = unknown> {
 	 * @throws SettingsDiffer if it exists with other settings.
 	 */
 	async consumer(name: string, settings: ConsumerSettings = {}): Promise<Consumer<T>> {
-		checkNames("consumer", settings, {
-			filter: 0,
-			mode: 0,
-			start: 0,
-			ackWait: 0,
-			maxDeliver: 0,
-			backoff: 0,
-			maxInFlight: 0,
-			order: 0,
-		});
+		const delivery = { ackWait: 0, maxDeliver: 0, backoff: 0, maxInFlight: 0 };
+		checkNames("consumer", settings, { filter: 0, mode: 0, start: 0, order: 0, ...delivery });
 		const {
 			mode = "compete",
 			order = "none",
