@@ -7,20 +7,20 @@ import { encode } from "./text.js";
 /** How a node joins its hub. */
 export interface ConnectOptions {
 	/** Token of the node, where the hub asks for one. */
-	readonly token?: string;
+	readonly token?: string | undefined;
 	/** Its name, unique on the hub; a random one by default. */
-	readonly name?: string;
+	readonly name?: string | undefined;
 	/**
 	 * How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is
 	 * not asked again.
 	 */
-	readonly joinTimeout?: number;
+	readonly joinTimeout?: number | undefined;
 	/** Milliseconds (5,000): after twice this time without a word of the hub the link is lost. */
-	readonly heartbeat?: number;
+	readonly heartbeat?: number | undefined;
 	/** The longest payload that it takes, in bytes (268,435,456). */
-	readonly payloadBytes?: number;
+	readonly payloadBytes?: number | undefined;
 	/** Ends the attempt to join. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /** Refuses a URL and options that are not allowed. */

@@ -26,7 +26,7 @@ import {
 } from "./options.js";
 import { randomName, type Shell } from "./platform/shell.js";
 import type { Incoming } from "./services/inbound.js";
-import type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
+import type { Servable, ServeOptions, ServiceHandle } from "./services/served_instance.js";
 import type { HandlerLimits } from "./services/service_instance.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
 import type { Commands } from "./streams/commands.js";
@@ -107,8 +107,9 @@ export class Node {
 	/**
 	 * A client of a service. Nothing is sent before a method is called.
 	 *
-	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything
-	 * is unknown.
+	 * @typeParam T Its methods, which `tidewire generate ts` writes; or only their names, such as
+	 * `"quote" | "ticks"`: then their values are unknown. Without it all names are allowed, and
+	 * `noUncheckedIndexedAccess` asks for `?.`.
 	 */
 	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
 		return this.clients.client(service, options);
@@ -122,7 +123,11 @@ export class Node {
 	 *
 	 * @throws InvalidArgument if it is a function or has no functions, or an option is not allowed.
 	 */
-	async serve(name: string, target: object, options: ServeOptions = {}): Promise<ServiceHandle> {
+	async serve<T extends object>(
+		name: string,
+		target: T & Servable<T>,
+		options: ServeOptions = {},
+	): Promise<ServiceHandle> {
 		return (await this.answering()).serve(name, target, options);
 	}
 
@@ -150,8 +155,8 @@ export class Node {
 		subject: string,
 		value: unknown,
 		options: {
-			readonly headers?: Readonly<Record<string, string>>;
-			readonly priority?: Priority;
+			readonly headers?: Readonly<Record<string, string>> | undefined;
+			readonly priority?: Priority | undefined;
 		} = {},
 	): boolean {
 		checkSubject(subject, false);
@@ -371,7 +376,7 @@ export class Node {
 	 *
 	 * @param options `timeout`: milliseconds (30,000) after which what is left is cut off.
 	 */
-	close(options: { readonly timeout?: number } = {}): Promise<void> {
+	close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
 		checkNames("close", options, { timeout: 0 });
 		checkTimeout("close: timeout", options.timeout);
 		this.ending ??= this.drain(options.timeout ?? limits.STOP_TIMEOUT_MS);

@@ -29,19 +29,19 @@ export type Policy = "least_outstanding" | "first" | "random" | "all";
 /** How calls are made. */
 export interface CallOptions {
 	/** Milliseconds until AskTimeout: 30,000; a stream has none unless it is given here. */
-	readonly timeout?: number;
+	readonly timeout?: number | undefined;
 	/** Ends the call, and its handler, when it aborts; the call fails with its reason. */
-	readonly signal?: AbortSignal;
-	readonly priority?: Priority;
+	readonly signal?: AbortSignal | undefined;
+	readonly priority?: Priority | undefined;
 	/** Headers for the handler's context. */
-	readonly headers?: Readonly<Record<string, string>>;
+	readonly headers?: Readonly<Record<string, string>> | undefined;
 	/** The id of the instance that is called. */
-	readonly instance?: string;
-	readonly policy?: Policy;
+	readonly instance?: string | undefined;
+	readonly policy?: Policy | undefined;
 	/**
 	 * True if the call is made again when the link is lost: only for methods that may run twice.
 	 */
-	readonly idempotent?: boolean;
+	readonly idempotent?: boolean | undefined;
 }
 
 const LANES: Readonly<Record<Priority, number>> = {

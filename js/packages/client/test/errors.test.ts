@@ -129,7 +129,7 @@ describe("with a hub", { timeout: 60_000 }, () => {
 	test("a function or a class is not served: its source is nobody's business", async () => {
 		for (const target of [(a: number) => a, class Pricing {}, async () => {}]) {
 			await assert.rejects(
-				node.serve("math", target),
+				node.serve("math", target as object),
 				(error) => error instanceof InvalidArgument && /give an object of functions/.test(error.message),
 			);
 		}

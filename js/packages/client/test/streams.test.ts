@@ -321,6 +321,35 @@ describe("a hub with a data folder", { timeout: 120_000 }, () => {
 		}
 	});
 
+	test("an option that is undefined has its default", async () => {
+		const none = undefined;
+		await using page = await connect(hub.url, { name: none, token: none, joinTimeout: none, signal: none });
+		await using _ = await page.serve(
+			"plain",
+			{ echo: (value: number) => value },
+			{ description: none, visibility: none, instance: none, version: none, metadata: none, concurrency: none },
+		);
+		const plain = page.client<{ echo(value: number): number }>("plain", { timeout: none, policy: none, headers: none });
+		assert.equal(await plain.with({ idempotent: none, instance: none, priority: none }).echo(1), 1);
+		await using _subscription = await page.subscribe("plain", () => 2, { queue: none });
+		assert.ok(page.publish("plain", 1, { headers: none, priority: none }));
+		assert.equal(await page.request("plain", 1, { timeout: none }), 2);
+		const settings = { maxAge: none, maxBytes: none, maxMessages: none, full: none, dedupe: none, replicas: none };
+		const stream = await page.stream<number>("plain", { subjects: ["plain.>"], ...settings });
+		await stream.publish("plain.one", 1, { key: none, id: none, headers: none, content: none, delay: none, ttl: none });
+		const consumer = await stream.consumer("plain", { start: "all", mode: none, backoff: none, ackWait: none });
+		const event = await consumer.next({ timeout: none, signal: none });
+		await event?.ack({ wait: none });
+		assert.equal(event?.value, 1);
+		assert.equal(await stream.purge({ before: none, keep: none, filter: none }), 1);
+		const bucket = await page.kv<number>("plain", { history: none, ttl: none, maxBytes: none, replicas: none });
+		const revision = await bucket.put("one", 1, { ttl: none });
+		assert.equal((await bucket.get("one", { revision: none }))?.revision, revision);
+		await using lease = await page.lease("plain", { ttl: none, holder: none, signal: none });
+		assert.ok(lease.isHeld);
+		await page.close({ timeout: none });
+	});
+
 	test("an option that does not exist is refused, with the most similar name", async () => {
 		const lax = node as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
 		const stream = await node.stream<number>("typed", { subjects: ["typed.>"] });

@@ -41,20 +41,22 @@ export interface AnyService {
 }
 
 /** Calls the methods of a service. */
-export type Client<T = AnyService> = string extends keyof T
-	? UntypedClient
-	: {
-			readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K]>;
-		} & {
-			/** The same client, whose calls are made otherwise. */
-			with(options: CallOptions): Client<T>;
-		};
+export type Client<T = AnyService> = [T] extends [string]
+	? UntypedClient<T>
+	: string extends keyof T
+		? UntypedClient
+		: {
+				readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K]>;
+			} & {
+				/** The same client, whose calls are made otherwise. */
+				with(options: CallOptions): Client<T>;
+			};
 
-/** A client without types: all is unknown. */
-export type UntypedClient = {
-	with(options: CallOptions): UntypedClient;
+/** A client without types: all is unknown, but for the names of methods where they are given. */
+export type UntypedClient<Names extends string = string> = {
+	with(options: CallOptions): UntypedClient<Names>;
 } & {
-	readonly [method: string]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
+	readonly [K in Names]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
 };
 
 /** Answer of one instance to a call of all instances. */

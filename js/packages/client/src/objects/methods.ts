@@ -5,21 +5,21 @@ import { isPlatformPrototype } from "../platform/prototypes.js";
 
 /** Description of a method for others, and its call options. */
 export interface MethodOptions {
-	readonly description?: string;
+	readonly description?: string | undefined;
 	/**
 	 * JSON Schema of its arguments as an object by their names, or the names alone, in order: then
 	 * it can be called by name.
 	 */
-	readonly parameters?: Schema | readonly string[];
+	readonly parameters?: Schema | readonly string[] | undefined;
 	/** JSON Schema of its result; of one item, if it is a stream. */
-	readonly result?: Schema;
+	readonly result?: Schema | undefined;
 	/** True if the result is a stream; generators are streams by themselves. */
-	readonly stream?: boolean;
+	readonly stream?: boolean | undefined;
 	/** True if the method may be called again after an unknown outcome. */
-	readonly idempotent?: boolean;
+	readonly idempotent?: boolean | undefined;
 	/** Milliseconds that a call may take where its caller says nothing. */
-	readonly timeout?: number;
-	readonly visibility?: Visibility;
+	readonly timeout?: number | undefined;
+	readonly visibility?: Visibility | undefined;
 }
 
 /** A method as it is run. */

@@ -50,7 +50,7 @@ export class Remote {
  *
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).
  */
-export function remote(target: object, options: { readonly lease?: number } = {}): Remote {
+export function remote(target: object, options: { readonly lease?: number | undefined } = {}): Remote {
 	checkNames("remote", options, { lease: 0 });
 	const lease = options.lease ?? REMOTE_LEASE_MS;
 	if (!(lease > 0 && lease <= 604_800_000)) {

@@ -8,19 +8,30 @@ import { encode } from "../text.js";
 import type { Id } from "../wire/frames.js";
 import type { HandlerLimits, HostLimits, ServiceStatistics } from "./service_instance.js";
 
+/**
+ * A target of `node.serve`: an object with a function, or an instance of a class. If TypeScript
+ * does not know the members of an object, the client finds out at run time.
+ */
+// biome-ignore lint/complexity/noBannedTypes: any function or class.
+export type Servable<T extends object, F = Function> = T extends F
+	? never
+	: keyof T extends never
+		? T
+		: { [K in keyof T]: Extract<T[K], F> extends never ? (F extends T[K] ? T : never) : T }[keyof T];
+
 /** Options of `node.serve`. */
 export interface ServeOptions extends HostLimits {
-	readonly description?: string;
+	readonly description?: string | undefined;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
-	readonly visibility?: Visibility;
+	readonly visibility?: Visibility | undefined;
 	/** The id of this instance; a random one by default. */
-	readonly instance?: string;
+	readonly instance?: string | undefined;
 	/** The semantic version of this instance, such as "1.4.2". */
-	readonly version?: string;
+	readonly version?: string | undefined;
 	/** Further metadata of this instance for others: texts by name, 4,096 bytes in all. */
-	readonly metadata?: Readonly<Record<string, string>>;
+	readonly metadata?: Readonly<Record<string, string>> | undefined;
 	/** Descriptions of single methods for others. */
-	readonly methods?: Readonly<Record<string, MethodOptions>>;
+	readonly methods?: Readonly<Record<string, MethodOptions>> | undefined;
 }
 
 /** An instance of a service that this node serves. */

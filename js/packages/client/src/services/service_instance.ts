@@ -55,11 +55,11 @@ export interface QueuedCall {
 /** How many handlers run at the same time, and how many calls wait for one. */
 export interface HostLimits {
 	/** Calls whose handlers run at most; the others wait (1,024). */
-	readonly concurrency?: number;
+	readonly concurrency?: number | undefined;
 	/** Calls that wait at most, and streams; the next one fails with LimitExceeded (10,000). */
-	readonly waiting?: number;
+	readonly waiting?: number | undefined;
 	/** Streams that are written at most; the others wait (10,000). */
-	readonly streams?: number;
+	readonly streams?: number | undefined;
 }
 
 /** So many run; others wait in the order of their lanes, up to a limit. */

@@ -69,19 +69,19 @@ export interface StartOptions {
 	 * Subject of the command, such as a shard or a customer; a command that is exclusive by key is
 	 * done one of a key at a time.
 	 */
-	readonly key?: string;
+	readonly key?: string | undefined;
 	/**
 	 * An idempotency key, which is the command's id: to start it again gives the command that is
 	 * there.
 	 */
-	readonly id?: string;
+	readonly id?: string | undefined;
 	/** Which go first where some wait ("normal"). */
-	readonly priority?: Priority;
+	readonly priority?: Priority | undefined;
 }
 
 interface CommandWaiter {
 	/** Ends the wait. The command goes on. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 type RecordChange = readonly [revision: number, isOver: boolean, record: Ended];
@@ -155,7 +155,11 @@ export class Commands {
 	 * kept.
 	 */
 	async list(
-		filter: { readonly service?: string; readonly command?: string; readonly stage?: Stage } = {},
+		filter: {
+			readonly service?: string | undefined;
+			readonly command?: string | undefined;
+			readonly stage?: Stage | undefined;
+		} = {},
 	): Promise<CommandInfo[]> {
 		checkNames("list", filter, { service: 0, command: 0, stage: 0 });
 		const { service = null, command = null, stage = null } = filter;

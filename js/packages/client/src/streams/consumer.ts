@@ -37,9 +37,9 @@ export interface ConsumerInfo {
 
 export interface NextOptions {
 	/** Milliseconds after which there is none; without it there is no limit. */
-	readonly timeout?: number;
+	readonly timeout?: number | undefined;
 	/** Ends the wait. Events on their way go back. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -242,7 +242,9 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/** Events that were given up, in order, from a sequence on. */
-	async deadLetters(options: { readonly start?: number; readonly limit?: number } = {}): Promise<DeadEvent<T>[]> {
+	async deadLetters(
+		options: { readonly start?: number | undefined; readonly limit?: number | undefined } = {},
+	): Promise<DeadEvent<T>[]> {
 		checkNames("deadLetters", options, { start: 0, limit: 0 });
 		const { start = 0, limit = 100 } = options;
 		const raw = (await this.home.ask("dead_letters", [this.stream, this.name, start, limit])) as unknown[];

@@ -16,21 +16,21 @@ export interface PublishOptions {
 	 * Subject of the message, such as a customer; consumers with `order: "key"` handle one of a
 	 * key at a time. At most 256 bytes.
 	 */
-	readonly key?: string;
+	readonly key?: string | undefined;
 	/**
 	 * An idempotency key: a second message with it is not stored within the stream's `dedupe`. At
 	 * most 256 bytes.
 	 */
-	readonly id?: string;
+	readonly id?: string | undefined;
 	/** Names and values, at most 64 KiB together. */
-	readonly headers?: Readonly<Record<string, string>>;
-	readonly content?: Content;
+	readonly headers?: Readonly<Record<string, string>> | undefined;
+	readonly content?: Content | undefined;
 	/** After which time it is delivered, by the clock of this machine. */
-	readonly delay?: number;
+	readonly delay?: number | undefined;
 	/** When it is delivered, instead of `delay`. */
-	readonly at?: Date;
+	readonly at?: Date | undefined;
 	/** After which time it is not delivered any more. */
-	readonly ttl?: number;
+	readonly ttl?: number | undefined;
 }
 
 /** One message of a batch. */
@@ -81,7 +81,7 @@ export interface SettleOptions {
 	 * If true, the ack waits until it is on the disk, and fails with the error of the storage
 	 * backend.
 	 */
-	readonly wait?: boolean;
+	readonly wait?: boolean | undefined;
 }
 
 /** An event of a stream. */
@@ -151,7 +151,9 @@ export class StreamEvent<T = unknown> {
 	 * Says that it failed: it comes again after `delay` (ms), or as the consumer's `backoff` says;
 	 * or is a dead letter, with the error, if that was the last delivery.
 	 */
-	async nak(options: SettleOptions & { readonly delay?: number; readonly error?: unknown } = {}): Promise<void> {
+	async nak(
+		options: SettleOptions & { readonly delay?: number | undefined; readonly error?: unknown } = {},
+	): Promise<void> {
 		checkNames("nak", options, { wait: 0, delay: 0, error: 0 });
 		return this.settle("nak", microseconds("delay", options.delay), "", options.error, options);
 	}

@@ -19,11 +19,11 @@ export interface LeaseOptions {
 	 * Milliseconds (5,000) after which it is free if this program can't renew it any more, 50 to
 	 * 86,400,000.
 	 */
-	readonly ttl?: number;
+	readonly ttl?: number | undefined;
 	/** Name of the holder, for people; the name of the node by default. */
-	readonly holder?: string;
+	readonly holder?: string | undefined;
 	/** Ends the wait for it. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /** A lease that is held, and renewed by itself; `await node.lease(...)` waits for it. */

@@ -25,7 +25,7 @@ export type Listener = (value: unknown, envelope: Envelope) => unknown;
 
 export interface SubscribeOptions {
 	/** Members of a queue group with one pattern share its messages: each goes to one of them. */
-	readonly queue?: string;
+	readonly queue?: string | undefined;
 }
 
 /** One subscription of this node, until `stop()`. */
