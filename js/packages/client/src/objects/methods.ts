@@ -97,6 +97,10 @@ export function boundMethods(target: object, options: Readonly<Record<string, Me
 
 const GENERATORS = new Set(["GeneratorFunction", "AsyncGeneratorFunction"]);
 
+/** An async generator that TypeScript, Babel, SWC or esbuild has compiled for an older platform. */
+const LOWERED = /^[^{]*\{\s*return\s+[(0,\s]*[\w$.]*async_?generator[\w$]*\)?\(/i;
+
 function isGenerator(run: AnyFunction): boolean {
-	return GENERATORS.has((run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "");
+	const tag = (run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "";
+	return GENERATORS.has(tag) || LOWERED.test(Function.prototype.toString.call(run));
 }
