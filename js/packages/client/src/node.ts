@@ -41,6 +41,7 @@ import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 const REMOTE_GONE = 30;
+const EVENTS: readonly (keyof NodeEvents)[] = ["joined", "lost", "closed", "error"];
 
 /** Joins a hub with a shell; `connect` does so with that of the platform. */
 export function join(shell: Shell, url: string, options: ConnectOptions = {}): Promise<Node> {
@@ -282,8 +283,8 @@ export class Node {
 
 	/** Has a listener called when something happens, and returns what ends that. */
 	on<K extends keyof NodeEvents>(event: K, listener: NodeEvents[K]): () => void {
-		if (!["joined", "lost", "closed", "error"].includes(event)) {
-			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use 'joined', 'lost', 'closed' or 'error'`);
+		if (!EVENTS.includes(event)) {
+			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use one of ${EVENTS.join(", ")}`);
 		}
 		const listeners = this.listeners.get(event) ?? new Set();
 		listeners.add(listener);

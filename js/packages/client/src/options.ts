@@ -76,10 +76,9 @@ export function checkNames<T extends object>(
 ): void {
 	for (const name of Object.keys(options)) {
 		if (!Object.hasOwn(names, name)) {
-			const known = Object.keys(names);
-			const near = known.reduce((one, other) => (distance(name, other) < distance(name, one) ? other : one));
+			const known = Object.keys(names).sort((one, other) => distance(name, one) - distance(name, other));
 			throw new InvalidArgument(
-				`${title}: there is no option '${name}': the most similar is '${near}', of ${known.join(", ")}`,
+				`${title}: there is no option '${name}': the most similar is '${known[0]}', of ${known.join(", ")}`,
 			);
 		}
 	}

@@ -7,8 +7,20 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { Readable } from "node:stream";
 import test, { after, before, describe } from "node:test";
 import { promisify } from "node:util";
-import { runInNewContext } from "node:vm";
-import { connect, InvalidArgument, type Node, NoSuchTarget, RemoteError, type RemoteObject, remote } from "tidewire";
+import { runInNewContext, runInThisContext } from "node:vm";
+import { transformSync } from "esbuild";
+import {
+	CallCancelled,
+	connect,
+	InvalidArgument,
+	type Node,
+	NoSuchTarget,
+	RemoteError,
+	type RemoteObject,
+	remote,
+	TidewireError,
+} from "tidewire";
+import ts from "typescript";
 import { Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/programs`;
@@ -123,6 +135,93 @@ describe("with a hub", { timeout: 60_000 }, () => {
 			await assert.rejects(odd.now(at), RemoteError);
 			await assert.rejects(odd.later(at), RemoteError);
 			await assert.rejects(odd.items(at)[Symbol.asyncIterator]().next(), RemoteError);
+		}
+	});
+
+	test("an error says which call failed, where it was awaited, and its causes", async () => {
+		await using _ = await node.serve("deep", {
+			fail() {
+				throw new TypeError("outer", { cause: new RangeError("inner", { cause: new Error("innermost") }) });
+			},
+			late: () => new Promise(() => {}),
+			// biome-ignore lint/correctness/useYield: it throws before its first item.
+			async *items() {
+				throw new TypeError("no items");
+			},
+			forward: () => node.client<"fail">("deep").fail(),
+		});
+		const deep = node.client<"fail" | "late" | "items" | "forward">("deep");
+		const raised = async (run: () => Promise<unknown>): Promise<TidewireError> => {
+			try {
+				await run();
+			} catch (error) {
+				assert.ok(error instanceof TidewireError);
+				return error;
+			}
+			return assert.fail("nothing was raised");
+		};
+		const failed = await raised(async function caller() {
+			await deep.fail();
+		});
+		assert.ok(failed instanceof RemoteError);
+		assert.equal(failed.message, "deep.fail: javascript:TypeError: outer");
+		assert.equal(failed.typeName, "javascript:TypeError");
+		assert.match(failed.stack ?? "", /^RemoteError: deep.fail: .*\n.*callValue.*\n.*async caller .*errors\.test/s);
+		assert.match(
+			failed.remoteTraceback,
+			/^TypeError: outer\n.*\n\[cause\]: RangeError: inner\n.*\n\[cause\]: Error: innermost\n/s,
+		);
+		const stream = await raised(async function reader() {
+			for await (const item of deep.items()) {
+				assert.fail(String(item));
+			}
+		});
+		assert.match(stream.stack ?? "", /^RemoteError: deep.items: javascript:TypeError: no items\n.*async reader /s);
+		const late = await raised(async function waiter() {
+			await deep.with({ timeout: 5 }).late();
+		});
+		assert.match(late.stack ?? "", /^AskTimeout: deep.late.*async waiter /s);
+		const forwarded = await raised(async () => await deep.forward());
+		assert.equal(forwarded.message, "deep.forward: javascript:TypeError: outer");
+		const reason = new CallCancelled("the program's own");
+		const { stack } = reason;
+		const aborted = await raised(async () => await deep.with({ signal: AbortSignal.abort(reason) }).late());
+		assert.equal(aborted, reason);
+		assert.equal(reason.stack, stack);
+	});
+
+	test("an async generator that was compiled for an older platform is a stream", async () => {
+		const source = `exports.service = {
+			async *ticks(count) { for (let n = 0; n < count; n++) yield n; },
+			async total(count) {
+				let total = 0;
+				for await (const n of (async function* () { for (let n = 0; n < count; n++) yield n; })()) total += n;
+				return total;
+			},
+		};
+		class Ticks { async *ticks(count) { for (let n = 0; n < count; n++) yield n; } }
+		exports.instance = new Ticks();`;
+		const compiled = [
+			ts.transpile(source, { target: ts.ScriptTarget.ES2017 }),
+			ts.transpile(source, { target: ts.ScriptTarget.ES5, downlevelIteration: true }),
+			transformSync(source, { target: "es2017", format: "cjs" }).code,
+		];
+		for (const [at, code] of compiled.entries()) {
+			const { service, instance } = runInThisContext(`(() => { const exports = {}; ${code}; return exports; })()`) as {
+				service: object;
+				instance: object;
+			};
+			await using _ = await node.serve(`old${at}`, service);
+			await using _instance = await node.serve(`class${at}`, instance);
+			const old = node.client<"ticks" | "total">(`old${at}`);
+			assert.equal(await old.total(4), 6, "a generator within a function makes no stream of it");
+			for (const ticks of [old.ticks(3), node.client<"ticks">(`class${at}`).ticks(3)]) {
+				const read: unknown[] = [];
+				for await (const tick of ticks) {
+					read.push(tick);
+				}
+				assert.deepEqual(read, [0, 1, 2]);
+			}
 		}
 	});
 

@@ -1,6 +1,6 @@
 /** Calls of other nodes: of one value here, of a stream of items in a later part. */
 import { TidewireError } from "../error.js";
-import { AskTimeout, LinkLost, NodeStopped, NoResponders, WireError } from "../generated/errors.js";
+import { AskTimeout, LinkLost, NodeStopped, NoResponders, RemoteError, WireError } from "../generated/errors.js";
 import { LINK_RESENDS } from "../generated/limits.js";
 import { lazyReader } from "../iterators/lazy_reader.js";
 import type { Reader } from "../iterators/page_reader.js";
@@ -105,9 +105,24 @@ function unloaded(): never {
 }
 
 /** Makes a call that gives one value. */
-export function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
+export async function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
 	const total = plan.timeoutMs ?? plan.defaultMs;
-	return plan.again ? resent(from, plan, value, total) : new Once(from, plan).run(value, total);
+	try {
+		return await (plan.again ? resent(from, plan, value, total) : new Once(from, plan).run(value, total));
+	} catch (error) {
+		throw located(error, plan);
+	}
+}
+
+/**
+ * Has an error of the link say where its call was awaited: V8 knows that in an async function. The
+ * reason of a signal belongs to the program.
+ */
+export function located(error: unknown, { signal }: Plan): unknown {
+	if (error instanceof TidewireError && error !== signal?.reason) {
+		(Error as Partial<typeof Error>).captureStackTrace?.(error);
+	}
+	return error;
 }
 
 /** Makes a call, and makes it again as often as its link is lost, within its time. */
@@ -258,17 +273,22 @@ export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (err
 	if (number === GONE) {
 		plan.gone?.();
 	}
+	const byNumber = (): TidewireError => errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
 	if (number !== REMOTE_ERROR) {
-		const error = errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
+		const error = byNumber();
 		// Another instance may take it, or this one when it is back.
 		then(error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error);
 		return;
 	}
 	const raised = async (): Promise<unknown> => (await readAny(payload, from)).value;
 	raised().then(
-		(error) =>
-			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`)),
-		() => then(errorOfNumber(REMOTE_ERROR, decodeLenient(payload))),
+		(error) => {
+			if (error instanceof RemoteError) {
+				error.message = `${plan.title}: ${error.message}`;
+			}
+			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`));
+		},
+		() => then(byNumber()),
 	);
 }
 

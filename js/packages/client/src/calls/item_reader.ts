@@ -8,7 +8,7 @@ import type { ExportScope } from "../objects/references.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { Unloaded } from "../values/reader.js";
-import { addressOf, type CallSite, errorOf, type Plan, readAny, type Sent, send, written } from "./calls.js";
+import { addressOf, type CallSite, errorOf, located, type Plan, readAny, type Sent, send, written } from "./calls.js";
 
 /**
  * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
@@ -40,13 +40,15 @@ export class ItemReader implements Reader<unknown> {
 		signal?.throwIfAborted();
 		this.begin();
 		const item = this.items.shift();
-		if (item !== undefined) {
-			return this.read(item);
+		try {
+			return await (item !== undefined
+				? this.read(item)
+				: this.end !== undefined
+					? this.ended()
+					: this.waiters.wait(signal));
+		} catch (error) {
+			throw error === signal?.reason ? error : located(error, this.plan);
 		}
-		if (this.end !== undefined) {
-			return this.ended();
-		}
-		return this.waiters.wait(signal);
 	}
 
 	/** Reads no more, and waits until the other side has closed its generator. */
