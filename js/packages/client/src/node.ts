@@ -198,8 +198,7 @@ export class Node {
 		if (typeof listener !== "function") {
 			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
 		}
-		checkNames("subscribe", options, { queue: 0 });
-		checkSubscription(pattern, options.queue ?? "");
+		checkSubscription(pattern, options);
 		return (await this.answering()).subscribe(pattern, listener, options);
 	}
 
@@ -208,8 +207,7 @@ export class Node {
 	 * message is asked for; up to 1,000 wait.
 	 */
 	subscription(pattern: string, options: SubscribeOptions = {}): Reader<Envelope> {
-		checkNames("subscription", options, { queue: 0 });
-		checkSubscription(pattern, options.queue ?? "");
+		checkSubscription(pattern, options);
 		return lazyReader(
 			this.runtime.shell,
 			async () => (await this.answering()).subscribe(pattern, undefined, options),

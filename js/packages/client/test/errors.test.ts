@@ -250,6 +250,9 @@ describe("with a hub", { timeout: 60_000 }, () => {
 			#secret(): string {
 				return "quote";
 			}
+			override toString(): string {
+				return "text for people";
+			}
 		}
 		class Target extends EventTarget {
 			quote(): void {}
@@ -284,6 +287,8 @@ describe("with a hub", { timeout: 60_000 }, () => {
 		await using _ = await node.serve("emitter", new Emitter());
 		assert.equal(await node.client<Emitter>("emitter").quote(), "quote");
 		await assert.rejects(Promise.resolve(node.client("emitter").removeAllListeners?.()), NoSuchTarget);
+		assert.equal(JSON.stringify({ client: node.client("emitter") }), '{"client":{}}', "no call is made of it");
+		assert.throws(() => String(node.client("emitter")), TypeError);
 	});
 
 	test("one `remote(function)` that is given again and again does not grow, and is released", async () => {

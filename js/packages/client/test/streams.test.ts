@@ -368,7 +368,7 @@ describe("a hub with a data folder", { timeout: 120_000 }, () => {
 			[() => lax.serve?.("x", service, { concurency: 1 }), "serve", "concurrency"],
 			[() => lax.serve?.("x", service, { methods: { f: { params: [] } } }), "serve: methods: f", "parameters"],
 			[() => lax.subscribe?.("x", () => {}, { Queue: "x" }), "subscribe", "queue"],
-			[() => lax.subscription?.("x", { group: "x" }), "subscription", "queue"],
+			[() => lax.subscription?.("x", { group: "x" }), "subscribe", "queue"],
 			[() => lax.publish?.("x", 1, { header: {} }), "publish", "headers"],
 			[() => lax.request?.("double", 1, { time_out: 1 }), "request", "timeout"],
 			[() => lax.client?.("x", { idempotant: true }), "with", "idempotent"],

@@ -68,23 +68,22 @@ export interface Answer<T = unknown> {
 	readonly error: unknown;
 }
 
+/**
+ * Names that are no method of a service. Promises treat an object with a `then` as a promise, and
+ * JavaScript calls the others to make text of an object.
+ */
+const OWN = /^(then|toJSON|toString|valueOf)$/;
+
 /** Makes an object whose every property is a method. */
 export function clientOf(method: (name: string) => unknown, within: (options: CallOptions) => unknown): unknown {
-	const known = new Map<string, unknown>([
-		["with", within],
-		// Promises treat an object with a `then` as a promise.
-		["then", undefined],
-	]);
+	const known = new Map<unknown, unknown>([["with", within]]);
 	return new Proxy(Object.freeze(Object.create(null)) as object, {
 		get(_, name) {
-			if (typeof name !== "string") {
-				return undefined;
-			}
-			if (!known.has(name)) {
-				known.set(name, method(name));
+			if (typeof name === "string" && !known.has(name)) {
+				known.set(name, OWN.test(name) ? undefined : method(name));
 			}
 			return known.get(name);
 		},
-		has: (_, name) => typeof name === "string" && name !== "then",
+		has: (_, name) => typeof name === "string" && !OWN.test(name),
 	});
 }

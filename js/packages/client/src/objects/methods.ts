@@ -34,6 +34,8 @@ export interface Bound {
 type AnyFunction = (this: unknown, ...args: unknown[]) => unknown;
 
 const TOKEN = /^[^\s.*>\p{Cc}]+$/u;
+/** Methods that JavaScript itself calls. */
+const OWN = new Set(["constructor", "toJSON", "toLocaleString", "toString", "valueOf"]);
 /** Members of every client besides the methods of its service. */
 const RESERVED = new Set(["with", "then", "sync", "with_"]);
 
@@ -57,7 +59,8 @@ export function boundFunction(
 
 /**
  * The methods of an object: its own functions, and those of its class and the classes that this one
- * extends, but for classes of the platform. Names that begin with an underscore are not served.
+ * extends, but for classes of the platform. Names that begin with an underscore are not served, nor
+ * are the methods that JavaScript itself calls, such as `toString`.
  *
  * @throws InvalidArgument if it is a function, or a name or an option of a method is not allowed.
  */
@@ -75,7 +78,7 @@ export function boundMethods(target: object, options: Readonly<Record<string, Me
 	) {
 		for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(of))) {
 			const run: unknown = property.value;
-			if (typeof run !== "function" || name === "constructor" || name.startsWith("_") || found.has(name)) {
+			if (typeof run !== "function" || OWN.has(name) || name.startsWith("_") || found.has(name)) {
 				continue;
 			}
 			if (!TOKEN.test(name) || RESERVED.has(name)) {
