@@ -1,7 +1,6 @@
 /** Calls of other nodes: of one value here, of a stream of items in a later part. */
 import { TidewireError } from "../error.js";
 import { AskTimeout, LinkLost, NodeStopped, NoResponders, RemoteError, WireError } from "../generated/errors.js";
-import { LINK_RESENDS } from "../generated/limits.js";
 import { lazyReader } from "../iterators/lazy_reader.js";
 import type { Reader } from "../iterators/page_reader.js";
 import { type Caller, errorOfNumber } from "../link/exchanges.js";
@@ -12,7 +11,6 @@ import { decodeLenient } from "../text.js";
 import { readLoaded, type Take, Unloaded } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import type { Fields, Id } from "../wire/frames.js";
-import type { ItemReader as ItemReaderClass } from "./item_reader.js";
 
 /** Environment of outbound calls: clock, references and link. */
 export interface CallSite {
@@ -51,8 +49,6 @@ export interface Plan {
 	/** Notes that the callee has gone. */
 	readonly gone?: () => void;
 }
-
-const RESEND_MS = 50;
 
 /** Where a call is that was sent. */
 export interface Sent {
@@ -108,7 +104,10 @@ function unloaded(): never {
 export async function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
 	const total = plan.timeoutMs ?? plan.defaultMs;
 	try {
-		return await (plan.again ? resent(from, plan, value, total) : new Once(from, plan).run(value, total));
+		if (plan.again) {
+			return await (later ?? (await load())).resent(from, plan, value, total);
+		}
+		return await new Once(from, plan).run(value, total);
 	} catch (error) {
 		throw located(error, plan);
 	}
@@ -125,38 +124,8 @@ export function located(error: unknown, { signal }: Plan): unknown {
 	return error;
 }
 
-/** Makes a call, and makes it again as often as its link is lost, within its time. */
-async function resent(from: CallSite, plan: Plan, value: unknown, total: number): Promise<unknown> {
-	const { runtime } = from;
-	const until = runtime.now + total;
-	for (let attempt = 0; ; attempt++) {
-		const once = new Once(from, plan);
-		try {
-			return await once.run(value, Math.max(1, until - runtime.now));
-		} catch (error) {
-			// The other node may take longer to rejoin than this node.
-			const isAway = error instanceof LinkLost || (attempt > 0 && error instanceof NoResponders);
-			// A reference that returned to its owner, or a stream, belongs to one link.
-			if (!isAway || attempt >= LINK_RESENDS || runtime.now >= until || once.isOnly) {
-				throw error;
-			}
-			await from.joined(until - runtime.now);
-			if (attempt > 0) {
-				await pause(runtime, RESEND_MS * 2 ** attempt);
-			}
-		}
-	}
-}
-
-function pause(runtime: Runtime, ms: number): Promise<void> {
-	return new Promise((resolve) => {
-		runtime.timers.add(runtime.now + ms, () => resolve());
-		runtime.plan();
-	});
-}
-
 /** One attempt at a call that gives one value. */
-class Once implements Caller {
+export class Once implements Caller {
 	private sent: Sent | undefined;
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
@@ -294,11 +263,16 @@ export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (err
 
 /** Reads the items of a call that gives a stream; the first read loads the code for that. */
 export async function readItems(from: CallSite, plan: Plan, value: unknown): Promise<Reader<unknown>> {
-	ItemReader ??= (await import("../lazy_chunk.js")).ItemReader;
+	const { ItemReader } = later ?? (await load());
 	return new ItemReader(from, plan, value);
 }
 
-let ItemReader: typeof ItemReaderClass | undefined;
+let later: typeof import("../lazy_chunk.js") | undefined;
+
+async function load(): Promise<typeof import("../lazy_chunk.js")> {
+	later = await import("../lazy_chunk.js");
+	return later;
+}
 
 /** The text of all languages where a stream is called for a value: its handler has not begun. */
 const IS_STREAM = /: it is a stream, /;
