@@ -5,8 +5,12 @@ import { CALL_HEADERS } from "./generated/limits.js";
 import { encode } from "./text.js";
 import type { Fields } from "./wire/frames.js";
 
-/** Arguments by name; see `named`. */
-export class Named<T extends object = object> {
+/** Arguments by name; see `named`. Their types and names are those of the parameters. */
+// biome-ignore lint/suspicious/noExplicitAny: arguments of any names.
+export class Named<T extends object = any, Name = keyof T> {
+	/** Types only: a method takes no other names than those of its parameters. */
+	declare readonly names?: Name;
+
 	constructor(readonly values: T) {}
 }
 

@@ -57,6 +57,8 @@ export async function run(node: Node): Promise<number> {
 	const pricing = node.client<Services["pricing"]>("pricing");
 	const quote: Quote = await pricing.with({ timeout: 500 }).quote("X", 3);
 	const again: Quote = await pricing.quote("X", named({ qty: 3 }));
+	const whole: Quote = await pricing.quote(named({ symbol: again.symbol, qty: 3 }));
+	await node.client("pricing").quote?.("X", named({ any: whole.qty }));
 	for await (const tick of pricing.ticks("X")) {
 		const next: number = tick + quote.price + again.price;
 		return next;
@@ -73,6 +75,9 @@ export async function untyped(node: Node): Promise<unknown> {
 const WRONG = [
 	'await node.client<Services["pricing"]>("pricing").quote(3)',
 	'await node.client<Services["pricing"]>("pricing").quot("X")',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ quantity: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: 3, quantity: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: "three" }))',
 	'const wrong: string = await node.client<Services["pricing"]>("pricing").quote("X")',
 	'for await (const item of node.client<Services["pricing"]>("pricing").quote("X")) { item; }',
 	'(await node.client("pricing").quote("X")).price',
@@ -127,10 +132,10 @@ test("types of a hub's services, checked with tsc --strict", () => {
 	writeFileSync(`${FOLDER}/good.ts`, GOOD);
 	const wrong = WRONG.map((line, at) => {
 		const file = `${FOLDER}/wrong${at}.ts`;
-		const source = `import type { Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
+		const source = `import { named, type Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
 		writeFileSync(
 			file,
-			`${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services;\n`,
+			`${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services; named({});\n`,
 		);
 		return file;
 	});

@@ -18,13 +18,23 @@ export interface Items<T> extends AsyncIterable<T> {
 	[Symbol.asyncIterator](): Reader<T>;
 }
 
+// biome-ignore lint/suspicious/noExplicitAny: arguments of any names.
+type AnyNames = any;
+
+/** Parameters of a method by name, where `tidewire generate ts` has written them. */
+type NamesOf<T, K> = T extends { $parameters?: infer P }
+	? K extends keyof NonNullable<P>
+		? NonNullable<P>[K] & object
+		: AnyNames
+	: AnyNames;
+
 /**
  * A method of a client: it takes the parameters of the method, or some of them by position and the
  * rest by name, at the end.
  */
-export type Method<F> = F extends (...args: infer A) => infer R
+export type Method<F, P extends object = AnyNames> = F extends (...args: infer A) => infer R
 	? (
-			...args: A | [...unknown[], Named]
+			...args: A | [...unknown[], Named<P>]
 		) => R extends AsyncIterable<infer I> | Iterable<infer I>
 			? R extends string
 				? Call<R>
@@ -46,7 +56,7 @@ export type Client<T = AnyService> = [T] extends [string]
 	: string extends keyof T
 		? UntypedClient
 		: {
-				readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K]>;
+				readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K], NamesOf<T, K>>;
 			} & {
 				/** The same client, whose calls are made otherwise. */
 				with(options: CallOptions): Client<T>;
