@@ -121,6 +121,15 @@ describe("with a hub", { timeout: 60_000 }, () => {
 			async later(at: number) {
 				throw thrown[at];
 			},
+			member: (name: string) => ({
+				get [name]() {
+					return assert.fail("a member of the result");
+				},
+			}),
+			thenable: () => ({
+				// biome-ignore lint/suspicious/noThenProperty: one that throws is the point.
+				then: () => assert.fail("a member of the result"),
+			}),
 			// biome-ignore lint/correctness/useYield: it throws before its first item.
 			async *items(at: number) {
 				throw thrown[at];

@@ -283,7 +283,7 @@ class RunningCall implements Callee {
 		if (this.isOver) {
 			return;
 		}
-		const { call, session, run, title } = this.work;
+		const { call, session, run } = this.work;
 		const { controller, until, runtime } = this;
 		this.context = {
 			node: session.peer(call.origin).name,
@@ -296,17 +296,21 @@ class RunningCall implements Callee {
 				return Math.max(0, until - runtime.now);
 			},
 		};
-		let result: unknown;
 		try {
-			result = within(this.context, run);
+			this.take(within(this.context, run));
 		} catch (error) {
+			// Members of a result of the program may throw, too.
 			this.failed(error);
-			return;
 		}
+	}
+
+	/** Sends the result of the handler, now or later. */
+	private take(result: unknown): void {
+		const { title } = this.work;
 		if (this.work.streams) {
 			this.stream(result).catch((error: unknown) => this.failed(error));
 		} else if (isThenable(result)) {
-			result.then(
+			Promise.resolve(result).then(
 				(value) => this.reply(value),
 				(error: unknown) => this.failed(error),
 			);
