@@ -71,7 +71,16 @@ class _Module:
 
     def _service(self, info: ServiceInfo, name: str) -> str:
         methods = "".join(self._method(method) for method in info.methods)
+        parameters = "".join(self._parameters(method) for method in info.methods)
+        if parameters:
+            methods += f"\t/** Parameters by name, for `named(...)`. */\n\t$parameters?: {{\n{parameters}\t}};\n"
         return f"{_comment(info.description, '')}export interface {name} {{\n{methods}}}\n"
+
+    def _parameters(self, method: MethodInfo) -> str:
+        properties = method.parameters.get("properties", {})
+        defined = method.parameters.get("$defs", {})
+        members = [f"{_key(name)}?: {self._argument(schema, defined)};" for name, schema in properties.items()]
+        return f"\t\t{_key(method.name)}: {{ {' '.join(members)} }};\n" if members else ""
 
     def _method(self, method: MethodInfo) -> str:
         defined = method.parameters.get("$defs", {})

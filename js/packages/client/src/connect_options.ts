@@ -1,26 +1,26 @@
 /** Options of `connect`: how a node joins its hub, and the allowed values. */
 import { InvalidArgument } from "./generated/errors.js";
 import { NAME_BYTES } from "./generated/limits.js";
-import { shown } from "./options.js";
+import { checkNames, shown } from "./options.js";
 import { encode } from "./text.js";
 
 /** How a node joins its hub. */
 export interface ConnectOptions {
 	/** Token of the node, where the hub asks for one. */
-	readonly token?: string;
+	readonly token?: string | undefined;
 	/** Its name, unique on the hub; a random one by default. */
-	readonly name?: string;
+	readonly name?: string | undefined;
 	/**
 	 * How long a hub that is not there yet is looked for, in milliseconds (0); one that refuses is
 	 * not asked again.
 	 */
-	readonly joinTimeout?: number;
+	readonly joinTimeout?: number | undefined;
 	/** Milliseconds (5,000): after twice this time without a word of the hub the link is lost. */
-	readonly heartbeat?: number;
+	readonly heartbeat?: number | undefined;
 	/** The longest payload that it takes, in bytes (268,435,456). */
-	readonly payloadBytes?: number;
+	readonly payloadBytes?: number | undefined;
 	/** Ends the attempt to join. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /** Refuses a URL and options that are not allowed. */
@@ -42,6 +42,7 @@ export function checkConnect(url: string, options: ConnectOptions): void {
 			`connect: url: ${shown(url)} is not allowed: give the URL of a hub, such as ws://127.0.0.1:7421 or wss://host:443/`,
 		);
 	}
+	checkNames("connect", options, { token: 0, name: 0, joinTimeout: 0, heartbeat: 0, payloadBytes: 0, signal: 0 });
 	const { name, token, joinTimeout, heartbeat, payloadBytes } = options;
 	if (name !== undefined && (typeof name !== "string" || name.length === 0 || encode(name).length > NAME_BYTES)) {
 		throw new InvalidArgument(`connect: name: ${shown(name)} is not allowed: give text of 1 to ${NAME_BYTES} bytes`);

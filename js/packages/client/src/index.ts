@@ -41,7 +41,7 @@ export {
 	type Priority,
 } from "./options.js";
 export { type CallContext, context } from "./services/context.js";
-export type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
+export type { Servable, ServeOptions, ServiceHandle } from "./services/served_instance.js";
 export type { ServiceStatistics } from "./services/service_instance.js";
 export type { Bucket, BucketInfo, BucketSettings, Entry } from "./streams/bucket.js";
 export type { CommandInfo, CommandProgress, CommandRun, Commands, Stage, StartOptions } from "./streams/commands.js";

@@ -7,17 +7,26 @@ import type { ServiceInfo } from "./discovery/discovery.js";
 import type { InstanceChange } from "./discovery/service_watch.js";
 import { InvalidArgument, NodeStopped, Unauthorized } from "./generated/errors.js";
 import * as limits from "./generated/limits.js";
+import { lazyReader } from "./iterators/lazy_reader.js";
 import type { Reader } from "./iterators/page_reader.js";
-import { Waiters, type WaitOptions } from "./iterators/waiters.js";
 import type { Joined, LinkEvents } from "./link/link.js";
 import { Presence } from "./link/presence.js";
 import { Runtime } from "./link/runtime.js";
 import type { Session } from "./link/session.js";
 import type { NodeEvents, NodeStatistics } from "./node_events.js";
-import { type CallOptions, checkOptions, checkTimeout, headerFields, laneOf, type Priority, shown } from "./options.js";
+import {
+	type CallOptions,
+	checkNames,
+	checkOptions,
+	checkTimeout,
+	headerFields,
+	laneOf,
+	type Priority,
+	shown,
+} from "./options.js";
 import { randomName, type Shell } from "./platform/shell.js";
 import type { Incoming } from "./services/inbound.js";
-import type { ServeOptions, ServiceHandle } from "./services/served_instance.js";
+import type { Servable, ServeOptions, ServiceHandle } from "./services/served_instance.js";
 import type { HandlerLimits } from "./services/service_instance.js";
 import type { Bucket, BucketInfo, BucketSettings } from "./streams/bucket.js";
 import type { Commands } from "./streams/commands.js";
@@ -32,6 +41,7 @@ import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 const REMOTE_GONE = 30;
+const EVENTS: readonly (keyof NodeEvents)[] = ["joined", "lost", "closed", "error"];
 
 /** Joins a hub with a shell; `connect` does so with that of the platform. */
 export function join(shell: Shell, url: string, options: ConnectOptions = {}): Promise<Node> {
@@ -96,10 +106,11 @@ export class Node {
 	}
 
 	/**
-	 * A client of a service. Nothing is sent before a method is called and awaited, or read.
+	 * A client of a service. Nothing is sent before a method is called.
 	 *
-	 * @typeParam T What the service offers: `tidewire generate ts` writes it. Without it everything
-	 * is unknown.
+	 * @typeParam T Its methods, which `tidewire generate ts` writes; or only their names, such as
+	 * `"quote" | "ticks"`: then their values are unknown. Without it all names are allowed, and
+	 * `noUncheckedIndexedAccess` asks for `?.`.
 	 */
 	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
 		return this.clients.client(service, options);
@@ -108,9 +119,16 @@ export class Node {
 	/**
 	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may
 	 * be async; generators, async or not, are streams. Awaited, it is known to the hub; while the
-	 * link is lost that waits.
+	 * link is lost that waits. TypeScript's `private` hides nothing at run time: methods whose
+	 * names begin with `#` or `_` are not served, nor are those of classes of the platform.
+	 *
+	 * @throws InvalidArgument if it is a function or has no functions, or an option is not allowed.
 	 */
-	async serve(name: string, target: object, options: ServeOptions = {}): Promise<ServiceHandle> {
+	async serve<T extends object>(
+		name: string,
+		target: T & Servable<T>,
+		options: ServeOptions = {},
+	): Promise<ServiceHandle> {
 		return (await this.answering()).serve(name, target, options);
 	}
 
@@ -121,7 +139,7 @@ export class Node {
 	private async answering(): Promise<Incoming> {
 		const { Incoming } = await import("./lazy_chunk.js");
 		if (this.incoming === undefined) {
-			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name);
+			this.incoming = new Incoming(this.runtime, this.presence, this.clients.site, this.name, this.report);
 			this.incoming.references.joined(this.current?.node ?? 0);
 		}
 		return this.incoming;
@@ -138,11 +156,12 @@ export class Node {
 		subject: string,
 		value: unknown,
 		options: {
-			readonly headers?: Readonly<Record<string, string>>;
-			readonly priority?: Priority;
+			readonly headers?: Readonly<Record<string, string>> | undefined;
+			readonly priority?: Priority | undefined;
 		} = {},
 	): boolean {
 		checkSubject(subject, false);
+		checkNames("publish", options, { headers: 0, priority: 0 });
 		const session = this.runtime.session;
 		const allowed = session.agreed.publish;
 		if (
@@ -179,7 +198,7 @@ export class Node {
 		if (typeof listener !== "function") {
 			throw new InvalidArgument(`subscribe: listener: ${shown(listener)} is not allowed: give a function`);
 		}
-		checkSubscription(pattern, options.queue ?? "");
+		checkSubscription(pattern, options);
 		return (await this.answering()).subscribe(pattern, listener, options);
 	}
 
@@ -188,8 +207,12 @@ export class Node {
 	 * message is asked for; up to 1,000 wait.
 	 */
 	subscription(pattern: string, options: SubscribeOptions = {}): Reader<Envelope> {
-		checkSubscription(pattern, options.queue ?? "");
-		return lazily(async () => (await this.answering()).subscribe(pattern, undefined, options), true);
+		checkSubscription(pattern, options);
+		return lazyReader(
+			this.runtime.shell,
+			async () => (await this.answering()).subscribe(pattern, undefined, options),
+			true,
+		);
 	}
 
 	/**
@@ -202,7 +225,7 @@ export class Node {
 		options: Omit<CallOptions, "instance" | "policy"> = {},
 	): Promise<unknown> {
 		checkSubject(subject, false);
-		checkOptions(options);
+		checkOptions(options, "request");
 		const own = this.incoming?.subscriptions.of(subject).find((one) => one.listener !== undefined);
 		if (own?.listener === undefined) {
 			return this.clients.request(subject, value, options);
@@ -229,7 +252,7 @@ export class Node {
 		if (service !== undefined) {
 			checkService("watchServices", service);
 		}
-		return lazily(async () => {
+		return lazyReader(this.runtime.shell, async () => {
 			const { watchServices } = await import("./lazy_chunk.js");
 			const onJoined = (listener: () => void): (() => void) => this.on("joined", listener);
 			const [incoming, directory] = [await this.answering(), await this.clients.directory()];
@@ -258,8 +281,8 @@ export class Node {
 
 	/** Has a listener called when something happens, and returns what ends that. */
 	on<K extends keyof NodeEvents>(event: K, listener: NodeEvents[K]): () => void {
-		if (!["joined", "lost", "closed"].includes(event)) {
-			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use 'joined', 'lost' or 'closed'`);
+		if (!EVENTS.includes(event)) {
+			throw new InvalidArgument(`on: ${shown(event)} is not allowed: use one of ${EVENTS.join(", ")}`);
 		}
 		const listeners = this.listeners.get(event) ?? new Set();
 		listeners.add(listener);
@@ -272,10 +295,20 @@ export class Node {
 			try {
 				(listener as unknown as (...given: Parameters<NodeEvents[K]>) => void)(...args);
 			} catch (error) {
-				this.runtime.shell.report(error);
+				// A listener of errors that fails is not told of its own error.
+				(event === "error" ? this.runtime.shell.report : this.report)(error);
 			}
 		}
 	}
+
+	/** Says what can't be thrown to anybody: no message of another node ends a program. */
+	private readonly report = (error: unknown): void => {
+		if (this.listeners.get("error")?.size) {
+			this.emit("error", error);
+		} else {
+			this.runtime.shell.report(error);
+		}
+	};
 
 	/**
 	 * A stream of the hub's data folder. With settings it is made, or found with the same ones;
@@ -342,7 +375,8 @@ export class Node {
 	 *
 	 * @param options `timeout`: milliseconds (30,000) after which what is left is cut off.
 	 */
-	close(options: { readonly timeout?: number } = {}): Promise<void> {
+	close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
+		checkNames("close", options, { timeout: 0 });
 		checkTimeout("close: timeout", options.timeout);
 		this.ending ??= this.drain(options.timeout ?? limits.STOP_TIMEOUT_MS);
 		return this.ending;
@@ -431,44 +465,6 @@ export class Node {
 				encode(`${call.subject}: this node has given nothing to anybody`),
 			);
 			return undefined;
-		},
-	};
-}
-
-/** A reader that begins with its first read, or, if it is `eager`, with its loop. */
-function lazily<T>(begin: () => Promise<Reader<T>>, eager = false): Reader<T> {
-	let own: Promise<Reader<T>> | undefined;
-	let isOver = false;
-	const beginning = new Waiters<Reader<T>>();
-	const start = (): void => {
-		own ??= begin();
-		const tell = (): void => beginning.tell(own as Promise<Reader<T>>);
-		own.then(tell, tell);
-	};
-	const end = async (): Promise<IteratorResult<T, undefined>> => {
-		isOver = true;
-		await (await own)?.return();
-		return { done: true, value: undefined };
-	};
-	return {
-		next: async (options: WaitOptions = {}) => {
-			options.signal?.throwIfAborted();
-			if (isOver) {
-				return { done: true, value: undefined };
-			}
-			const begun = beginning.wait(options.signal);
-			start();
-			return (await begun).next(options);
-		},
-		return: end,
-		[Symbol.asyncIterator]() {
-			if (eager) {
-				start();
-			}
-			return this;
-		},
-		[asyncDispose]: async () => {
-			await end();
 		},
 	};
 }

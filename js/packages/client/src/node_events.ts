@@ -14,6 +14,11 @@ export interface NodeEvents {
 	 * There is no link, and none will come; with the error, if that is not because of `close()`.
 	 */
 	closed: (error: TidewireError | undefined) => void;
+	/**
+	 * A listener of messages or events failed, or a message is unreadable; nobody waits for either.
+	 * Without a listener it goes to `console.error`.
+	 */
+	error: (error: unknown) => void;
 }
 
 /** Counts of a node. */

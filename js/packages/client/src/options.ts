@@ -5,8 +5,12 @@ import { CALL_HEADERS } from "./generated/limits.js";
 import { encode } from "./text.js";
 import type { Fields } from "./wire/frames.js";
 
-/** Arguments by name; see `named`. */
-export class Named<T extends object = object> {
+/** Arguments by name; see `named`. Their types and names are those of the parameters. */
+// biome-ignore lint/suspicious/noExplicitAny: arguments of any names.
+export class Named<T extends object = any, Name = keyof T> {
+	/** Types only: a method takes no other names than those of its parameters. */
+	declare readonly names?: Name;
+
 	constructor(readonly values: T) {}
 }
 
@@ -29,19 +33,19 @@ export type Policy = "least_outstanding" | "first" | "random" | "all";
 /** How calls are made. */
 export interface CallOptions {
 	/** Milliseconds until AskTimeout: 30,000; a stream has none unless it is given here. */
-	readonly timeout?: number;
+	readonly timeout?: number | undefined;
 	/** Ends the call, and its handler, when it aborts; the call fails with its reason. */
-	readonly signal?: AbortSignal;
-	readonly priority?: Priority;
+	readonly signal?: AbortSignal | undefined;
+	readonly priority?: Priority | undefined;
 	/** Headers for the handler's context. */
-	readonly headers?: Readonly<Record<string, string>>;
+	readonly headers?: Readonly<Record<string, string>> | undefined;
 	/** The id of the instance that is called. */
-	readonly instance?: string;
-	readonly policy?: Policy;
+	readonly instance?: string | undefined;
+	readonly policy?: Policy | undefined;
 	/**
 	 * True if the call is made again when the link is lost: only for methods that may run twice.
 	 */
-	readonly idempotent?: boolean;
+	readonly idempotent?: boolean | undefined;
 }
 
 const LANES: Readonly<Record<Priority, number>> = {
@@ -56,7 +60,8 @@ const CHOICES: Readonly<Record<Policy, number>> = {
 	random: 2,
 	all: 0,
 };
-const KNOWN = new Set(["timeout", "signal", "priority", "headers", "instance", "policy", "idempotent"]);
+const REQUEST_NAMES = { timeout: 0, signal: 0, priority: 0, headers: 0, idempotent: 0 };
+const CALL_NAMES = { ...REQUEST_NAMES, instance: 0, policy: 0 };
 const TIMEOUT_MAX = 86_400_000;
 
 export function laneOf(priority: Priority | undefined): number {
@@ -67,17 +72,47 @@ export function choiceOf(policy: Policy | undefined): number {
 	return CHOICES[policy ?? "least_outstanding"];
 }
 
-/** Refuses options that are not allowed. */
-export function checkOptions(options: CallOptions): void {
-	const refuse = (name: string, value: unknown, fix: string): never => {
-		throw new InvalidArgument(`with: ${name}: ${shown(value)} is not allowed: ${fix}`);
-	};
-	const unknown = Object.keys(options).find((name) => !KNOWN.has(name));
-	if (unknown !== undefined) {
-		refuse(unknown, unknown, `there is no such option; there are ${[...KNOWN].join(", ")}`);
+/** Refuses options that do not exist, and says which one has the most similar name. */
+export function checkNames<T extends object>(
+	title: string,
+	options: T,
+	names: Readonly<Record<keyof T, number>>,
+): void {
+	for (const name of Object.keys(options)) {
+		if (!Object.hasOwn(names, name)) {
+			const known = Object.keys(names).sort((one, other) => distance(name, one) - distance(name, other));
+			throw new InvalidArgument(
+				`${title}: there is no option '${name}': the most similar is '${known[0]}', of ${known.join(", ")}`,
+			);
+		}
 	}
+}
+
+/** How many letters must be added, removed or replaced to make one name of another. */
+function distance(one: string, other: string): number {
+	let row = [...other, ""].map((_, at) => at);
+	for (const letter of one) {
+		let corner = row[0] as number;
+		let left = corner + 1;
+		row = row.map((above, at) => {
+			if (at > 0) {
+				left = Math.min(left + 1, above + 1, corner + Number(letter.toLowerCase() !== other[at - 1]?.toLowerCase()));
+			}
+			corner = above;
+			return left;
+		});
+	}
+	return row.at(-1) as number;
+}
+
+/** Refuses options that are not allowed; a request has no instances to choose from. */
+export function checkOptions(options: CallOptions, title: "with" | "request" = "with"): void {
+	const refuse = (name: string, value: unknown, fix: string): never => {
+		throw new InvalidArgument(`${title}: ${name}: ${shown(value)} is not allowed: ${fix}`);
+	};
+	checkNames<CallOptions>(title, options, title === "with" ? CALL_NAMES : (REQUEST_NAMES as typeof CALL_NAMES));
 	const { priority, headers, instance, policy } = options;
-	checkTimeout("with: timeout", options.timeout);
+	checkTimeout(`${title}: timeout`, options.timeout);
 	if (priority !== undefined && !Object.hasOwn(LANES, priority)) {
 		refuse("priority", priority, "use 'urgent', 'high', 'normal' or 'low'");
 	}
@@ -91,7 +126,7 @@ export function checkOptions(options: CallOptions): void {
 		refuse("instance", instance, "not beside policy 'all': give one of them");
 	}
 	if (headers !== undefined) {
-		headerFields(headers, "with: headers");
+		headerFields(headers, `${title}: headers`);
 	}
 }
 

@@ -10,6 +10,7 @@ import {
 	NodeStopped,
 } from "../src/generated/errors.js";
 import { join } from "../src/node.js";
+import "../src/lazy_chunk.js";
 import { readValue } from "../src/values/reader.js";
 import { writeValue } from "../src/values/writer.js";
 import { fieldBytes, Kind } from "../src/wire/frames.js";
@@ -21,15 +22,16 @@ async function joined(world = new World()): Promise<{ world: World; node: Awaite
 	return { world, node: await joining };
 }
 
-test("a call is sent once it is awaited, and ends with its reply", async () => {
+test("a call is sent once, awaited or not, and ends with its reply", async () => {
 	const { world, node } = await joined();
 	const call = node.client("pricing").quote?.("X");
-	await settled();
 	assert.equal(world.last.of(Kind.CALL).length, 0);
-	const answer = Promise.resolve(call);
 	await settled();
 	const [sent] = world.last.of(Kind.CALL);
 	assert.ok(sent);
+	const answer = Promise.resolve(call);
+	await settled();
+	assert.equal(world.last.of(Kind.CALL).length, 1);
 	assert.equal(sent.head.subject, "svc.pricing.quote");
 	assert.equal(sent.head.deadlineMs, 30_000);
 	assert.deepEqual([...(readValue(sent.frame.payload) as unknown[])], ["X"]);

@@ -27,8 +27,8 @@ function generate(name: string): string {
 	return readFileSync(out, "utf8");
 }
 
-/** Errors of `tsc --strict` in a file. */
-function problems(file: string): string[] {
+/** Errors of `tsc --strict` in each file. */
+function problems(files: readonly string[], more: ts.CompilerOptions = {}): string[][] {
 	const options: ts.CompilerOptions = {
 		strict: true,
 		noEmit: true,
@@ -37,9 +37,15 @@ function problems(file: string): string[] {
 		moduleResolution: ts.ModuleResolutionKind.NodeNext,
 		lib: ["lib.es2023.d.ts", "lib.esnext.disposable.d.ts", "lib.dom.d.ts"],
 		types: [],
+		...more,
 	};
-	const program = ts.createProgram([file], options);
-	return ts.getPreEmitDiagnostics(program).map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
+	const found = ts.getPreEmitDiagnostics(ts.createProgram(files, options));
+	assert.ok(found.every(({ file }) => files.includes(file?.fileName ?? "")));
+	return files.map((name) =>
+		found
+			.filter(({ file }) => file?.fileName === name)
+			.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n")),
+	);
 }
 
 const GOOD = `
@@ -51,6 +57,8 @@ export async function run(node: Node): Promise<number> {
 	const pricing = node.client<Services["pricing"]>("pricing");
 	const quote: Quote = await pricing.with({ timeout: 500 }).quote("X", 3);
 	const again: Quote = await pricing.quote("X", named({ qty: 3 }));
+	const whole: Quote = await pricing.quote(named({ symbol: again.symbol, qty: 3 }));
+	await node.client("pricing").quote?.("X", named({ any: whole.qty }));
 	for await (const tick of pricing.ticks("X")) {
 		const next: number = tick + quote.price + again.price;
 		return next;
@@ -67,10 +75,54 @@ export async function untyped(node: Node): Promise<unknown> {
 const WRONG = [
 	'await node.client<Services["pricing"]>("pricing").quote(3)',
 	'await node.client<Services["pricing"]>("pricing").quot("X")',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ quantity: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: 3, quantity: 3 }))',
+	'await node.client<Services["pricing"]>("pricing").quote("X", named({ qty: "three" }))',
 	'const wrong: string = await node.client<Services["pricing"]>("pricing").quote("X")',
 	'for await (const item of node.client<Services["pricing"]>("pricing").quote("X")) { item; }',
 	'(await node.client("pricing").quote("X")).price',
+	'await node.client<"quote">("pricing").qote("X")',
+	'await node.serve("x", { f: 1 })',
+	'await node.serve("x", () => 1)',
+	'await node.serve("x", class { f() {} })',
 ];
+
+const SERVED = `
+import { EventEmitter } from "node:events";
+import type { Node } from "tidewire";
+
+class Counter extends EventEmitter {
+	#count = 0;
+	step = 1;
+	add(): number {
+		this.#count += this.step;
+		return this.#count;
+	}
+}
+
+export async function serve(node: Node, unknown: object, record: Record<string, unknown>, any: any): Promise<void> {
+	await node.serve("x", new Counter());
+	await node.serve("x", { f: () => 1, version: 1 });
+	await node.serve("x", { f: undefined as (() => number) | undefined });
+	await node.serve("x", unknown);
+	await node.serve("x", record);
+	await node.serve("x", any);
+}
+
+export async function named(node: Node): Promise<unknown> {
+	const pricing = node.client<"quote" | "ticks">("pricing").with({ timeout: undefined });
+	for await (const tick of pricing.ticks("X")) {
+		return tick;
+	}
+	return pricing.quote("X");
+}
+`;
+
+test("what is served, and a client of named methods, under the strictest options", () => {
+	writeFileSync(`${FOLDER}/served.ts`, SERVED);
+	const strictest = { noUncheckedIndexedAccess: true, exactOptionalPropertyTypes: true, types: ["node"] };
+	assert.deepEqual(problems([`${FOLDER}/served.ts`], strictest), [[]]);
+});
 
 test("types of a hub's services, checked with tsc --strict", () => {
 	const text = generate("services");
@@ -78,15 +130,19 @@ test("types of a hub's services, checked with tsc --strict", () => {
 	assert.match(text, /quote\(symbol: string, qty\?: number\): Promise<Quote>;/);
 	assert.match(text, /ticks\(symbol: string, count\?: number\): AsyncIterable<number>;/);
 	writeFileSync(`${FOLDER}/good.ts`, GOOD);
-	assert.deepEqual(problems(`${FOLDER}/good.ts`), []);
-	for (const [at, line] of WRONG.entries()) {
+	const wrong = WRONG.map((line, at) => {
 		const file = `${FOLDER}/wrong${at}.ts`;
-		const source = `import type { Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
+		const source = `import { named, type Node } from "tidewire";\nimport type { Services } from "./services.js";\n`;
 		writeFileSync(
 			file,
-			`${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services;\n`,
+			`${source}export async function run(node: Node) {\n${line}\n;}\nexport type Used = Services; named({});\n`,
 		);
-		assert.equal(problems(file).length, 1, `${line}: ${problems(file).join("\n")}`);
+		return file;
+	});
+	const [good, ...found] = problems([`${FOLDER}/good.ts`, ...wrong]);
+	assert.deepEqual(good, []);
+	for (const [at, line] of WRONG.entries()) {
+		assert.equal(found[at]?.length, 1, `${line}: ${found[at]?.join("\n")}`);
 	}
 });
 

@@ -1,6 +1,6 @@
 /**
- * The blocks of the guide: TypeScript holds them to the types, and each runs beside a hub with the
- * guide's services.
+ * The blocks of the guide and of the package's README: TypeScript holds them to the types, and each
+ * runs beside a hub with the guide's services.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -14,8 +14,10 @@ import { Hub, Peer, ROOT } from "./python.js";
 
 const FOLDER = `${ROOT}js/packages/client/build/guide`;
 const URL_OF_GUIDE = "ws://127.0.0.1:7421";
-const guide = readFileSync(`${ROOT}docs/guides/javascript.md`, "utf8");
-const blocks = [...guide.matchAll(/```ts\n(.*?)```/gs)].map(([, block]) => block as string);
+const pages = ["docs/guides/javascript.md", "js/packages/client/README.md"].map((page) =>
+	readFileSync(`${ROOT}${page}`, "utf8"),
+);
+const blocks = [...pages.join("\n").matchAll(/```ts\n(.*?)```/gs)].map(([, block]) => block as string);
 const folder = mkdtempSync(join(tmpdir(), "tidewire-"));
 let hub: Hub;
 let server: Peer;

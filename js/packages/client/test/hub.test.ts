@@ -414,6 +414,7 @@ describe("with a hub and a node of Python", { timeout: 120_000 + MESSAGES / 2 },
 		assert.equal(await values.type_of(3), "int 3");
 		assert.equal(await values.type_of(2 ** 53), "float 9007199254740992.0");
 		assert.equal(await values.type_of(new Float32Array([1, 2])), "ndarray array([1., 2.], dtype=float32)");
+		assert.equal(await values.type_of(new Uint8ClampedArray([1, 300])), "ndarray array([  1, 255], dtype=uint8)");
 		const far = new NdArray(
 			Float64Array.from({ length: 300_000 }, (_, at) => at),
 			[100, 3000],

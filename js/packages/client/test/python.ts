@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../../../../../", import.meta.url));
 export const PYTHON = process.env.PYTHON_OF_TESTS ?? `${ROOT}.venv/bin/python`;
-const PEER = `${ROOT}js/packages/client/test/peer.py`;
+const PEER = `${ROOT}js/packages/client/test/programs/peer.py`;
 
 /** A process that says in a line that it is ready. */
 class Program {

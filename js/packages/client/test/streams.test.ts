@@ -13,6 +13,7 @@ import {
 	NotFound,
 	PublishFailed,
 	RevisionConflict,
+	remote,
 	SettingsDiffer,
 	StaleDelivery,
 	type StreamEvent,
@@ -318,6 +319,89 @@ describe("a hub with a data folder", { timeout: 120_000 }, () => {
 		for await (const event of stream.read({ stop: 1 })) {
 			await wrong(event.ack(), /it was read, not delivered/);
 		}
+	});
+
+	test("an option that is undefined has its default", async () => {
+		const none = undefined;
+		await using page = await connect(hub.url, { name: none, token: none, joinTimeout: none, signal: none });
+		await using _ = await page.serve(
+			"plain",
+			{ echo: (value: number) => value },
+			{ description: none, visibility: none, instance: none, version: none, metadata: none, concurrency: none },
+		);
+		const plain = page.client<{ echo(value: number): number }>("plain", { timeout: none, policy: none, headers: none });
+		assert.equal(await plain.with({ idempotent: none, instance: none, priority: none }).echo(1), 1);
+		await using _subscription = await page.subscribe("plain", () => 2, { queue: none });
+		assert.ok(page.publish("plain", 1, { headers: none, priority: none }));
+		assert.equal(await page.request("plain", 1, { timeout: none }), 2);
+		const settings = { maxAge: none, maxBytes: none, maxMessages: none, full: none, dedupe: none, replicas: none };
+		const stream = await page.stream<number>("plain", { subjects: ["plain.>"], ...settings });
+		await stream.publish("plain.one", 1, { key: none, id: none, headers: none, content: none, delay: none, ttl: none });
+		const consumer = await stream.consumer("plain", { start: "all", mode: none, backoff: none, ackWait: none });
+		const event = await consumer.next({ timeout: none, signal: none });
+		await event?.ack({ wait: none });
+		assert.equal(event?.value, 1);
+		assert.equal(await stream.purge({ before: none, keep: none, filter: none }), 1);
+		const bucket = await page.kv<number>("plain", { history: none, ttl: none, maxBytes: none, replicas: none });
+		const revision = await bucket.put("one", 1, { ttl: none });
+		assert.equal((await bucket.get("one", { revision: none }))?.revision, revision);
+		await using lease = await page.lease("plain", { ttl: none, holder: none, signal: none });
+		assert.ok(lease.isHeld);
+		await page.close({ timeout: none });
+	});
+
+	test("an option that does not exist is refused, with the most similar name", async () => {
+		const lax = node as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+		const stream = await node.stream<number>("typed", { subjects: ["typed.>"] });
+		const laxStream = stream as unknown as typeof lax;
+		const bucket = (await node.kv("typed", {})) as unknown as typeof lax;
+		const consumer = (await stream.consumer("typed")) as unknown as typeof lax;
+		const commands = (await node.commands()) as unknown as typeof lax;
+		await stream.publish("typed.one", 1);
+		const event = (await (await stream.consumer("all", { start: "all" })).next()) as unknown as typeof lax;
+		const join = connect as (url: string, options: unknown) => Promise<unknown>;
+		const give = remote as (target: object, options: unknown) => unknown;
+		const service = { f: () => {} };
+		const mistakes: [call: () => unknown, title: string, near: string][] = [
+			[() => join(hub.url, { tokn: "x" }), "connect", "token"],
+			[() => join(hub.url, { join_timeout: 1 }), "connect", "joinTimeout"],
+			[() => lax.serve?.("x", service, { concurency: 1 }), "serve", "concurrency"],
+			[() => lax.serve?.("x", service, { methods: { f: { params: [] } } }), "serve: methods: f", "parameters"],
+			[() => lax.subscribe?.("x", () => {}, { Queue: "x" }), "subscribe", "queue"],
+			[() => lax.subscription?.("x", { group: "x" }), "subscribe", "queue"],
+			[() => lax.publish?.("x", 1, { header: {} }), "publish", "headers"],
+			[() => lax.request?.("double", 1, { time_out: 1 }), "request", "timeout"],
+			[() => lax.client?.("x", { idempotant: true }), "with", "idempotent"],
+			[() => lax.close?.({ timeOut: 1 }), "close", "timeout"],
+			[() => give(service, { leese: 1 }), "remote", "lease"],
+			[() => lax.stream?.("x", { subjects: ["x"], max_age: 1 }), "stream", "maxAge"],
+			[() => lax.kv?.("x", { tll: 1 }), "kv", "ttl"],
+			[() => lax.lease?.("x", { tt: 1 }), "lease", "ttl"],
+			[() => laxStream.publish?.("typed.x", 1, { kei: "x" }), "publish", "key"],
+			[() => laxStream.schedule?.("x", 60_000, "typed.x", 1, { timezone: "UTC", ttk: 1 }), "schedule", "timeZone"],
+			[() => laxStream.consumer?.("x", { ackwait: 1 }), "consumer", "ackWait"],
+			[() => laxStream.read?.({ begin: 1 }), "read", "start"],
+			[() => laxStream.purge?.({ kep: 1 }), "purge", "keep"],
+			[() => bucket.put?.("x", 1, { til: 1 }), "put", "ttl"],
+			[() => bucket.update?.("x", 1, { revison: 1 }), "update", "revision"],
+			[() => bucket.watch?.(">", { before: 1 }), "watch", "after"],
+			[() => consumer.next?.({ timout: 1 }), "next", "timeout"],
+			[() => consumer.deadLetters?.({ max: 1 }), "deadLetters", "start"],
+			[() => event.nak?.({ dealy: 1 }), "nak", "delay"],
+			[() => commands.start?.("x", "x", [], { kay: "x" }), "start", "key"],
+			[() => commands.list?.({ state: "queued" }), "list", "stage"],
+		];
+		for (const [call, title, near] of mistakes) {
+			await assert.rejects(
+				async () => await call(),
+				(error) =>
+					error instanceof InvalidArgument &&
+					error.message.startsWith(`${title}: there is no option '`) &&
+					error.message.includes(`the most similar is '${near}'`),
+				`${title}: ${near}`,
+			);
+		}
+		assert.equal(node.statistics().services + node.statistics().subscriptions, 0);
 	});
 });
 

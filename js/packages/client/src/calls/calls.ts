@@ -1,14 +1,12 @@
-/** Calls of other nodes: one value, or a stream of items. */
+/** Calls of other nodes: of one value here, of a stream of items in a later part. */
 import { TidewireError } from "../error.js";
-import { AskTimeout, InvalidArgument, LinkLost, NodeStopped, NoResponders, WireError } from "../generated/errors.js";
-import { LINK_RESENDS, STREAM_CREDIT } from "../generated/limits.js";
-import { Waiters, type WaitOptions } from "../iterators/waiters.js";
+import { AskTimeout, LinkLost, NodeStopped, NoResponders, RemoteError, WireError } from "../generated/errors.js";
+import { lazyReader } from "../iterators/lazy_reader.js";
+import type { Reader } from "../iterators/page_reader.js";
 import { type Caller, errorOfNumber } from "../link/exchanges.js";
 import type { Runtime } from "../link/runtime.js";
 import type { Session } from "../link/session.js";
 import type { ExportScope } from "../objects/references.js";
-import { Queue } from "../queue.js";
-import { asyncDispose } from "../symbols.js";
 import { decodeLenient } from "../text.js";
 import { readLoaded, type Take, Unloaded } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
@@ -52,15 +50,14 @@ export interface Plan {
 	readonly gone?: () => void;
 }
 
-const RESEND_MS = 50;
-
-interface Sent {
+/** Where a call is that was sent. */
+export interface Sent {
 	readonly session: Session;
 	readonly id: Id;
 }
 
 /** Sends a call, and gives where it is then. */
-function send(
+export function send(
 	from: CallSite,
 	plan: Plan,
 	caller: Caller,
@@ -87,7 +84,7 @@ function send(
 }
 
 /** Where a call goes: what gives something back goes to its owner, who is looked for. */
-function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined): string | Promise<string> {
+export function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined): string | Promise<string> {
 	const owner = giving?.owner;
 	return owner === undefined || plan.service === undefined
 		? plan.subject()
@@ -95,7 +92,7 @@ function addressOf(from: CallSite, plan: Plan, giving: ExportScope | undefined):
 }
 
 /** Writes the arguments of a call. */
-function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
+export function written(value: unknown, plan: Plan, giving: ExportScope | undefined): Uint8Array {
 	return writeValue(value, giving?.give ?? (plan.gives ? unloaded : undefined), plan.title);
 }
 
@@ -104,43 +101,31 @@ function unloaded(): never {
 }
 
 /** Makes a call that gives one value. */
-export function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
+export async function callValue(from: CallSite, plan: Plan, value: unknown): Promise<unknown> {
 	const total = plan.timeoutMs ?? plan.defaultMs;
-	return plan.again ? resent(from, plan, value, total) : new Once(from, plan).run(value, total);
-}
-
-/** Makes a call, and makes it again as often as its link is lost, within its time. */
-async function resent(from: CallSite, plan: Plan, value: unknown, total: number): Promise<unknown> {
-	const { runtime } = from;
-	const until = runtime.now + total;
-	for (let attempt = 0; ; attempt++) {
-		const once = new Once(from, plan);
-		try {
-			return await once.run(value, Math.max(1, until - runtime.now));
-		} catch (error) {
-			// The other node may take longer to rejoin than this node.
-			const isAway = error instanceof LinkLost || (attempt > 0 && error instanceof NoResponders);
-			// A reference that returned to its owner, or a stream, belongs to one link.
-			if (!isAway || attempt >= LINK_RESENDS || runtime.now >= until || once.isOnly) {
-				throw error;
-			}
-			await from.joined(until - runtime.now);
-			if (attempt > 0) {
-				await pause(runtime, RESEND_MS * 2 ** attempt);
-			}
+	try {
+		if (plan.again) {
+			return await (later ?? (await load())).resent(from, plan, value, total);
 		}
+		return await new Once(from, plan).run(value, total);
+	} catch (error) {
+		throw located(error, plan);
 	}
 }
 
-function pause(runtime: Runtime, ms: number): Promise<void> {
-	return new Promise((resolve) => {
-		runtime.timers.add(runtime.now + ms, () => resolve());
-		runtime.plan();
-	});
+/**
+ * Has an error of the link say where its call was awaited: V8 knows that in an async function. The
+ * reason of a signal belongs to the program.
+ */
+export function located(error: unknown, { signal }: Plan): unknown {
+	if (error instanceof TidewireError && error !== signal?.reason) {
+		(Error as Partial<typeof Error>).captureStackTrace?.(error);
+	}
+	return error;
 }
 
 /** One attempt at a call that gives one value. */
-class Once implements Caller {
+export class Once implements Caller {
 	private sent: Sent | undefined;
 	private resolve: ((value: unknown) => void) | undefined;
 	private reject: ((error: unknown) => void) | undefined;
@@ -236,7 +221,7 @@ class Once implements Caller {
 }
 
 /** Reads a value of any kind: the code of rare ones is loaded with the first of them. */
-function readAny(payload: Uint8Array, from: CallSite): ReturnType<typeof readLoaded> {
+export function readAny(payload: Uint8Array, from: CallSite): ReturnType<typeof readLoaded> {
 	return readLoaded(payload, from.take, () => from.load());
 }
 
@@ -245,7 +230,7 @@ const REMOTE_ERROR = 15;
 const GONE = 30;
 
 /** Tells with which error a call has failed. */
-function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unknown) => void): void {
+export function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unknown) => void): void {
 	if (failure instanceof TidewireError) {
 		if (failure instanceof AskTimeout) {
 			failure.message = failure.message.replace(/^[^:]*/, plan.title);
@@ -257,202 +242,88 @@ function errorOf(failure: Failure, plan: Plan, from: CallSite, then: (error: unk
 	if (number === GONE) {
 		plan.gone?.();
 	}
+	const byNumber = (): TidewireError => errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
 	if (number !== REMOTE_ERROR) {
-		const error = errorOfNumber(number, `${plan.title}: ${decodeLenient(payload)}`);
+		const error = byNumber();
 		// Another instance may take it, or this one when it is back.
 		then(error instanceof NodeStopped ? Object.assign(error, { retryable: true }) : error);
 		return;
 	}
 	const raised = async (): Promise<unknown> => (await readAny(payload, from)).value;
 	raised().then(
-		(error) =>
-			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`)),
-		() => then(errorOfNumber(REMOTE_ERROR, decodeLenient(payload))),
+		(error) => {
+			if (error instanceof RemoteError) {
+				error.message = `${plan.title}: ${error.message}`;
+			}
+			then(error instanceof Error ? error : new WireError(`${plan.title}: it failed with a value that is no error`));
+		},
+		() => then(byNumber()),
 	);
 }
 
-/**
- * The items of a call that gives a stream. To leave a loop early, `return()`, closes the generator
- * there, and waits for that.
- */
-export class Stream implements AsyncIterableIterator<unknown, undefined, undefined> {
-	private sent: Sent | undefined;
-	private begun = false;
-	private readonly items = new Queue<Uint8Array>();
-	private readonly waiters = new Waiters<IteratorResult<unknown, undefined>>();
-	private end: { readonly error: unknown } | undefined;
-	private taken = 0;
-	private isUnread = false;
-	private giving: ExportScope | undefined;
-	private closed: (() => void)[] = [];
-
-	constructor(
-		private readonly from: CallSite,
-		private readonly plan: Plan,
-		private readonly value: unknown,
-	) {}
-
-	[Symbol.asyncIterator](): this {
-		return this;
-	}
-
-	/** The next item. While one `next()` waits, another gets the same item. */
-	async next({ signal }: WaitOptions = {}): Promise<IteratorResult<unknown, undefined>> {
-		signal?.throwIfAborted();
-		this.begin();
-		const item = this.items.shift();
-		if (item !== undefined) {
-			return this.read(item);
-		}
-		if (this.end !== undefined) {
-			return this.ended();
-		}
-		return this.waiters.wait(signal);
-	}
-
-	/** Reads no more, and waits until the other side has closed its generator. */
-	async return(): Promise<IteratorResult<unknown, undefined>> {
-		this.begun = true;
-		this.isUnread = true;
-		this.items.clear();
-		this.waiters.tell({ done: true, value: undefined });
-		if (this.sent !== undefined && this.end === undefined) {
-			this.sent.session.want(this.sent.id, 0);
-			this.from.runtime.plan();
-			await new Promise<void>((resolve) => this.closed.push(resolve));
-		}
-		this.finish({ error: undefined });
-		return { done: true, value: undefined };
-	}
-
-	/** The same, for `await using`. */
-	async [asyncDispose](): Promise<void> {
-		await this.return();
-	}
-
-	private begin(): void {
-		if (this.begun) {
-			return;
-		}
-		this.begun = true;
-		this.write();
-	}
-
-	private write(): void {
-		const { plan, from } = this;
-		const failed = (error: unknown): void => this.finish({ error });
-		try {
-			plan.signal?.throwIfAborted();
-			this.giving = plan.gives ? from.giving(plan.peer) : undefined;
-			const payload = written(this.value, plan, this.giving);
-			const address = addressOf(from, plan, this.giving);
-			if (typeof address === "string") {
-				this.open(address, payload);
-			} else {
-				address.then((found) => this.open(found, payload), failed);
-			}
-		} catch (error) {
-			if (error instanceof Unloaded) {
-				from.load().then(() => this.write(), failed);
-			} else {
-				failed(error);
-			}
-		}
-	}
-
-	private open(subject: string, payload: Uint8Array): void {
-		if (this.end !== undefined || this.isUnread) {
-			return;
-		}
-		try {
-			this.sent = send(this.from, this.plan, this.caller, STREAM_CREDIT, this.plan.timeoutMs ?? 0, subject, payload);
-			this.plan.signal?.addEventListener("abort", this.abort);
-		} catch (error) {
-			this.finish({ error });
-		}
-	}
-
-	private readonly abort = (): void => {
-		this.sent?.session.cancel(this.sent.id);
-		this.from.runtime.plan();
-		this.finish({ error: this.plan.signal?.reason });
-	};
-
-	private readonly caller: Caller = {
-		item: (payload) => {
-			if (this.isUnread) {
-				return;
-			}
-			if (this.waiters.size === 0) {
-				this.items.push(payload);
-			} else {
-				this.waiters.tell(this.read(payload));
-			}
-		},
-		over: () => this.finish({ error: undefined }),
-		replied: () => {
-			const text = "it gives one value: await it, rather than read it with `for await`";
-			this.finish({
-				error: new InvalidArgument(`${this.plan.title}: ${text}`),
-			});
-		},
-		failed: (failure) => errorOf(failure, this.plan, this.from, (error) => this.finish({ error })),
-	};
-
-	private async read(payload: Uint8Array): Promise<IteratorResult<unknown, undefined>> {
-		this.taken++;
-		if (this.taken >= STREAM_CREDIT / 2 && this.end === undefined && this.sent !== undefined) {
-			this.sent.session.want(this.sent.id, this.taken);
-			this.from.runtime.plan();
-			this.taken = 0;
-		}
-		const { value } = await readAny(payload, this.from);
-		return { done: false, value };
-	}
-
-	/** An error comes once; then it is over. */
-	private ended(): Promise<IteratorResult<unknown, undefined>> {
-		const error = this.end?.error;
-		this.end = { error: undefined };
-		return error === undefined ? Promise.resolve({ done: true, value: undefined }) : Promise.reject(error);
-	}
-
-	private finish(end: { readonly error: unknown }): void {
-		if (this.end !== undefined) {
-			return;
-		}
-		this.end = this.isUnread ? { error: undefined } : end;
-		this.plan.signal?.removeEventListener("abort", this.abort);
-		this.giving?.ended(end.error instanceof LinkLost || end.error instanceof NoResponders);
-		for (const closed of this.closed.splice(0)) {
-			closed();
-		}
-		if (this.waiters.size > 0) {
-			this.waiters.tell(this.ended());
-		}
-	}
+/** Reads the items of a call that gives a stream; the first read loads the code for that. */
+export async function readItems(from: CallSite, plan: Plan, value: unknown): Promise<Reader<unknown>> {
+	const { ItemReader } = later ?? (await load());
+	return new ItemReader(from, plan, value);
 }
 
+let later: typeof import("../lazy_chunk.js") | undefined;
+
+async function load(): Promise<typeof import("../lazy_chunk.js")> {
+	later = await import("../lazy_chunk.js");
+	return later;
+}
+
+/** The text of all languages where a stream is called for a value: its handler has not begun. */
+const IS_STREAM = /: it is a stream, /;
+
 /**
- * A call that has not been made yet: `await` makes it and gives its value, `for await` makes it and
- * reads its items. Like a promise it is made once, however often it is awaited.
+ * A call: `await` gives its value, `for await` reads its items. Unless it is read as a stream
+ * within the turn of the program that made it, one value is asked for, also if nobody awaits it.
+ * Like a promise it is made once, however often it is awaited.
  */
 export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	readonly [Symbol.toStringTag] = "Invocation";
 	private made: Promise<unknown> | undefined;
+	/** True if the program has awaited it, or reads it. */
+	private isTaken = false;
 
+	/** @param isStream True if it is certainly a stream, and is made when it is read. */
 	constructor(
+		private readonly runtime: Runtime,
 		private readonly value: () => Promise<unknown>,
-		private readonly stream: () => AsyncIterableIterator<unknown, undefined, undefined>,
-	) {}
+		private readonly items: () => Promise<Reader<unknown>>,
+		isStream = false,
+	) {
+		if (!isStream) {
+			const { soon } = runtime.shell;
+			// `await` takes it one microtask later.
+			soon(() => soon(() => this.isTaken || this.send()));
+		}
+	}
+
+	private make(): Promise<unknown> {
+		this.made ??= this.value();
+		return this.made;
+	}
+
+	/** Makes a call that the program left alone. It fails as a promise without handlers does. */
+	private send(): void {
+		this.make().catch((error: unknown) => {
+			// A stream may still be read, and a closed node fails its calls.
+			if (!this.isTaken && this.runtime.link.state !== "closed" && !IS_STREAM.test(String(error))) {
+				void Promise.reject(error);
+			}
+		});
+	}
 
 	// biome-ignore lint/suspicious/noThenProperty: to be awaited is what it is for.
 	then<A = unknown, B = never>(
 		fulfilled?: ((value: unknown) => A | PromiseLike<A>) | null,
 		rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
 	): Promise<A | B> {
-		this.made ??= this.value();
-		return this.made.then(fulfilled, rejected);
+		this.isTaken = true;
+		return this.make().then(fulfilled, rejected);
 	}
 
 	catch<B = never>(rejected?: ((reason: unknown) => B | PromiseLike<B>) | null): Promise<unknown> {
@@ -460,11 +331,12 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	}
 
 	finally(run?: (() => void) | null): Promise<unknown> {
-		this.made ??= this.value();
-		return this.made.finally(run);
+		this.isTaken = true;
+		return this.make().finally(run);
 	}
 
-	[Symbol.asyncIterator](): AsyncIterableIterator<unknown, undefined, undefined> {
-		return this.stream();
+	[Symbol.asyncIterator](): Reader<unknown> {
+		this.isTaken = true;
+		return lazyReader(this.runtime.shell, this.items);
 	}
 }

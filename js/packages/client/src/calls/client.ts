@@ -3,24 +3,38 @@
 import type { Reader } from "../iterators/page_reader.js";
 import type { CallOptions, Named } from "../options.js";
 
-/** A call that gives one value. It is made when it is awaited (or `then` is called), once. */
+/**
+ * A call that gives one value. It is made once, at the end of the running turn of the program, also
+ * if nobody awaits it. If nobody handles its failure, that is an unhandled rejection.
+ */
 export type Call<T> = Promise<T>;
 
 /**
  * A call that gives items. It is made when it is read; leaving the loop early closes the generator
- * on the other side.
+ * on the other side. Read it in the turn of the program that makes it: later, the client first asks
+ * for one value, which a stream refuses.
  */
 export interface Items<T> extends AsyncIterable<T> {
 	[Symbol.asyncIterator](): Reader<T>;
 }
 
+// biome-ignore lint/suspicious/noExplicitAny: arguments of any names.
+type AnyNames = any;
+
+/** Parameters of a method by name, where `tidewire generate ts` has written them. */
+type NamesOf<T, K> = T extends { $parameters?: infer P }
+	? K extends keyof NonNullable<P>
+		? NonNullable<P>[K] & object
+		: AnyNames
+	: AnyNames;
+
 /**
  * A method of a client: it takes the parameters of the method, or some of them by position and the
  * rest by name, at the end.
  */
-export type Method<F> = F extends (...args: infer A) => infer R
+export type Method<F, P extends object = AnyNames> = F extends (...args: infer A) => infer R
 	? (
-			...args: A | [...unknown[], Named]
+			...args: A | [...unknown[], Named<P>]
 		) => R extends AsyncIterable<infer I> | Iterable<infer I>
 			? R extends string
 				? Call<R>
@@ -37,20 +51,22 @@ export interface AnyService {
 }
 
 /** Calls the methods of a service. */
-export type Client<T = AnyService> = string extends keyof T
-	? UntypedClient
-	: {
-			readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K]>;
-		} & {
-			/** The same client, whose calls are made otherwise. */
-			with(options: CallOptions): Client<T>;
-		};
+export type Client<T = AnyService> = [T] extends [string]
+	? UntypedClient<T>
+	: string extends keyof T
+		? UntypedClient
+		: {
+				readonly [K in keyof T as T[K] extends (...args: never[]) => unknown ? K : never]: Method<T[K], NamesOf<T, K>>;
+			} & {
+				/** The same client, whose calls are made otherwise. */
+				with(options: CallOptions): Client<T>;
+			};
 
-/** A client without types: all is unknown. */
-export type UntypedClient = {
-	with(options: CallOptions): UntypedClient;
+/** A client without types: all is unknown, but for the names of methods where they are given. */
+export type UntypedClient<Names extends string = string> = {
+	with(options: CallOptions): UntypedClient<Names>;
 } & {
-	readonly [method: string]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
+	readonly [K in Names]: (...args: unknown[]) => Call<unknown> & Items<unknown>;
 };
 
 /** Answer of one instance to a call of all instances. */
@@ -62,23 +78,22 @@ export interface Answer<T = unknown> {
 	readonly error: unknown;
 }
 
+/**
+ * Names that are no method of a service. Promises treat an object with a `then` as a promise, and
+ * JavaScript calls the others to make text of an object.
+ */
+const OWN = /^(then|toJSON|toString|valueOf)$/;
+
 /** Makes an object whose every property is a method. */
 export function clientOf(method: (name: string) => unknown, within: (options: CallOptions) => unknown): unknown {
-	const known = new Map<string, unknown>([
-		["with", within],
-		// Promises treat an object with a `then` as a promise.
-		["then", undefined],
-	]);
+	const known = new Map<unknown, unknown>([["with", within]]);
 	return new Proxy(Object.freeze(Object.create(null)) as object, {
 		get(_, name) {
-			if (typeof name !== "string") {
-				return undefined;
-			}
-			if (!known.has(name)) {
-				known.set(name, method(name));
+			if (typeof name === "string" && !known.has(name)) {
+				known.set(name, OWN.test(name) ? undefined : method(name));
 			}
 			return known.get(name);
 		},
-		has: (_, name) => typeof name === "string" && name !== "then",
+		has: (_, name) => typeof name === "string" && !OWN.test(name),
 	});
 }

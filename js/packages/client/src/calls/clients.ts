@@ -11,7 +11,7 @@ import { checkSubject, NAME, serviceSubject } from "../subjects/subjects.js";
 import { tuple } from "../values/kinds.js";
 import { Unloaded } from "../values/reader.js";
 import { NORMAL } from "../wire/frames.js";
-import { type CallSite, callValue, Invocation, type Plan, Stream } from "./calls.js";
+import { type CallSite, callValue, Invocation, type Plan, readItems } from "./calls.js";
 import { type AnyService, type Client, clientOf } from "./client.js";
 
 export class Clients {
@@ -63,11 +63,12 @@ export class Clients {
 			const [positional, byName] = splitArguments(args);
 			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
 			return new Invocation(
+				this.site.runtime,
 				() =>
 					options.policy === "all"
 						? this.directory().then((directory) => directory.callAll(service, method, value, options))
 						: callValue(this.site, plan, value),
-				() => new Stream(this.site, plan, value),
+				() => readItems(this.site, plan, value),
 			);
 		};
 	}

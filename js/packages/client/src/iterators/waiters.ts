@@ -3,7 +3,7 @@
 /** How long a read waits. */
 export interface WaitOptions {
 	/** Ends the wait with its reason: it has taken nothing, and the next read goes on. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 interface Waiter<T> {

@@ -35,6 +35,7 @@ export interface Entry {
 
 export class ExportTable {
 	private readonly entries = new Map<string, Entry>();
+	private readonly self = new WeakRef(this);
 	/** The number of this node's link. */
 	number = 0;
 
@@ -79,7 +80,7 @@ export class ExportTable {
 		const kind: ReferenceKind = typeof target === "function" ? "function" : marked ? "object" : "items";
 		const known = peer === undefined ? undefined : this.known(target as object, peer, kind);
 		const entry = known ?? this.add(target as object, kind, peer, marked?.leaseMs ?? REMOTE_LEASE_MS);
-		marked?.disposers.add(() => this.dispose(entry.target));
+		marked?.tables.add(this.self);
 		entry.given++;
 		this.renew(entry, entry.leaseMs);
 		return entry;
@@ -178,7 +179,8 @@ export class ExportTable {
 		}
 	}
 
-	private dispose(target: object): void {
+	/** Lets go of all entries of a target. */
+	dispose(target: object): void {
 		for (const entry of [...this.entries.values()]) {
 			if (entry.target === target) {
 				this.remove(entry);

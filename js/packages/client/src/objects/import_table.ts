@@ -3,10 +3,12 @@
  * they are called.
  */
 import type { CallSite } from "../calls/calls.js";
-import { callValue, Invocation, type Plan, Stream } from "../calls/calls.js";
+import { callValue, Invocation, type Plan } from "../calls/calls.js";
 import type { AnyService, Client, Method } from "../calls/client.js";
+import { ItemReader } from "../calls/item_reader.js";
 import { LimitExceeded, RemoteGone } from "../generated/errors.js";
 import { ASK_TIMEOUT_MS, REMOTE_OBJECTS } from "../generated/limits.js";
+import { lazyReader } from "../iterators/lazy_reader.js";
 import type { Runtime } from "../link/runtime.js";
 import { splitArguments } from "../options.js";
 import { asyncDispose } from "../symbols.js";
@@ -122,26 +124,32 @@ export class ImportTable {
 		};
 		if (stands.kind === "items") {
 			return Object.assign(new RemoteThing(), common, {
-				[Symbol.asyncIterator]: () => new Stream(this.site, this.plan(holdingOf(), "take"), tuple()),
+				[Symbol.asyncIterator]: () =>
+					lazyReader(
+						this.runtime.shell,
+						async () => new ItemReader(this.site, this.plan(holdingOf(), "take"), tuple()),
+					),
 			});
 		}
 		// Promises would treat an object with a method `then` as a promise.
 		const callable = stands.methods.filter(([name]) => name !== "then" && name !== "__proto__");
-		const methods = callable.map(([name]) => [name, this.method(holdingOf, name)] as const);
+		const methods = callable.map(([name, streams]) => [name, this.method(holdingOf, name, streams)] as const);
 		if (stands.kind === "function") {
-			return Object.assign(this.method(holdingOf, "call"), common);
+			return Object.assign(this.method(holdingOf, "call", stands.methods[0]?.[1] ?? false), common);
 		}
 		return Object.assign(new RemoteThing(), Object.fromEntries(methods), common);
 	}
 
-	private method(holdingOf: () => ImportEntry, name: string): (...args: unknown[]) => Invocation {
+	private method(holdingOf: () => ImportEntry, name: string, streams: boolean): (...args: unknown[]) => Invocation {
 		return (...args) => {
 			const plan = (): Plan => this.plan(holdingOf(), name);
 			const [positional, byName] = splitArguments(args);
 			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
 			return new Invocation(
+				this.runtime,
 				async () => callValue(this.site, plan(), value),
-				() => new Stream(this.site, plan(), value),
+				async () => new ItemReader(this.site, plan(), value),
+				streams,
 			);
 		};
 	}

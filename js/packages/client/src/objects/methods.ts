@@ -1,24 +1,25 @@
 /** Methods of an object: its functions by their names. */
 import type { Schema, Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
+import { isPlatformPrototype } from "../platform/prototypes.js";
 
 /** Description of a method for others, and its call options. */
 export interface MethodOptions {
-	readonly description?: string;
+	readonly description?: string | undefined;
 	/**
 	 * JSON Schema of its arguments as an object by their names, or the names alone, in order: then
 	 * it can be called by name.
 	 */
-	readonly parameters?: Schema | readonly string[];
+	readonly parameters?: Schema | readonly string[] | undefined;
 	/** JSON Schema of its result; of one item, if it is a stream. */
-	readonly result?: Schema;
+	readonly result?: Schema | undefined;
 	/** True if the result is a stream; generators are streams by themselves. */
-	readonly stream?: boolean;
+	readonly stream?: boolean | undefined;
 	/** True if the method may be called again after an unknown outcome. */
-	readonly idempotent?: boolean;
+	readonly idempotent?: boolean | undefined;
 	/** Milliseconds that a call may take where its caller says nothing. */
-	readonly timeout?: number;
-	readonly visibility?: Visibility;
+	readonly timeout?: number | undefined;
+	readonly visibility?: Visibility | undefined;
 }
 
 /** A method as it is run. */
@@ -33,6 +34,8 @@ export interface Bound {
 type AnyFunction = (this: unknown, ...args: unknown[]) => unknown;
 
 const TOKEN = /^[^\s.*>\p{Cc}]+$/u;
+/** Methods that JavaScript itself calls. */
+const OWN = new Set(["constructor", "toJSON", "toLocaleString", "toString", "valueOf"]);
 /** Members of every client besides the methods of its service. */
 const RESERVED = new Set(["with", "then", "sync", "with_"]);
 
@@ -55,19 +58,27 @@ export function boundFunction(
 }
 
 /**
- * The methods of an object: its own functions, and those of its class. Names that begin with an
- * underscore are not served.
+ * The methods of an object: its own functions, and those of its class and the classes that this one
+ * extends, but for classes of the platform. Names that begin with an underscore are not served, nor
+ * are the methods that JavaScript itself calls, such as `toString`.
+ *
+ * @throws InvalidArgument if it is a function, or a name or an option of a method is not allowed.
  */
 export function boundMethods(target: object, options: Readonly<Record<string, MethodOptions>>): Map<string, Bound> {
+	if (typeof target === "function") {
+		throw new InvalidArgument(
+			`${target.name || "a function"}: a function has no methods of its own: give an object of functions, such as { add }, or an instance of a class, such as new Pricing()`,
+		);
+	}
 	const found = new Map<string, Bound>();
 	for (
 		let of: object | null = target;
-		of !== null && of !== Object.prototype;
+		of !== null && of !== undefined && !isPlatformPrototype(of);
 		of = Object.getPrototypeOf(of) as object | null
 	) {
 		for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(of))) {
 			const run: unknown = property.value;
-			if (typeof run !== "function" || name === "constructor" || name.startsWith("_") || found.has(name)) {
+			if (typeof run !== "function" || OWN.has(name) || name.startsWith("_") || found.has(name)) {
 				continue;
 			}
 			if (!TOKEN.test(name) || RESERVED.has(name)) {
@@ -89,6 +100,10 @@ export function boundMethods(target: object, options: Readonly<Record<string, Me
 
 const GENERATORS = new Set(["GeneratorFunction", "AsyncGeneratorFunction"]);
 
+/** An async generator that TypeScript, Babel, SWC or esbuild has compiled for an older platform. */
+const LOWERED = /^[^{]*\{\s*return\s+[(0,\s]*[\w$.]*async_?generator[\w$]*\)?\(/i;
+
 function isGenerator(run: AnyFunction): boolean {
-	return GENERATORS.has((run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "");
+	const tag = (run as { [Symbol.toStringTag]?: string })[Symbol.toStringTag] ?? "";
+	return GENERATORS.has(tag) || LOWERED.test(Function.prototype.toString.call(run));
 }

@@ -1,6 +1,7 @@
 /** References: the mark of an object, and its form on the wire. */
 import { InvalidArgument, WireError } from "../generated/errors.js";
 import { REMOTE_LEASE_MS } from "../generated/limits.js";
+import { checkNames } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 
 const KEY = /^[0-9a-f]{32}$/;
@@ -19,8 +20,8 @@ export interface Reference {
 
 /** Marks an object, so that it is given by reference. */
 export class Remote {
-	/** @internal */
-	readonly disposers = new Set<() => void>();
+	/** @internal Tables that have given it; one of a closed node may be collected. */
+	readonly tables = new Set<WeakRef<{ dispose(target: object): void }>>();
 
 	/** @internal */
 	constructor(
@@ -30,10 +31,10 @@ export class Remote {
 
 	/** Releases it for all holders. A second call does nothing. */
 	dispose(): void {
-		for (const dispose of this.disposers) {
-			dispose();
+		for (const table of this.tables) {
+			table.deref()?.dispose(this.target);
 		}
-		this.disposers.clear();
+		this.tables.clear();
 	}
 
 	/** The same, for `await using`. */
@@ -49,7 +50,8 @@ export class Remote {
  *
  * @param options `lease`: how long it lives without being used, in milliseconds (600,000).
  */
-export function remote(target: object, options: { readonly lease?: number } = {}): Remote {
+export function remote(target: object, options: { readonly lease?: number | undefined } = {}): Remote {
+	checkNames("remote", options, { lease: 0 });
 	const lease = options.lease ?? REMOTE_LEASE_MS;
 	if (!(lease > 0 && lease <= 604_800_000)) {
 		throw new InvalidArgument(

@@ -40,11 +40,6 @@ export function shellOf(open: Open): Shell {
 				}
 			};
 		},
-		report: (error) => {
-			// As an error of an event listener is told.
-			setTimeout(() => {
-				throw error;
-			});
-		},
+		report: (error) => console.error(error),
 	};
 }

@@ -17,7 +17,7 @@ import { NAME, serviceSubject } from "../subjects/subjects.js";
 import { type Listener, Subscribed, type SubscribeOptions, Subscriptions } from "../subjects/subscriptions.js";
 import { encode } from "../text.js";
 import { Dispatch } from "./dispatch.js";
-import { checkLimits, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
+import { checkServeOptions, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
 import { HandlerLimits } from "./service_instance.js";
 
 type ServiceField = readonly [name: string, value: Uint8Array];
@@ -33,6 +33,8 @@ export class Incoming {
 		private readonly presence: Presence,
 		site: CallSite,
 		name: string,
+		/** Says what can't be thrown to anybody. */
+		private readonly report: (error: unknown) => void,
 	) {
 		this.references = new References(runtime, site, name);
 		this.dispatch = new Dispatch(runtime, this.servings, this.subscriptions, this.references);
@@ -58,6 +60,7 @@ export class Incoming {
 	// Services
 
 	async serve(name: string, target: object, options: ServeOptions): Promise<ServiceHandle> {
+		checkServeOptions(options);
 		const instance = options.instance ?? randomName(this.runtime.shell);
 		for (const [field, value] of Object.entries({ name, instance })) {
 			if (typeof value !== "string" || !NAME.test(value)) {
@@ -66,7 +69,6 @@ export class Incoming {
 				);
 			}
 		}
-		checkLimits(options);
 		const methods = boundMethods(target, options.methods ?? {});
 		if (methods.size === 0) {
 			throw new InvalidArgument(
@@ -132,8 +134,7 @@ export class Incoming {
 			}
 			this.subscriptions.remove(one);
 		};
-		const { shell } = this.runtime;
-		const subscribed = new Subscribed(pattern, options.queue ?? "", listener, ends, (error) => shell.report(error));
+		const subscribed = new Subscribed(pattern, options.queue ?? "", listener, ends, this.report);
 		this.subscriptions.add(subscribed);
 		try {
 			await this.during(() => this.enter(subscribed));
@@ -175,7 +176,7 @@ export class Incoming {
 	joined(): void {
 		const report = (error: unknown): void => {
 			if (!(error instanceof LinkLost)) {
-				this.runtime.shell.report(error);
+				this.report(error);
 			}
 		};
 		for (const serving of this.servings) {

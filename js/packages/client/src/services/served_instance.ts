@@ -2,25 +2,36 @@
 import type { Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
 import type { Bound, MethodOptions } from "../objects/methods.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 import { encode } from "../text.js";
 import type { Id } from "../wire/frames.js";
 import type { HandlerLimits, HostLimits, ServiceStatistics } from "./service_instance.js";
 
+/**
+ * A target of `node.serve`: an object with a function, or an instance of a class. If TypeScript
+ * does not know the members of an object, the client finds out at run time.
+ */
+// biome-ignore lint/complexity/noBannedTypes: any function or class.
+export type Servable<T extends object, F = Function> = T extends F
+	? never
+	: keyof T extends never
+		? T
+		: { [K in keyof T]: Extract<T[K], F> extends never ? (F extends T[K] ? T : never) : T }[keyof T];
+
 /** Options of `node.serve`. */
 export interface ServeOptions extends HostLimits {
-	readonly description?: string;
+	readonly description?: string | undefined;
 	/** "private" (nodes that joined the hub) or "public" (also those who come over HTTP). */
-	readonly visibility?: Visibility;
+	readonly visibility?: Visibility | undefined;
 	/** The id of this instance; a random one by default. */
-	readonly instance?: string;
+	readonly instance?: string | undefined;
 	/** The semantic version of this instance, such as "1.4.2". */
-	readonly version?: string;
+	readonly version?: string | undefined;
 	/** Further metadata of this instance for others: texts by name, 4,096 bytes in all. */
-	readonly metadata?: Readonly<Record<string, string>>;
+	readonly metadata?: Readonly<Record<string, string>> | undefined;
 	/** Descriptions of single methods for others. */
-	readonly methods?: Readonly<Record<string, MethodOptions>>;
+	readonly methods?: Readonly<Record<string, MethodOptions>> | undefined;
 }
 
 /** An instance of a service that this node serves. */
@@ -33,6 +44,9 @@ export interface ServiceHandle {
 	[Symbol.asyncDispose](): Promise<void>;
 }
 
+const METHOD_NAMES = { description: 0, parameters: 0, result: 0, stream: 0, idempotent: 0, timeout: 0, visibility: 0 };
+const LIMIT_NAMES = { concurrency: 0, waiting: 0, streams: 0 };
+const TEXT_NAMES = { description: 0, visibility: 0, instance: 0, version: 0, metadata: 0, methods: 0 };
 const LIMIT_MAX = 10_000;
 /** A longer description is sent without its schemas. */
 const SAID_BYTES_MAX = 16_000;
@@ -73,8 +87,13 @@ export class Serving implements ServiceHandle {
 	}
 }
 
-/** Refuses limits that are none. */
-export function checkLimits({ concurrency, waiting, streams }: HostLimits): void {
+/** Refuses options that do not exist, and limits that are none. */
+export function checkServeOptions(options: ServeOptions): void {
+	checkNames("serve", options, { ...TEXT_NAMES, ...LIMIT_NAMES });
+	for (const [name, method] of Object.entries(options.methods ?? {})) {
+		checkNames(`serve: methods: ${name}`, method, METHOD_NAMES);
+	}
+	const { concurrency, waiting, streams } = options;
 	for (const [name, value] of Object.entries({ concurrency, waiting, streams })) {
 		if (value !== undefined && !(Number.isInteger(value) && value >= 1 && value <= LIMIT_MAX)) {
 			throw new InvalidArgument(`serve: ${name}: ${shown(value)} is not allowed: give 1 to ${LIMIT_MAX}`);

@@ -55,11 +55,11 @@ export interface QueuedCall {
 /** How many handlers run at the same time, and how many calls wait for one. */
 export interface HostLimits {
 	/** Calls whose handlers run at most; the others wait (1,024). */
-	readonly concurrency?: number;
+	readonly concurrency?: number | undefined;
 	/** Calls that wait at most, and streams; the next one fails with LimitExceeded (10,000). */
-	readonly waiting?: number;
+	readonly waiting?: number | undefined;
 	/** Streams that are written at most; the others wait (10,000). */
-	readonly streams?: number;
+	readonly streams?: number | undefined;
 }
 
 /** So many run; others wait in the order of their lanes, up to a limit. */
@@ -283,7 +283,7 @@ class RunningCall implements Callee {
 		if (this.isOver) {
 			return;
 		}
-		const { call, session, run, title } = this.work;
+		const { call, session, run } = this.work;
 		const { controller, until, runtime } = this;
 		this.context = {
 			node: session.peer(call.origin).name,
@@ -296,17 +296,21 @@ class RunningCall implements Callee {
 				return Math.max(0, until - runtime.now);
 			},
 		};
-		let result: unknown;
 		try {
-			result = within(this.context, run);
+			this.take(within(this.context, run));
 		} catch (error) {
+			// Members of a result of the program may throw, too.
 			this.failed(error);
-			return;
 		}
+	}
+
+	/** Sends the result of the handler, now or later. */
+	private take(result: unknown): void {
+		const { title } = this.work;
 		if (this.work.streams) {
 			this.stream(result).catch((error: unknown) => this.failed(error));
 		} else if (isThenable(result)) {
-			result.then(
+			Promise.resolve(result).then(
 				(value) => this.reply(value),
 				(error: unknown) => this.failed(error),
 			);
@@ -428,8 +432,7 @@ class RunningCall implements Callee {
 		} else if (error instanceof LimitExceeded) {
 			this.fail(LIMIT_EXCEEDED, encode(error.message));
 		} else {
-			const thrown = error instanceof Error ? error : new Error(String(error));
-			this.fail(REMOTE_ERROR, writeValue(thrown, undefined, "error"));
+			this.fail(REMOTE_ERROR, errorPayload(error));
 		}
 		this.over("errors");
 	}
@@ -450,7 +453,16 @@ class RunningCall implements Callee {
 	}
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
+/** A thrown value as an error for the caller; not every value becomes text. */
+function errorPayload(thrown: unknown): Uint8Array {
+	try {
+		return writeValue(thrown instanceof Error ? thrown : new Error(String(thrown)), undefined, "error");
+	} catch {
+		return writeValue(new Error("the handler threw a value that can't be described"), undefined, "error");
+	}
+}
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
 	return typeof (value as { then?: unknown } | null)?.then === "function";
 }
 

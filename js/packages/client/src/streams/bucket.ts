@@ -1,5 +1,6 @@
 /** Key-value buckets: the newest value of each key, with revisions and history. */
 import { PageReader, type Reader } from "../iterators/page_reader.js";
+import { checkNames } from "../options.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";
@@ -7,13 +8,13 @@ import { type Home, microseconds, PAGE, timeOf, WAIT_US } from "./home.js";
 /** Settings of a bucket. Times are in milliseconds. */
 export interface BucketSettings {
 	/** How many entries of a key are kept, 1 to 64 (1). */
-	readonly history?: number;
+	readonly history?: number | undefined;
 	/** After which time entries go. */
-	readonly ttl?: number;
+	readonly ttl?: number | undefined;
 	/** Largest size of keys and values (67,108,864). */
-	readonly maxBytes?: number;
+	readonly maxBytes?: number | undefined;
 	/** On how many servers it is kept. */
-	readonly replicas?: number;
+	readonly replicas?: number | undefined;
 }
 
 /** State of a bucket. */
@@ -74,7 +75,8 @@ export class Bucket<T = unknown> {
 	 * @throws StreamFull if the bucket would have more than its `maxBytes`; InvalidSubject if the
 	 * key is not allowed.
 	 */
-	put(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+	async put(key: string, value: T, options: { readonly ttl?: number | undefined } = {}): Promise<number> {
+		checkNames("put", options, { ttl: 0 });
 		return this.write(key, value, null, options.ttl);
 	}
 
@@ -83,7 +85,8 @@ export class Bucket<T = unknown> {
 	 *
 	 * @throws RevisionConflict if it has one.
 	 */
-	create(key: string, value: T, options: { readonly ttl?: number } = {}): Promise<number> {
+	async create(key: string, value: T, options: { readonly ttl?: number | undefined } = {}): Promise<number> {
+		checkNames("create", options, { ttl: 0 });
 		return this.write(key, value, 0, options.ttl);
 	}
 
@@ -92,7 +95,12 @@ export class Bucket<T = unknown> {
 	 *
 	 * @throws RevisionConflict if it has another.
 	 */
-	update(key: string, value: T, options: { readonly revision: number; readonly ttl?: number }): Promise<number> {
+	async update(
+		key: string,
+		value: T,
+		options: { readonly revision: number; readonly ttl?: number | undefined },
+	): Promise<number> {
+		checkNames("update", options, { revision: 0, ttl: 0 });
 		return this.write(key, value, options.revision, options.ttl);
 	}
 
@@ -102,7 +110,8 @@ export class Bucket<T = unknown> {
 	}
 
 	/** The newest entry of a key, or that of a revision; undefined if it has no value. */
-	async get(key: string, options: { readonly revision?: number } = {}): Promise<Entry<T> | undefined> {
+	async get(key: string, options: { readonly revision?: number | undefined } = {}): Promise<Entry<T> | undefined> {
+		checkNames("get", options, { revision: 0 });
 		const raw = await this.home.ask("get", [this.name, key, options.revision ?? null]);
 		return raw === null ? undefined : new Entry<T>(raw);
 	}
@@ -113,7 +122,11 @@ export class Bucket<T = unknown> {
 	 * @throws RevisionConflict if its newest entry has another revision than the one that was
 	 * given.
 	 */
-	async delete(key: string, options: { readonly revision?: number; readonly purge?: boolean } = {}): Promise<number> {
+	async delete(
+		key: string,
+		options: { readonly revision?: number | undefined; readonly purge?: boolean | undefined } = {},
+	): Promise<number> {
+		checkNames("delete", options, { revision: 0, purge: 0 });
 		const { revision = null, purge = false } = options;
 		return (await this.home.call("delete", this.name, key, revision, purge)) as number;
 	}
@@ -142,7 +155,11 @@ export class Bucket<T = unknown> {
 	 *
 	 * @param options `after`: changes after this revision only; `signal` ends the wait.
 	 */
-	watch(filter = ">", options: { readonly after?: number; readonly signal?: AbortSignal } = {}): Reader<Entry<T>> {
+	watch(
+		filter = ">",
+		options: { readonly after?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
+	): Reader<Entry<T>> {
+		checkNames("watch", options, { after: 0, signal: 0 });
 		let after = options.after ?? 0;
 		return new PageReader(async (signal) => {
 			const args = [this.name, filter, after, PAGE, WAIT_US];

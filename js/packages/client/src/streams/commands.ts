@@ -5,7 +5,7 @@
 import type { TidewireError } from "../error.js";
 import { CallCancelled, InvalidArgument, RemoteError, WorkerLost } from "../generated/errors.js";
 import type { Node } from "../node.js";
-import { type Priority, shown, splitArguments } from "../options.js";
+import { checkNames, type Priority, shown, splitArguments } from "../options.js";
 import { readValue } from "../values/reader.js";
 import { writeValue } from "../values/writer.js";
 import type { Clock } from "./clock.js";
@@ -69,19 +69,19 @@ export interface StartOptions {
 	 * Subject of the command, such as a shard or a customer; a command that is exclusive by key is
 	 * done one of a key at a time.
 	 */
-	readonly key?: string;
+	readonly key?: string | undefined;
 	/**
 	 * An idempotency key, which is the command's id: to start it again gives the command that is
 	 * there.
 	 */
-	readonly id?: string;
+	readonly id?: string | undefined;
 	/** Which go first where some wait ("normal"). */
-	readonly priority?: Priority;
+	readonly priority?: Priority | undefined;
 }
 
 interface CommandWaiter {
 	/** Ends the wait. The command goes on. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 type RecordChange = readonly [revision: number, isOver: boolean, record: Ended];
@@ -136,6 +136,7 @@ export class Commands {
 		}
 		const [positional, byName = {}] = splitArguments(args);
 		const data = writeValue([positional, byName], undefined, `${service}.${command}`);
+		checkNames("start", options, { key: 0, id: 0, priority: 0 });
 		const { key = null, id = this.unique(), priority = "normal" } = options;
 		const started = this.service().start(service, command, data, key, id, priority);
 		return new CommandRun<T>(this, await explained(started), this.clock);
@@ -154,8 +155,13 @@ export class Commands {
 	 * kept.
 	 */
 	async list(
-		filter: { readonly service?: string; readonly command?: string; readonly stage?: Stage } = {},
+		filter: {
+			readonly service?: string | undefined;
+			readonly command?: string | undefined;
+			readonly stage?: Stage | undefined;
+		} = {},
 	): Promise<CommandInfo[]> {
+		checkNames("list", filter, { service: 0, command: 0, stage: 0 });
 		const { service = null, command = null, stage = null } = filter;
 		const found: CommandInfo[] = [];
 		const all = this.service().commands(service, command, stage)[Symbol.asyncIterator]();
@@ -189,6 +195,7 @@ export class CommandRun<T = unknown> {
 	 * has raised.
 	 */
 	async result(options: CommandWaiter = {}): Promise<T> {
+		checkNames("result", options, { signal: 0 });
 		const service = this.commands.service(options.signal);
 		let [revision, isOver, record] = (await explained(service.state(this.id, 0, 0))) as RecordChange;
 		while (!isOver) {
@@ -221,6 +228,7 @@ export class CommandRun<T = unknown> {
 	 * newest is seen. While the hub is away, that waits on.
 	 */
 	async *progress(options: CommandWaiter = {}): AsyncGenerator<CommandProgress, undefined, undefined> {
+		checkNames("progress", options, { signal: 0 });
 		const service = this.commands.service(options.signal);
 		await explained(service.info(this.id));
 		for (let seen = ""; ; ) {

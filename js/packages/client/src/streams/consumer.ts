@@ -1,7 +1,7 @@
 /** Consumers: named cursors over a stream, whose events are settled. */
 import { InvalidArgument } from "../generated/errors.js";
 import type { Reader } from "../iterators/page_reader.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { Queue } from "../queue.js";
 import { asyncDispose } from "../symbols.js";
 import { DeadEvent, type Settled, type Settler, StreamEvent } from "./event.js";
@@ -37,9 +37,9 @@ export interface ConsumerInfo {
 
 export interface NextOptions {
 	/** Milliseconds after which there is none; without it there is no limit. */
-	readonly timeout?: number;
+	readonly timeout?: number | undefined;
 	/** Ends the wait. Events on their way go back. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -66,6 +66,7 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 
 	/** Waits for the next event; undefined: there was none within `timeout`. */
 	async next(options: NextOptions = {}): Promise<StreamEvent<T> | undefined> {
+		checkNames("next", options, { timeout: 0, signal: 0 });
 		const { timeout = Number.POSITIVE_INFINITY, signal } = options;
 		if (typeof timeout !== "number" || !(timeout >= 0)) {
 			throw new InvalidArgument(`next: timeout: ${shown(timeout)} is not allowed: give milliseconds from 0 on`);
@@ -241,7 +242,10 @@ export class Consumer<T = unknown> implements AsyncIterable<StreamEvent<T>> {
 	}
 
 	/** Events that were given up, in order, from a sequence on. */
-	async deadLetters(options: { readonly start?: number; readonly limit?: number } = {}): Promise<DeadEvent<T>[]> {
+	async deadLetters(
+		options: { readonly start?: number | undefined; readonly limit?: number | undefined } = {},
+	): Promise<DeadEvent<T>[]> {
+		checkNames("deadLetters", options, { start: 0, limit: 0 });
 		const { start = 0, limit = 100 } = options;
 		const raw = (await this.home.ask("dead_letters", [this.stream, this.name, start, limit])) as unknown[];
 		return raw.map((fields) => new DeadEvent<T>(fields));

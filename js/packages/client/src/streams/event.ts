@@ -1,6 +1,6 @@
 /** Events of a stream, and the settlement of their deliveries. */
 import { InvalidArgument, StaleDelivery } from "../generated/errors.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { decodeLenient, encode } from "../text.js";
 import { type Tuple, tuple } from "../values/kinds.js";
 import { readValue } from "../values/reader.js";
@@ -16,21 +16,21 @@ export interface PublishOptions {
 	 * Subject of the message, such as a customer; consumers with `order: "key"` handle one of a
 	 * key at a time. At most 256 bytes.
 	 */
-	readonly key?: string;
+	readonly key?: string | undefined;
 	/**
 	 * An idempotency key: a second message with it is not stored within the stream's `dedupe`. At
 	 * most 256 bytes.
 	 */
-	readonly id?: string;
+	readonly id?: string | undefined;
 	/** Names and values, at most 64 KiB together. */
-	readonly headers?: Readonly<Record<string, string>>;
-	readonly content?: Content;
+	readonly headers?: Readonly<Record<string, string>> | undefined;
+	readonly content?: Content | undefined;
 	/** After which time it is delivered, by the clock of this machine. */
-	readonly delay?: number;
+	readonly delay?: number | undefined;
 	/** When it is delivered, instead of `delay`. */
-	readonly at?: Date;
+	readonly at?: Date | undefined;
 	/** After which time it is not delivered any more. */
-	readonly ttl?: number;
+	readonly ttl?: number | undefined;
 }
 
 /** One message of a batch. */
@@ -43,6 +43,7 @@ const TYPE = "content-type";
 
 /** A message in the form of storage backends. */
 export function messageOf(subject: string, value: unknown, options: PublishOptions): Tuple {
+	checkNames("publish", options, { key: 0, id: 0, headers: 0, content: 0, delay: 0, at: 0, ttl: 0 });
 	const { key = null, id = null, content = "value", delay, at, ttl } = options;
 	const headers = Object.entries(options.headers ?? {});
 	let payload: Uint8Array;
@@ -80,7 +81,7 @@ export interface SettleOptions {
 	 * If true, the ack waits until it is on the disk, and fails with the error of the storage
 	 * backend.
 	 */
-	readonly wait?: boolean;
+	readonly wait?: boolean | undefined;
 }
 
 /** An event of a stream. */
@@ -141,7 +142,8 @@ export class StreamEvent<T = unknown> {
 	 * @throws StaleDelivery if it was settled before; with `wait` also if it was given to another
 	 * since.
 	 */
-	ack(options: SettleOptions = {}): Promise<void> {
+	async ack(options: SettleOptions = {}): Promise<void> {
+		checkNames("ack", options, { wait: 0 });
 		return this.settle("ack", null, "", undefined, options);
 	}
 
@@ -149,12 +151,16 @@ export class StreamEvent<T = unknown> {
 	 * Says that it failed: it comes again after `delay` (ms), or as the consumer's `backoff` says;
 	 * or is a dead letter, with the error, if that was the last delivery.
 	 */
-	nak(options: SettleOptions & { readonly delay?: number; readonly error?: unknown } = {}): Promise<void> {
+	async nak(
+		options: SettleOptions & { readonly delay?: number | undefined; readonly error?: unknown } = {},
+	): Promise<void> {
+		checkNames("nak", options, { wait: 0, delay: 0, error: 0 });
 		return this.settle("nak", microseconds("delay", options.delay), "", options.error, options);
 	}
 
 	/** Says that it can't be handled: it is a dead letter at once. */
-	term(reason: string, options: SettleOptions & { readonly error?: unknown } = {}): Promise<void> {
+	async term(reason: string, options: SettleOptions & { readonly error?: unknown } = {}): Promise<void> {
+		checkNames("term", options, { wait: 0, error: 0 });
 		return this.settle("term", null, reason, options.error, options);
 	}
 

@@ -1,7 +1,7 @@
 /** Leases: mutual exclusion for a time, with fencing tokens. */
 import { InvalidArgument, LeaseLost, LinkLost, NodeStopped } from "../generated/errors.js";
 import type { Node } from "../node.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 import type { Clock } from "./clock.js";
 import { explained, Home, microseconds } from "./home.js";
@@ -19,11 +19,11 @@ export interface LeaseOptions {
 	 * Milliseconds (5,000) after which it is free if this program can't renew it any more, 50 to
 	 * 86,400,000.
 	 */
-	readonly ttl?: number;
+	readonly ttl?: number | undefined;
 	/** Name of the holder, for people; the name of the node by default. */
-	readonly holder?: string;
+	readonly holder?: string | undefined;
 	/** Ends the wait for it. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /** A lease that is held, and renewed by itself; `await node.lease(...)` waits for it. */
@@ -49,6 +49,7 @@ export class Lease {
 		name: string,
 		options: LeaseOptions,
 	): Promise<Lease> {
+		checkNames("lease", options, { ttl: 0, holder: 0, signal: 0 });
 		const { ttl = TTL_MS, holder = node.name, signal } = options;
 		if (typeof ttl !== "number" || !(ttl >= TTL_MIN_MS && ttl <= TTL_MAX_MS)) {
 			const fix = `give ${TTL_MIN_MS} to ${TTL_MAX_MS} milliseconds`;

@@ -7,7 +7,7 @@ import { microseconds, timeOf } from "./home.js";
 /** Fields of a schedule beside its time and its value. */
 export interface ScheduleOptions extends Pick<PublishOptions, "key" | "headers" | "content" | "ttl"> {
 	/** Time zone of the expression, such as "Europe/Berlin" ("UTC"). */
-	readonly timeZone?: string;
+	readonly timeZone?: string | undefined;
 }
 
 /** A schedule, as it was when the storage backend was asked. */

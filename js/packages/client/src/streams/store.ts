@@ -3,7 +3,7 @@
  * with commands and leases, when it is first asked for one of them.
  */
 import { InvalidArgument } from "../generated/errors.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { Bucket, type BucketInfo, type BucketSettings, bucketInfo } from "./bucket.js";
 import { type Home, microseconds, oneOf } from "./home.js";
 import { Stream, type StreamInfo, type StreamSettings, streamInfo } from "./stream.js";
@@ -25,6 +25,8 @@ export class Store {
 			await this.home.ask("stream_info", [name]);
 			return new Stream<T>(this.home, name, this.unique);
 		}
+		const sizes = { maxBytes: 0, replicas: 0 };
+		checkNames("stream", settings, { subjects: 0, maxAge: 0, maxMessages: 0, full: 0, dedupe: 0, ...sizes });
 		const { subjects, maxAge, maxBytes = null, maxMessages = null, full = "refuse" } = settings;
 		const { dedupe = 120_000, replicas = 1 } = settings;
 		if (!Array.isArray(subjects)) {
@@ -51,6 +53,7 @@ export class Store {
 		if (settings === undefined) {
 			await this.home.ask("bucket_info", [name]);
 		} else {
+			checkNames("kv", settings, { history: 0, ttl: 0, maxBytes: 0, replicas: 0 });
 			const { history = 1, ttl, maxBytes = null, replicas = 1 } = settings;
 			await this.home.ask("create_bucket", [name, history, microseconds("ttl", ttl), maxBytes, replicas]);
 		}

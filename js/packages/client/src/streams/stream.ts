@@ -2,7 +2,7 @@
 import { InvalidArgument } from "../generated/errors.js";
 import { CONSUMER_IN_FLIGHT, CONSUMER_IN_FLIGHT_MAX } from "../generated/limits.js";
 import { PageReader, type Reader } from "../iterators/page_reader.js";
-import { shown } from "../options.js";
+import { checkNames, shown } from "../options.js";
 import { Consumer, type ConsumerInfo, consumerInfo } from "./consumer.js";
 import { type Message, messageOf, type PublishOptions, StreamEvent } from "./event.js";
 import {
@@ -27,17 +27,17 @@ export interface StreamSettings {
 	/** Subjects of its events: patterns, such as `orders.>`. */
 	readonly subjects: readonly string[];
 	/** After which time events are forgotten. */
-	readonly maxAge?: number;
+	readonly maxAge?: number | undefined;
 	/** Its largest size on disk. */
-	readonly maxBytes?: number;
+	readonly maxBytes?: number | undefined;
 	/** How many events it may have. */
-	readonly maxMessages?: number;
+	readonly maxMessages?: number | undefined;
 	/** Behavior at a limit: publishing is refused, or the oldest events go. */
-	readonly full?: "refuse" | "drop_old";
+	readonly full?: "refuse" | "drop_old" | undefined;
 	/** How long an `id` is remembered (120,000); 0 for not at all. */
-	readonly dedupe?: number;
+	readonly dedupe?: number | undefined;
 	/** On how many servers it is kept; 1 in a folder. */
-	readonly replicas?: number;
+	readonly replicas?: number | undefined;
 }
 
 /** State of a stream. */
@@ -64,39 +64,39 @@ export interface StreamInfo {
 /** Settings of a consumer. Times are in milliseconds. */
 export interface ConsumerSettings {
 	/** Which subjects: a pattern or several; all if there is none. */
-	readonly filter?: string | readonly string[];
+	readonly filter?: string | readonly string[] | undefined;
 	/**
 	 * "compete": all who take from it share its events, and it is kept. "broadcast": a cursor of
 	 * its own, which gets all events, and goes an hour after its last use.
 	 */
-	readonly mode?: "compete" | "broadcast";
+	readonly mode?: "compete" | "broadcast" | undefined;
 	/** Where it begins when it is made ("new"). */
-	readonly start?: Start;
+	readonly start?: Start | undefined;
 	/** After which time a delivery that is not settled counts as failed (30,000). */
-	readonly ackWait?: number;
+	readonly ackWait?: number | undefined;
 	/** After so many failed deliveries an event is a dead letter (5); 0 for never. */
-	readonly maxDeliver?: number;
+	readonly maxDeliver?: number | undefined;
 	/**
 	 * How long to wait before the second, third, ... delivery; the last for all further ones (100,
 	 * 1,000, 10,000).
 	 */
-	readonly backoff?: readonly number[];
+	readonly backoff?: readonly number[] | undefined;
 	/** How many deliveries may be out at once, over all who take (1,000). */
-	readonly maxInFlight?: number;
+	readonly maxInFlight?: number | undefined;
 	/** "key": an event waits until all earlier ones of its key are acked or dead. */
-	readonly order?: "none" | "key";
+	readonly order?: "none" | "key" | undefined;
 }
 
 export interface ReadOptions {
 	/** Where to begin ("all"). */
-	readonly start?: Start;
+	readonly start?: Start | undefined;
 	/** The last sequence. */
-	readonly stop?: number;
-	readonly filter?: string | readonly string[];
+	readonly stop?: number | undefined;
+	readonly filter?: string | readonly string[] | undefined;
 	/** If true, the reader waits for more at the end. */
-	readonly follow?: boolean;
+	readonly follow?: boolean | undefined;
 	/** Ends the wait. */
-	readonly signal?: AbortSignal;
+	readonly signal?: AbortSignal | undefined;
 }
 
 /** A stream; `await node.stream(...)` makes one, or finds it. */
@@ -157,6 +157,7 @@ export class Stream<T = unknown> {
 		value: T,
 		options: ScheduleOptions = {},
 	): Promise<Schedule<T>> {
+		checkNames("schedule", options, { timeZone: 0, key: 0, headers: 0, content: 0, ttl: 0 });
 		const { timeZone = "UTC", ...rest } = options;
 		const message = messageOf(subject, value, rest);
 		return scheduleInfo(await this.home.ask("create_schedule", [this.name, name, whenOf(when), timeZone, message]));
@@ -178,6 +179,8 @@ export class Stream<T = unknown> {
 	 * @throws SettingsDiffer if it exists with other settings.
 	 */
 	async consumer(name: string, settings: ConsumerSettings = {}): Promise<Consumer<T>> {
+		const delivery = { ackWait: 0, maxDeliver: 0, backoff: 0, maxInFlight: 0 };
+		checkNames("consumer", settings, { filter: 0, mode: 0, start: 0, order: 0, ...delivery });
 		const {
 			mode = "compete",
 			order = "none",
@@ -210,6 +213,7 @@ export class Stream<T = unknown> {
 
 	/** Events without any state: a replay. A link that is lost meanwhile is waited for. */
 	read(options: ReadOptions = {}): Reader<StreamEvent<T>> {
+		checkNames("read", options, { start: 0, stop: 0, filter: 0, follow: 0, signal: 0 });
 		const { stop = null, follow = false } = options;
 		const filter = patternsOf(options.filter);
 		let at = startOf(options.start ?? "all");
@@ -241,8 +245,13 @@ export class Stream<T = unknown> {
 	 * Gives how many.
 	 */
 	async purge(
-		options: { readonly before?: number; readonly keep?: number; readonly filter?: string } = {},
+		options: {
+			readonly before?: number | undefined;
+			readonly keep?: number | undefined;
+			readonly filter?: string | undefined;
+		} = {},
 	): Promise<number> {
+		checkNames("purge", options, { before: 0, keep: 0, filter: 0 });
 		const { before = null, keep = null, filter = null } = options;
 		return (await this.home.call("purge", this.name, before, keep, filter)) as number;
 	}

@@ -1,7 +1,9 @@
 /** Subjects and patterns: their rules, and which subjects a pattern selects. */
 import { InvalidArgument, InvalidSubject } from "../generated/errors.js";
 import { SUBJECT_BYTES, SUBJECT_TOKENS } from "../generated/limits.js";
+import { checkNames } from "../options.js";
 import { utf8Length } from "../text.js";
+import type { SubscribeOptions } from "./subscriptions.js";
 
 const FORBIDDEN = /[\s\p{Cc}*>]/u;
 /** Allowed names of services, instances and methods. */
@@ -68,9 +70,11 @@ export function checkSubject(text: unknown, pattern: boolean): asserts text is s
 	}
 }
 
-/** Refuses a pattern or the name of a queue group that is none. */
-export function checkSubscription(pattern: unknown, queue: unknown): asserts pattern is string {
+/** Refuses a pattern, an option, or the name of a queue group that is none. */
+export function checkSubscription(pattern: unknown, options: SubscribeOptions): asserts pattern is string {
 	checkSubject(pattern, true);
+	checkNames("subscribe", options, { queue: 0 });
+	const { queue = "" } = options;
 	if (typeof queue !== "string" || queue.length > 255) {
 		throw new InvalidArgument("queue: give text of at most 255 bytes");
 	}

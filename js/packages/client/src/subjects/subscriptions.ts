@@ -5,6 +5,7 @@ import { SUBSCRIPTION_CAPACITY } from "../generated/limits.js";
 import type { Reader } from "../iterators/page_reader.js";
 import { Waiters, type WaitOptions } from "../iterators/waiters.js";
 import { Queue } from "../queue.js";
+import { isThenable } from "../services/service_instance.js";
 import { asyncDispose } from "../symbols.js";
 import type { Id } from "../wire/frames.js";
 
@@ -24,7 +25,7 @@ export type Listener = (value: unknown, envelope: Envelope) => unknown;
 
 export interface SubscribeOptions {
 	/** Members of a queue group with one pattern share its messages: each goes to one of them. */
-	readonly queue?: string;
+	readonly queue?: string | undefined;
 }
 
 /** One subscription of this node, until `stop()`. */
@@ -130,7 +131,7 @@ export class Subscribed implements Subscription, Reader<Envelope> {
 			try {
 				const envelope = next.envelope();
 				const handled = listener(envelope.value, envelope);
-				if (handled instanceof Promise) {
+				if (isThenable(handled)) {
 					await handled;
 				}
 			} catch (error) {

@@ -61,7 +61,7 @@ export interface ValueWriter {
 	copy(bytes: Uint8Array): void;
 }
 
-const TYPED = /^(?:Big)?(Int|Uint|Float(?!16))(\d+)Array$/;
+const TYPED = /^(?:Big)?(Int|Uint|Float(?!16))(\d+)(?:Clamped)?Array$/;
 
 /** NumPy's text for the elements of a typed array. */
 export function dtypeOf(data: ArrayBufferView): string {

@@ -5,6 +5,7 @@ import { ERRORS } from "../generated/error_table.js";
 import { RemoteError, WireError } from "../generated/errors.js";
 
 const TEXT_MAX = 65_536;
+const CAUSES_MAX = 8;
 const OWN = "tidewire.errors:";
 const BUILTINS = "builtins:";
 
@@ -17,7 +18,7 @@ export function describeError(error: Error, isSendable: (value: unknown) => bool
 		["args", null],
 		["state", new Map(state)],
 		["notes", []],
-		["traceback", clean(error.stack ?? "")],
+		["traceback", clean(stackOf(error))],
 	];
 }
 
@@ -30,10 +31,17 @@ function typeName(error: Error): string {
 	return error instanceof TidewireError ? `${OWN}${error.name}` : `javascript:${error.name || "Error"}`;
 }
 
-/** The message of the other side, without the name of its type. */
-function bare(error: RemoteError): string {
-	const begin = `${error.typeName}: `;
-	return error.message.startsWith(begin) ? error.message.slice(begin.length) : error.message;
+/** The stack of an error, and those of its causes. */
+function stackOf({ stack, cause }: Error, depth = 0): string {
+	const below = cause instanceof Error && depth < CAUSES_MAX ? `\n[cause]: ${stackOf(cause, depth + 1)}` : "";
+	return (stack ?? "") + below;
+}
+
+/** The message of the other side, without the name of the call and of its type. */
+function bare({ message, typeName }: RemoteError): string {
+	const begin = `${typeName}: `;
+	const at = message.indexOf(begin);
+	return at < 0 ? message : message.slice(at + begin.length);
 }
 
 function clean(text: string): string {
