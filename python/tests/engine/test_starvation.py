@@ -121,8 +121,9 @@ def test_a_service_whose_methods_hold_all_threads_says_so_to_its_callers(
                 holding = asyncio.ensure_future(desk.hold())
                 await asyncio.to_thread(begun.wait, PATIENCE_S)
                 # A node tells once a second of calls that stand, and its hub tells the caller.
+                timeout = {"same node": 1.0, "hub": 3.0, "node": 5.0}[place]
                 with pytest.raises(tw.AskTimeout) as raised:
-                    await desk.with_(timeout=4.0 if place == "node" else 1.0).answer()
+                    await desk.with_(timeout=timeout).answer()
                 if place == "same node":
                     assert " of desk (#" in (raised.value.reason or "")
                 else:

@@ -129,14 +129,14 @@ impl Incoming {
 
     /// Takes what one link may bring at one go.
     fn take(&mut self, shared: &Shared, at: LinkId, socket: &Socket) -> io::Result<()> {
-        let filled = match self.reading.is_left() {
+        let mut filled = match self.reading.is_left() {
             true => ReadProgress::Some,
-            false => match self.reading.fill(|spare| socket.try_read(spare)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadProgress::All,
-                Ok(ReadProgress::Closed) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                other => other?,
-            },
+            false => self.fill(socket)?,
         };
+        if filled == ReadProgress::All && self.reading.is_small() {
+            // A node that has left before the hub greets it does not join: its name is free.
+            filled = self.fill(socket)?;
+        }
         if filled == ReadProgress::All {
             socket.drained();
         }
@@ -148,6 +148,14 @@ impl Incoming {
             self.greet(shared, at, socket, came);
         }
         Ok(())
+    }
+
+    fn fill(&mut self, socket: &Socket) -> io::Result<ReadProgress> {
+        match self.reading.fill(|spare| socket.try_read(spare)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadProgress::All),
+            Ok(ReadProgress::Closed) => Err(io::ErrorKind::UnexpectedEof.into()),
+            other => other,
+        }
     }
 
     /// Widens the limits of a link once its node has joined.
