@@ -41,7 +41,7 @@ class Sync(Generic[_P, _R_co]):
         try:
             return answer.wait()  # type: ignore[no-any-return]
         except KeyboardInterrupt:
-            pool._core.cancel([task])
+            pool._core.cancel(task)
             raise
 
     def map(self, items: Iterable[Any], *, ahead: int | None = None) -> Iterator[_R_co]:

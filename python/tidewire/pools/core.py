@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from tidewire._binding import ChangeCounter
@@ -19,8 +19,8 @@ from tidewire.errors import LimitExceeded, PoolFailed, PoolStopped, TidewireErro
 from tidewire.pools.backlog import Backlog
 from tidewire.pools.counters import PoolCounters
 from tidewire.pools.options import Options
-from tidewire.pools.results.answers import Answer, Done, deliver
-from tidewire.pools.task import ENDED, HANDED, Task
+from tidewire.pools.results.answers import Answer, Done, InFlightTasks, deliver
+from tidewire.pools.task import ENDED, HANDED, Task, Unit, is_cancelled, is_wanted, singles
 
 if TYPE_CHECKING:
     from tidewire._binding import Pending
@@ -29,9 +29,9 @@ State = Literal["starting", "running", "failed", "stopping", "stopped"]
 
 
 class Ended(NamedTuple):
-    """A task that was given up."""
+    """Tasks that were given up."""
 
-    task: Task
+    task: Unit
     reason: str
     error: BaseException | None
 
@@ -86,39 +86,25 @@ class Core:
 
     # Tasks come
 
-    def submit(self, task: Task) -> None:
-        """Accept a task, or let it wait for room.
+    def submit(self, unit: Unit) -> None:
+        """Accept a task or a range of them, or let it wait for room. A map limits its tasks by
+        itself, so that its ranges wait in any case.
 
         Raises:
             LimitExceeded: if there is no room, and the pool is to fail then.
             PoolStopped: if the pool takes no more tasks.
             PoolFailed: if the pool has failed.
         """
-        task.queued_ns = time.monotonic_ns()
+        unit.queued_ns = time.monotonic_ns()
         with self.lock:
             if self._refusal is not None:
                 raise self.refusal()
-            if self._fails_when_full and self.backlog.full:
+            if self._fails_when_full and self.backlog.full and not isinstance(unit.answer, InFlightTasks):
                 raise self._full()
-            self._numbers += 1
-            task.number = self._numbers
-            self.backlog.add(task)
-            if self.hands is not None and self.hands.added(1):
-                self.hands.ring()
-
-    def submit_all(self, tasks: Sequence[Task]) -> None:
-        """Accept tasks of a map, whose number is bounded by the map. Raises PoolStopped and
-        PoolFailed.
-        """
-        now_ns = time.monotonic_ns()
-        with self.lock:
-            if self._refusal is not None:
-                raise self.refusal()
-            for task in tasks:
-                self._numbers += 1
-                task.number, task.queued_ns = self._numbers, now_ns
-                self.backlog.add(task)
-            if self.hands is not None and self.hands.added(len(tasks)):
+            unit.number, count = self._numbers + 1, unit.count
+            self._numbers += count
+            self.backlog.add(unit)
+            if self.hands is not None and self.hands.added(count):
                 self.hands.ring()
 
     def refusal(self) -> TidewireError:
@@ -139,51 +125,67 @@ class Core:
 
     def end(self, done: Sequence[Done], given_up: Sequence[Ended] = ()) -> None:
         """Count outcomes, and hand them to those who wait."""
-        given_up = [ended._replace(reason="cancelled") if ended.task.cancelled else ended for ended in given_up]
+        given_up = [ended._replace(reason="cancelled") if is_cancelled([ended.task]) else ended for ended in given_up]
         with self.lock:
-            for task, _, _ in done:
-                task.state = ENDED
-            self.counters.handled += len(done)
+            for unit, _, _ in done:
+                unit.state = ENDED
+                self.counters.handled += unit.count
             for ended in given_up:
                 ended.task.state = ENDED
-                self.counters.dead[ended.reason] += 1
+                self.counters.dead[ended.reason] += ended.task.count
             rests = self._rests()
         deliver(done)
         self._report(given_up)
         if rests:
             self.rests.ring()
 
-    def cancel(self, tasks: Iterable[Task]) -> None:
-        """Drop tasks that were not begun, and let workers end the others. Nobody gets a result."""
-        dropped: list[Ended] = []
-        begun = False
+    def cancel(self, task: Task) -> None:
+        """Drop a task that was not begun, or let its worker end it. Nobody gets a result."""
+        dropped: list[Unit] = []
         with self.lock:
-            for task in tasks:
-                task.answer = None
-                if task.state < HANDED and self.backlog.drop(task):
-                    self.counters.dead["cancelled"] += 1
-                    dropped.append(Ended(task, "cancelled", None))
-                elif task.state == HANDED:
-                    task.cancelled = (task.on_cancel or self.options.on_cancel) != "leave"
-                    begun = True
-            if begun and self.hands is not None:
-                self.hands.cancelled()
-            rests = self._rests()
-        self._report(dropped)
-        if rests:
-            self.rests.ring()
+            task.answer = None
+            if task.state < HANDED and self.backlog.drop(task):
+                dropped.append(task)
+            elif task.state == HANDED:
+                task.cancelled = (task.on_cancel or self.options.on_cancel) != "leave"
+                if self.hands is not None:
+                    self.hands.cancelled()
+            rests = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, rests)
 
-    def put_back(self, tasks: Sequence[Task]) -> None:
+    def cancel_all(self, answer: InFlightTasks) -> None:
+        """As ``cancel``, for all tasks of a map."""
+        with self.lock:
+            answer.is_abandoned = True
+            answer.is_cancelled = self.options.on_cancel != "leave"
+            dropped = self.backlog.drop_all(answer)
+            if self.hands is not None:
+                self.hands.cancelled()
+            rests = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, rests)
+
+    def put_back(self, units: Sequence[Unit]) -> None:
         """Put tasks that no worker has begun in front of all others. Tasks without a waiter are
         dropped.
         """
-        dropped = []
+        if not units:
+            return
         with self.lock:
-            wanted = [task for task in tasks if task.answer is not None]
-            dropped = [Ended(task, "cancelled", None) for task in tasks if task.answer is None]
-            self.backlog.put_back(wanted)
-        if dropped:
-            self.end((), dropped)
+            dropped = [unit for unit in units if not is_wanted(unit)]
+            self.backlog.put_back(unit for unit in units if is_wanted(unit))
+            rests = self._count_cancelled(dropped)
+        self._report_cancelled(dropped, rests)
+
+    def _count_cancelled(self, dropped: list[Unit]) -> bool:
+        for unit in dropped:
+            unit.state = ENDED
+            self.counters.dead["cancelled"] += unit.count
+        return self._rests()
+
+    def _report_cancelled(self, dropped: list[Unit], rests: bool) -> None:
+        self._report([Ended(unit, "cancelled", None) for unit in dropped])
+        if rests:
+            self.rests.ring()
 
     def handed(self) -> int:
         """Return how many tasks workers have. The lock must be held."""
@@ -214,14 +216,21 @@ class Core:
             }
 
     def _report(self, given_up: Sequence[Ended]) -> None:
-        deliver((ended.task, ended.error, None) for ended in given_up if ended.error is not None)
         if self.options.on_dead is None:
+            deliver((ended.task, ended.error, None) for ended in given_up if ended.error is not None)
             return
-        for ended in given_up:
-            try:
-                self.options.on_dead(*ended)
-            except Exception as error:  # noqa: BLE001
-                logger.error("pool %r: on_dead failed on %r: %s", self.options.name, ended.task, error, exc_info=error)
+        for unit, reason, failure in given_up:
+            for task in singles([unit]):
+                if failure is not None:
+                    deliver([(task, failure, None)])
+                self._tell_dead(task, reason, failure)
+
+    def _tell_dead(self, task: Task, reason: str, failure: BaseException | None) -> None:
+        task.answer = None
+        try:
+            self.options.on_dead(task, reason, failure)  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001
+            logger.error("pool %r: on_dead failed on %r: %s", self.options.name, task, error, exc_info=error)
 
     # The end of the pool
 
@@ -305,7 +314,7 @@ class Core:
             self._end_all(parked)
         self._refuse(parked)
 
-    def abandon(self, tasks: Sequence[Task], reason: str) -> None:
+    def abandon(self, tasks: Sequence[Unit], reason: str) -> None:
         """Give up all that waits, and these tasks of workers."""
         with self.lock:
             waiting, parked = self.backlog.clear()

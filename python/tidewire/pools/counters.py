@@ -65,14 +65,14 @@ class PoolCounters:
         self.queueing = Histogram()
         self.handling = Histogram()
 
-    def took(self, tasks: list[Task], now_ns: int) -> None:
+    def took(self, count: int, queued_ns: int, now_ns: int) -> None:
         """Note that tasks were handed to a worker together. The queueing time is sampled: the first
         of each batch.
         """
         self.batches += 1
-        self.batched += len(tasks)
-        self.batch_most = max(self.batch_most, len(tasks))
-        self.queueing.add((now_ns - tasks[0].queued_ns) // 1_000)
+        self.batched += count
+        self.batch_most = max(self.batch_most, count)
+        self.queueing.add((now_ns - queued_ns) // 1_000)
 
     def ledger(self, accepted: int, stuck: tuple[Stuck, ...], threads: tuple[str, ...], reason: str) -> Ledger:
         """Return what became of all tasks."""

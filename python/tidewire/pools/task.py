@@ -1,10 +1,12 @@
-"""One task of a pool, from its submit to its end."""
+"""Tasks of a pool, from their submit to their end: single ones, and ranges of one map."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tidewire.pools.options import OnCancel, OnProgress
     from tidewire.pools.results.answers import Answer
 
@@ -32,6 +34,7 @@ class Task:
         deliveries: How often it was begun and given up with its worker.
     """
 
+    count: ClassVar[int] = 1
     __slots__ = (
         *("answer", "args", "cancelled", "deliveries", "key", "kwargs", "listener"),
         *("number", "on_cancel", "payload", "queued_ns", "state"),
@@ -51,15 +54,88 @@ class Task:
         self.on_cancel: OnCancel | None = None
         self.listener: OnProgress | None = None
 
+    def take(self, count: int) -> Task:
+        """See ``TaskRange.take``."""
+        return self
+
     def __repr__(self) -> str:
         # Behind the payload a pool of agents sends what its workers need to know of the message.
         what = f"payload={self.args[0]!r:.200}" if self.key == FROM_AGENT else f"args={self.args!r:.200}"
         return f"<Task {self.number} {what} deliveries={self.deliveries}>"
 
 
-def is_cancelled(tasks: list[Task]) -> bool:
+class TaskRange:
+    """Tasks of one map that follow one another: one for each value from ``start`` to ``stop``.
+
+    The values are shared by all parts of a range. ``payload`` has their items as they travel, or is
+    None if the values travel as they are. ``number`` and ``key`` are those of the first task.
+    """
+
+    cancelled: ClassVar[bool] = False
+    deliveries: ClassVar[int] = 0
+    __slots__ = ("answer", "key", "number", "payload", "queued_ns", "start", "state", "stop", "values")
+
+    def __init__(self, values: list[Any], payload: list[Any] | None, key: int, answer: Answer | None) -> None:
+        self.values = values
+        self.payload = payload
+        self.key = key
+        self.answer = answer
+        self.number = 0
+        self.state = PARKED
+        self.queued_ns = 0
+        self.start = 0
+        self.stop = len(values)
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+    def part(self, first: int, last: int) -> Unit:
+        """Return the tasks from ``first`` up to ``last``, counted from the start of this range."""
+        start, stop = self.start + first, self.start + last
+        part: Unit
+        if last - first == 1:
+            payload = (self.values[start],) if self.payload is None else self.payload[start]
+            part = Task((self.values[start],), {}, payload, self.key + first)
+        else:
+            part = TaskRange(self.values, self.payload, self.key + first, None)
+            part.start, part.stop = start, stop
+        part.number = self.number + first
+        part.answer, part.queued_ns, part.state = self.answer, self.queued_ns, self.state
+        return part
+
+    def take(self, count: int) -> Unit:
+        """Take out the first tasks, or all. One task is no range any more."""
+        if 1 < count == self.count:
+            return self
+        taken = self.part(0, count)
+        self.start += count
+        self.key += count
+        self.number += count
+        return taken
+
+
+Unit = Task | TaskRange
+
+
+def singles(units: Iterable[Unit]) -> list[Task]:
+    """Return each task by itself."""
+    tasks: list[Any] = []
+    for unit in units:
+        tasks += [unit] if isinstance(unit, Task) else [unit.part(n, n + 1) for n in range(unit.count)]
+    return tasks
+
+
+def is_wanted(unit: Unit) -> bool:
+    """Tell whether somebody waits for the outcome."""
+    return unit.answer is not None and not unit.answer.is_abandoned
+
+
+def is_cancelled(tasks: Sequence[Unit]) -> bool:
     """Tell whether a worker is to end what it is at: each of its tasks was cancelled."""
-    return bool(tasks) and all(task.cancelled for task in tasks)
+    return bool(tasks) and all(
+        task.cancelled or (task.answer is not None and task.answer.is_cancelled) for task in tasks
+    )
 
 
 def report_all(tasks: list[Task], fraction: float, note: str) -> None:

@@ -1,7 +1,9 @@
 """Worker threads of a pool. They take tasks from the backlog by themselves; the supervisor only
 watches them.
 
-A thread can't be killed: one whose task takes too long is abandoned, and ends when the task does.
+A thread takes several short tasks at once. Tasks behind one that takes long are taken back for
+other threads. A thread can't be killed: one whose task takes too long is abandoned, and ends when
+the task does.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from selectors import BaseSelector
 from typing import Any
 
@@ -20,16 +23,19 @@ from tidewire._runtime.stacks import stacks
 from tidewire._runtime.task import running_task
 from tidewire.errors import TaskTimeout
 from tidewire.pools import failure
+from tidewire.pools.assignment import Assignment
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.function import Caller, name_of
 from tidewire.pools.policies.batch_policy import plan
+from tidewire.pools.policies.batch_sizer import BatchSizer
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes.health import earliest
 from tidewire.pools.results.answers import Done
-from tidewire.pools.task import ENDED, Task, is_cancelled
-from tidewire.pools.thread import ThreadWorker, handle, look
+from tidewire.pools.task import Task, Unit, is_cancelled, singles
+from tidewire.pools.thread import ThreadTurn, ThreadWorker, look
 
 _JOIN_S = 1.0
+_SLOW_NS = 10_000_000
 
 current = threading.local()
 """``current.core`` is the core of the pool whose worker this thread is."""
@@ -47,7 +53,8 @@ class ThreadWorkers:
         self._abandoned: list[ThreadWorker] = []
         self._leaving: list[threading.Thread] = []
         self._restarts: Counter[int] = Counter()
-        self._alert = False
+        self._alert = self._has_cancelled = False
+        self._sizer = BatchSizer()
         self._broken: deque[tuple[ThreadWorker, BaseException]] = deque()
         self._was_ready = False
         options = core.options
@@ -61,15 +68,28 @@ class ThreadWorkers:
         """Note new tasks: wake as many idle threads. The supervisor is woken if it must watch them,
         and sleeps.
         """
-        for _ in range(min(count, len(self._idle))):
-            self._idle.pop().gate.release()
+        self._wake()
+        if not self._watched:
+            return False
         alert, self._alert = self._alert, False
         return alert
 
+    def _wake(self) -> None:
+        turns = -(-self._core.backlog.waiting // self._size())
+        for _ in range(min(turns, len(self._idle))):
+            self._idle.pop().gate.release()
+
+    def _size(self) -> int:
+        """How many tasks a thread takes at once."""
+        if self._core.options.batch is not None:
+            return 1
+        return max(self._sizer.size(self._core.backlog.waiting, len(self._workers), 0, 0), 1)
+
     def cancelled(self) -> None:
         """Cancel the coroutines of cancelled tasks. Plain functions see it at their next check."""
+        self._has_cancelled = True
         for worker in [*self._workers.values(), *self._abandoned]:
-            if worker.caller is not None and is_cancelled(worker.tasks):
+            if worker.caller is not None and is_cancelled(worker.current()):
                 worker.caller.look()
 
     # A worker thread
@@ -78,7 +98,7 @@ class ThreadWorkers:
         current.core = self._core
         running_task.set(worker.running_task)
         try:
-            caller = Caller(self._function, lambda: is_cancelled(worker.tasks))
+            caller = Caller(self._function, lambda: is_cancelled(worker.current()))
         except BaseException as error:  # noqa: BLE001
             # The supervisor takes it out, or it would start others for those that are not counted
             # yet.
@@ -88,21 +108,22 @@ class ThreadWorkers:
         self._was_ready = True
         worker.caller = caller
         try:
-            while self._next(worker):
-                self._finish(worker, *handle(self._core, caller, worker.tasks))
+            while (turn := self._next(worker)) is not None:
+                turn.run(caller, partial(self._flush, worker, turn))
+                self._flush(worker, turn, is_end=True)
         finally:
             caller.close()
             self._leave(worker)
 
-    def _next(self, worker: ThreadWorker) -> bool:
-        """Wait for tasks. False if the thread is to end."""
+    def _next(self, worker: ThreadWorker) -> ThreadTurn | None:
+        """Wait for tasks. None if the thread is to end."""
         while True:
             with self._core.lock:
                 if worker.leaving:
-                    return False
+                    return None
                 again_ns = self._take(worker)
-                if worker.tasks:
-                    return True
+                if worker.turn is not None:
+                    return worker.turn
                 self._idle.append(worker)
             self._sleep(worker, again_ns)
 
@@ -111,20 +132,21 @@ class ThreadWorkers:
         backlog, batch = self._core.backlog, self._core.options.batch
         again_ns = None
         if batch is None:
-            worker.tasks = backlog.take(1)
+            units = backlog.take(self._size())
         else:
             first = backlog.first()
-            busy = sum(1 for other in self._workers.values() if other.tasks)
+            busy = sum(1 for other in self._workers.values() if other.turn is not None)
             call = plan(batch, now_ns, backlog.waiting, first.queued_ns if first else 0, busy)
-            worker.tasks, again_ns = backlog.take(call.size), call.again_ns
-        if worker.tasks:
-            worker.since_ns = now_ns
-            self._core.counters.took(worker.tasks, now_ns)
-            self._wake_sleeping_keeper()
+            units, again_ns = [*singles(backlog.take(call.size))], call.again_ns
+        if units:
+            assignment = Assignment(units, is_call=batch is not None)
+            worker.turn = ThreadTurn(assignment, now_ns)
+            self._core.counters.took(sum(unit.count for unit in units), units[0].queued_ns, now_ns)
+            self._wake_sleeping_keeper(self._watched or assignment.count > 1)
         return again_ns
 
-    def _wake_sleeping_keeper(self) -> None:
-        if (self._alert or self._core.watchers) and self._core.hands is not None:
+    def _wake_sleeping_keeper(self, to_watch: bool) -> None:
+        if ((self._alert and to_watch) or self._core.watchers) and self._core.hands is not None:
             self._alert = False
             self._core.hands.ring()
 
@@ -139,24 +161,33 @@ class ThreadWorkers:
         # Somebody has opened the gate between the timeout and the lock.
         worker.gate.acquire()
 
-    def _finish(self, worker: ThreadWorker, done: list[Done], given_up: list[Ended]) -> None:
+    def _flush(self, worker: ThreadWorker, turn: ThreadTurn, is_end: bool = False) -> None:
+        """Deliver the outcomes that are there. Any thread may call."""
         now_ns = time.monotonic_ns()
         with self._core.lock:
-            # The tasks of an abandoned worker have ended already.
-            abandoned = worker.tasks[0].state == ENDED
-            count, worker.tasks = len(worker.tasks), []
-            worker.handled += count
-            worker.errors += len(given_up)
-            worker.busy_ns += now_ns - worker.since_ns
-            worker.heard_ns = now_ns
-            if not abandoned:
-                self._core.counters.handling.add((now_ns - worker.since_ns) // 1_000)
-                for task in [*(one[0] for one in done), *(one.task for one in given_up)]:
-                    task.state = ENDED
-        if not abandoned:
+            if is_end:
+                worker.turn = None
+            done, given_up = self._settle(worker, turn, now_ns)
+        if done or given_up:
             self._core.end(done, given_up)
         if self._core.stop is not None or self._core.watchers:
             self._core.wake_keeper()
+
+    def _settle(self, worker: ThreadWorker, turn: ThreadTurn, now_ns: int) -> tuple[list[Done], list[Ended]]:
+        # The tasks of an abandoned worker have ended already.
+        if turn.is_over:
+            return [], []
+        done, given_up = turn.settle(self._core)
+        count = sum(unit.count for unit, _, _ in done) + len(given_up)
+        worker.busy_ns += now_ns - turn.flushed_ns
+        worker.heard_ns = turn.flushed_ns = now_ns
+        worker.handled += count
+        worker.errors += len(given_up)
+        if count and turn.worked_ns:
+            self._sizer.learn(count, turn.worked_ns / 1_000)
+            self._core.counters.handling.add(turn.worked_ns // 1_000 // count, count)
+            turn.worked_ns = 0
+        return done, given_up
 
     def _leave(self, worker: ThreadWorker) -> None:
         with self._core.lock:
@@ -173,16 +204,49 @@ class ThreadWorkers:
         self._count_broken(now_ns)
         self._spawn(now_ns)
         spawning = self._replacement.next_ns(now_ns, len(self._workers))
+        self._take_back(now_ns)
         with self._core.lock:
             self._retire()
             late = self._late(now_ns)
         for worker, tasks in late:
             self._replace(worker, tasks, now_ns)
         with self._core.lock:
-            starts = [worker.since_ns for worker in self._workers.values() if worker.tasks]
-            deadline = min(starts) + self._timeout_ns if starts and self._timeout_ns is not None else None
-            self._alert = self._watched and deadline is None
+            turns = [worker.turn for worker in self._workers.values() if worker.turn is not None]
+            deadline = earliest(map(self._watch_ns, turns))
+            self._alert = deadline is None
         return now_ns if late else earliest([deadline, spawning])
+
+    def _watch_ns(self, turn: ThreadTurn) -> int | None:
+        """Return when a turn must be looked at."""
+        slow_ns = turn.since_ns + _SLOW_NS if turn.behind or turn.outcomes else None
+        return earliest([slow_ns, None if self._timeout_ns is None else turn.since_ns + self._timeout_ns])
+
+    def _take_back(self, now_ns: int, all_of_them: bool = False) -> None:
+        """Take back tasks behind one that takes long, for other threads, and deliver the results
+        before it. Cancelled tasks are dropped.
+        """
+        back: list[Unit] = []
+        slow: list[tuple[ThreadWorker, ThreadTurn]] = []
+        with self._core.lock:
+            forced = all_of_them or self._has_cancelled
+            self._has_cancelled = False
+            for worker in self._workers.values():
+                turn = worker.turn
+                if turn is None or not (forced or now_ns - turn.since_ns >= _SLOW_NS):
+                    continue
+                if not forced and turn.behind:
+                    # The next thread is not to take as many.
+                    self._sizer.learn(1, (now_ns - turn.since_ns) / 1_000)
+                back += turn.recall()
+                slow.append((worker, turn))
+        self._put_back(back)
+        for worker, turn in slow:
+            self._flush(worker, turn)
+
+    def _put_back(self, units: list[Unit]) -> None:
+        self._core.put_back(units)
+        with self._core.lock:
+            self._wake()
 
     def _count_broken(self, now_ns: int) -> None:
         """See to threads that could not start: if none ever could, none ever will."""
@@ -224,7 +288,7 @@ class ThreadWorkers:
     def _send_away(self, worker: ThreadWorker) -> None:
         worker.leaving = True
         self._workers.pop(worker.number, None)
-        if not worker.tasks:
+        if worker.turn is None:
             self._leaving = [*(thread for thread in self._leaving if thread.is_alive()), worker.thread]
         if worker in self._idle:
             self._idle.remove(worker)
@@ -233,17 +297,19 @@ class ThreadWorkers:
     def _late(self, now_ns: int) -> list[tuple[ThreadWorker, list[Task]]]:
         if self._timeout_ns is None:
             return []
-        limit_ns = now_ns - self._timeout_ns
-        late = [worker for worker in self._workers.values() if worker.tasks and worker.since_ns <= limit_ns]
         taken = []
-        for worker in late:
+        for worker in list(self._workers.values()):
+            turn = worker.turn
+            # A slow turn has no tasks behind the present one.
+            if turn is None or turn.since_ns + self._timeout_ns > now_ns or turn.behind or not turn.is_late:
+                continue
             self._send_away(worker)
             self._abandoned.append(worker)
             self._restarts[worker.number] += 1
             self._core.counters.restarts += 1
-            for task in worker.tasks:
-                task.state = ENDED
-            taken.append((worker, list(worker.tasks)))
+            tasks = turn.current()
+            turn.is_over = True
+            taken.append((worker, tasks))
         return taken
 
     def _replace(self, worker: ThreadWorker, tasks: list[Task], now_ns: int) -> None:
@@ -257,20 +323,22 @@ class ThreadWorkers:
 
     def interrupt(self) -> None:
         """Cancel coroutines that threads run. Plain functions go on."""
+        self.recall_all(time.monotonic_ns())
         with self._core.lock:
-            callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+            callers = [worker.caller for worker in [*self._workers.values(), *self._abandoned] if worker.turn]
         for caller in filter(None, callers):
             caller.interrupt()
 
     def recall_all(self, now_ns: int) -> None:
-        """Threads hold nothing that they have not begun."""
+        """Take back everything that no thread has begun."""
+        self._take_back(now_ns, all_of_them=True)
 
     # Figures for others
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""
         workers = list(self._workers.values())
-        return len(workers), sum(1 for worker in workers if worker.tasks)
+        return len(workers), sum(1 for worker in workers if worker.turn is not None)
 
     def let_all_go(self, now_ns: int, kill: bool) -> None:
         """Let every thread end. Those at a task are abandoned; one that runs a coroutine ends as
@@ -279,7 +347,7 @@ class ThreadWorkers:
         self.interrupt()
         with self._core.lock:
             for worker in list(self._workers.values()):
-                if worker.tasks:
+                if worker.turn is not None:
                     self._abandoned.append(worker)
                 self._send_away(worker)
             leaving = [thread for thread in self._leaving if thread.is_alive()]
@@ -290,17 +358,19 @@ class ThreadWorkers:
         """Tell whether every thread has ended that can be waited for."""
         return not self._workers
 
-    def unfinished(self) -> list[Task]:
+    def unfinished(self) -> list[Unit]:
         """Return the tasks that workers have, and take them from their workers."""
+        self.recall_all(time.monotonic_ns())
+        units: list[Unit] = []
         with self._core.lock:
-            tasks = [task for worker in self._workers.values() for task in worker.tasks]
-            for task in tasks:
-                task.state = ENDED
-        return tasks
+            for turn in [worker.turn for worker in self._workers.values() if worker.turn is not None]:
+                units += turn.assignment.between(turn.assignment.done, turn.stop)
+                turn.is_over = True
+        return units
 
     def stuck(self) -> tuple[Stuck, ...]:
         """Return the threads that are at a task, with the lines that they are at."""
-        at_work = [worker for worker in [*self._workers.values(), *self._abandoned] if worker.tasks]
+        at_work = [worker for worker in [*self._workers.values(), *self._abandoned] if worker.turn is not None]
         lines = stacks(worker.thread.ident or 0 for worker in at_work)
         name = self._core.options.name
         return tuple(

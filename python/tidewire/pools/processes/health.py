@@ -46,7 +46,7 @@ class Health:
             return self._watch_start(worker, now_ns)
         if worker.recall_ns:
             return self._watch_recall(worker, now_ns)
-        if not worker.units:
+        if not worker.given:
             return None
         at = worker.at()
         if at and self._is_late(worker, now_ns):
@@ -56,7 +56,7 @@ class Health:
         if silent_ns is not None and now_ns >= silent_ns:
             self._kill(worker, at, f"killed after {self._core.options.heartbeat_timeout:g} s without a sign of life")
             return now_ns
-        if at and is_cancelled(worker.unit(at)):
+        if at and is_cancelled(worker.tasks_at(at)):
             silent_ns = earliest([silent_ns, self._watch_cancelled(worker, now_ns, at)])
             if not self._ward.is_here(worker):
                 return now_ns
@@ -101,7 +101,7 @@ class Health:
         """Let a worker end its present task if that was cancelled, and kill it after the grace."""
         if worker.cancelled_at != at:
             worker.cancel(now_ns, at)
-        modes = [task.on_cancel or self._core.options.on_cancel for task in worker.unit(at)]
+        modes = [task.on_cancel or self._core.options.on_cancel for task in worker.tasks_at(at)]
         kill_ns = worker.cancelled_ns + (0 if "kill" in modes else _CANCEL_GRACE_NS)
         if now_ns < kill_ns:
             return kill_ns
@@ -119,7 +119,7 @@ class Health:
 
     def _watch_unbegun(self, worker: ProcessWorker, now_ns: int) -> list[int]:
         # It may begin at any moment, and from then on the limits of its task hold.
-        soon = [now_ns + _SLOW_NS] if len(worker.units) > 1 else []
+        soon = [now_ns + _SLOW_NS] if worker.given > 1 else []
         return soon if self._timeout_ns is None else [*soon, now_ns + self._timeout_ns]
 
     def _watch_task(self, worker: ProcessWorker, now_ns: int, at: int) -> list[int | None]:

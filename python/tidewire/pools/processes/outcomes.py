@@ -7,11 +7,14 @@ from typing import Any
 
 from tidewire.errors import RemoteError
 from tidewire.pools import failure
+from tidewire.pools.assignment import others_of
 from tidewire.pools.core import Core, Ended
 from tidewire.pools.processes.process import ProcessWorker
 from tidewire.pools.processes.wire import PICKLED, SKIPPED
-from tidewire.pools.results.answers import Done
-from tidewire.pools.task import Task
+from tidewire.pools.results.answers import Done, Failed
+from tidewire.pools.task import Task, Unit, singles
+
+_OTHER = frozenset({tuple, list})
 
 
 class Outcomes:
@@ -32,45 +35,51 @@ class Outcomes:
             self._done, self._given_up = [], []
             core.end(done, given_up)
 
-    def take(self, worker: ProcessWorker, outcomes: list[Any]) -> list[Task]:
+    def take(self, worker: ProcessWorker, outcomes: list[Any]) -> list[Unit]:
         """Take the outcomes of a worker, and return the tasks that it was asked to skip."""
-        done, popleft = self._done, worker.units.popleft
-        skipped: list[Task] = []
-        before = len(done) + len(self._given_up)
-        for outcome in outcomes:
-            unit, kind = popleft(), type(outcome)
-            if kind is tuple or kind is list:
-                self._take_other(worker, unit, outcome, skipped)
-            else:
-                done.append((unit if type(unit) is Task else unit[0], None, outcome))  # type: ignore[index]
-        worker.handled += len(done) + len(self._given_up) - before
-        worker.report(len(outcomes))
+        assignment, outcomes = worker.take_outcomes(outcomes)
+        skipped: list[Unit] = []
+        start = 0
+        for index in [*_unpickle(outcomes), len(outcomes)]:
+            if start < index:
+                self._done += assignment.succeeded(outcomes[start:index])
+                worker.handled += index - start
+            if index < len(outcomes):
+                self._take_other(worker, assignment.passed(1), outcomes[index], skipped)
+            start = index + 1
         return skipped
 
-    def _take_other(self, worker: ProcessWorker, unit: Any, outcome: Any, skipped: list[Task]) -> None:
-        tasks = [unit] if type(unit) is Task else unit
+    def _take_other(self, worker: ProcessWorker, units: list[Unit], outcome: Any, skipped: list[Unit]) -> None:
+        if type(outcome) is tuple and outcome[0] == SKIPPED:
+            skipped += units
+            return
+        tasks = singles(units)
+        worker.handled += len(tasks)
         if type(outcome) is list:
-            for task, one in zip(tasks, outcome, strict=True):
-                self._take_value(worker, task, one)
-        elif outcome[0] == SKIPPED:
-            skipped += tasks
+            values, others = outcome, set(_unpickle(outcome))
         else:
-            for task in tasks:
-                self._take_value(worker, task, outcome)
+            values, others = [outcome] * len(tasks), set(range(len(tasks)))
+        for index, (task, value) in enumerate(zip(tasks, values, strict=True)):
+            if index in others:
+                worker.errors += 1
+                self.give_up(task, "failed", value.error if type(value) is Failed else failure.unpack(value))
+            else:
+                self._done.append((task, None, value))
 
-    def _take_value(self, worker: ProcessWorker, task: Task, outcome: Any) -> None:
-        if type(outcome) is not tuple:
-            self._done.append((task, None, outcome))
-        elif outcome[0] == PICKLED:
-            self._take_pickled(worker, task, outcome[1])
-        else:
-            worker.errors += 1
-            self.give_up(task, "failed", failure.unpack(outcome))
 
-    def _take_pickled(self, worker: ProcessWorker, task: Task, pickled: bytes) -> None:
-        try:
-            self._done.append((task, None, pickle.loads(pickled)))
-        except BaseException as error:  # noqa: BLE001
-            worker.errors += 1
-            problem = f"the result can't be unpickled here: {failure.message_of(error)}"
-            self.give_up(task, "failed", RemoteError(type(error).__name__, problem))
+def _unpickle(outcomes: list[Any]) -> list[int]:
+    """Unpickle results in their places, and return the places of all others: results that can't be
+    unpickled, failures, skipped tasks and calls with several results.
+    """
+    others = []
+    for index in others_of(outcomes, _OTHER):
+        outcome = outcomes[index]
+        if type(outcome) is tuple and outcome[0] == PICKLED:
+            try:
+                outcomes[index] = pickle.loads(outcome[1])
+                continue
+            except BaseException as error:  # noqa: BLE001
+                problem = f"the result can't be unpickled here: {failure.message_of(error)}"
+                outcomes[index] = Failed(RemoteError(type(error).__name__, problem))
+        others.append(index)
+    return others

@@ -28,19 +28,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tidewire
+from tidewire.pools.assignment import Assignment
 from tidewire.pools.counters import share
 from tidewire.pools.processes.status_page import BEAT_NS, BEGUN, NOTHING, SKIP_AFTER, SKIP_TO, STARTED_NS, StatusPage
 from tidewire.pools.processes.wire import Frames, frame
-from tidewire.pools.task import Task
+from tidewire.pools.task import Task, Unit, singles
 
 # Larger pieces would come from the system each time, and go back to it.
 _READ_BYTES = 65_536
 _PACKAGE = str(Path(tidewire.__file__).resolve().parents[1])
-
-Unit = list[Task]
-"""What one call of the function gets: one task, or several if it takes batches; empty once it was
-taken back.
-"""
 
 
 class ProcessWorker:
@@ -49,16 +45,15 @@ class ProcessWorker:
     def __init__(self, number: int, setup: bytes) -> None:
         self.number = number
         self.state: Literal["starting", "ready", "ending"] = "starting"
-        self.units: deque[Unit | Task] = deque()
-        self.batch_ends: deque[int] = deque()
+        self.assignments: deque[Assignment] = deque()
         self.sent = self.reported = 0
         self.handled = self.errors = 0
         self.started_ns = self.heard_ns = time.monotonic_ns()
         self.busy_ns = 0
         self.kill_ns: int | None = None
         self.doubted_ns = 0
-        self.recall_to = 0
-        self.recall_ns = 0
+        self.recall_to = self.recall_ns = 0
+        self._taken_back = NOTHING
         self.cancelled_at = self.cancelled_ns = 0
         self._frames = Frames()
         self._unsent = bytearray()
@@ -85,21 +80,30 @@ class ProcessWorker:
 
     # Tasks
 
-    def give(self, units: list[Unit] | list[Task], items: list[Any]) -> None:
-        """Hand over the units of one batch."""
-        self.units.extend(units)
-        self.sent += len(units)
-        self.batch_ends.append(self.sent)
+    @property
+    def given(self) -> int:
+        """How many tasks it has, in positions."""
+        return self.sent - self.reported
+
+    def give(self, assignment: Assignment, items: list[Any] | tuple[Any, ...]) -> None:
+        """Hand over tasks, which get the next positions."""
+        self.assignments.append(assignment)
+        self.sent = assignment.end = self.sent + assignment.count
         self.push(frame(items))
 
-    def report(self, count: int) -> None:
-        """Note that the outcomes of so many units have arrived."""
-        self.reported += count
-        while self.batch_ends and self.batch_ends[0] <= self.reported:
-            self.batch_ends.popleft()
+    def take_outcomes(self, outcomes: list[Any]) -> tuple[Assignment, list[Any]]:
+        """Note that the next outcomes have arrived. Return those that count, and the assignment, in
+        which the caller notes their end: outcomes of tasks that were taken back do not count.
+        """
+        assignment = self.assignments[0]
+        counted = outcomes[: max(self._taken_back - self.reported - 1, 0)]
+        self.reported += len(outcomes)
+        if self.reported == assignment.end:
+            self.assignments.popleft()
         if self.recall_to and self.reported >= self.recall_to:
-            self.recall_to = 0
+            self.recall_to, self._taken_back = 0, NOTHING
             self.board.words[SKIP_AFTER] = NOTHING
+        return assignment, counted
 
     def at(self) -> int:
         """Return the position that it has begun and not reported, or 0."""
@@ -116,10 +120,24 @@ class ProcessWorker:
         """
         return max(self.heard_ns, self.board.words[STARTED_NS], self.board.words[BEAT_NS])
 
-    def unit(self, position: int) -> Unit:
-        """Return the unit at a position that was not reported."""
-        unit = self.units[position - self.reported - 1]
-        return [unit] if isinstance(unit, Task) else unit
+    def between(self, first: int, last: int) -> list[Unit]:
+        """Return the tasks at the positions from ``first`` to ``last`` that were neither reported
+        nor taken back.
+        """
+        units: list[Unit] = []
+        first, last = max(first, self.reported + 1), min(last, self._taken_back - 1)
+        for assignment in self.assignments:
+            before = assignment.end - assignment.count
+            start, stop = max(first - 1 - before, 0), min(last - before, assignment.count)
+            if start < stop:
+                units += assignment.between(start, stop)
+        return units
+
+    def tasks_at(self, position: int) -> list[Task]:
+        """Return the tasks of the call at a position: one, or several if the function takes
+        batches.
+        """
+        return singles(self.between(position, position))
 
     def recall(self, now_ns: int, after: int) -> None:
         """Ask it to skip the tasks that it has not begun. ``take_back`` tells a moment later which
@@ -129,14 +147,12 @@ class ProcessWorker:
         self.board.words[SKIP_AFTER] = after
         self.recall_to, self.recall_ns = self.sent, now_ns
 
-    def take_back(self) -> list[Task]:
+    def take_back(self) -> list[Unit]:
         """Take back the tasks that it will not begin any more, in their order."""
-        tasks: list[Task] = []
         first = max(self.board.words[BEGUN], self.board.words[SKIP_AFTER], self.reported) + 1
-        for position in range(first, self.recall_to + 1):
-            tasks += self.unit(position)
-            self.units[position - self.reported - 1] = []
-        return tasks
+        units = self.between(first, self.recall_to)
+        self._taken_back = first
+        return units
 
     def cancel(self, now_ns: int, at: int) -> None:
         """Ask it to end its present task, which was cancelled."""
@@ -217,7 +233,7 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
     """Return the present task of a worker. May be called from any thread."""
     try:
         at, since_ns, alive_ns = worker.at(), worker.at_since_ns(), worker.alive_ns()
-        task = worker.unit(at)[0].number if at and worker.units else None
+        task = worker.tasks_at(at)[0].number if at else None
     except (ValueError, IndexError):
         # It came to an end, or on, while this was read.
         task, since_ns, alive_ns = None, now_ns, worker.heard_ns
@@ -229,7 +245,7 @@ def look(worker: ProcessWorker, now_ns: int) -> dict[str, Any]:
         "handled": worker.handled,
         "errors": worker.errors,
         "busy_share": share(busy_ns, now_ns - worker.started_ns),
-        "given": len(worker.units),
+        "given": worker.given,
         "heard_ms_ago": (now_ns - worker.heard_ns) / 1e6,
         "last_heartbeat_ms_ago": (now_ns - alive_ns) / 1e6,
         "task": task,

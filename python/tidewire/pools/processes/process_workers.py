@@ -16,18 +16,19 @@ from typing import Any
 from tidewire._log import logger
 from tidewire._node.ledger import Stuck
 from tidewire.pools import failure
+from tidewire.pools.assignment import Assignment
 from tidewire.pools.core import Core
 from tidewire.pools.function import FunctionRef
 from tidewire.pools.policies.restarts import WorkerReplacement
 from tidewire.pools.processes import main_module
-from tidewire.pools.processes.assignment import TaskAssigner
 from tidewire.pools.processes.health import Health, earliest
 from tidewire.pools.processes.heartbeat import interval_s
 from tidewire.pools.processes.outcomes import Outcomes
 from tidewire.pools.processes.process import ProcessWorker, look
 from tidewire.pools.processes.redelivery import lost_tasks
+from tidewire.pools.processes.task_assigner import TaskAssigner
 from tidewire.pools.processes.wire import BROKEN, PROGRESS, READY, BrokenFrame, frame
-from tidewire.pools.task import Task, report_all
+from tidewire.pools.task import Unit, is_wanted, report_all
 
 _RELEASE_NS = 1_000_000_000
 _SPAWN_AT_ONCE = 2
@@ -99,9 +100,9 @@ class ProcessWorkers:
             self._give(*handed)
         return self._handout.again_ns
 
-    def _give(self, worker: ProcessWorker, units: Any, items: list[Any]) -> None:
-        worker.heard_ns = max(worker.heard_ns, time.monotonic_ns()) if not worker.units else worker.heard_ns
-        worker.give(units, items)
+    def _give(self, worker: ProcessWorker, assignment: Assignment, items: list[Any] | tuple[Any, ...]) -> None:
+        worker.heard_ns = max(worker.heard_ns, time.monotonic_ns()) if not worker.given else worker.heard_ns
+        worker.give(assignment, items)
         if worker.has_unsent:
             self._selector.modify(worker.socket, EVENT_READ | EVENT_WRITE, lambda mask: self._on_socket(worker, mask))
 
@@ -110,8 +111,7 @@ class ProcessWorkers:
         self._has_cancelled = False
         for worker in self._workers.values():
             at = worker.at() or worker.reported
-            behind = [task for position in range(at + 1, worker.sent + 1) for task in worker.unit(position)]
-            if any(task.answer is None for task in behind) and not worker.recall_to:
+            if not worker.recall_to and not all(map(is_wanted, worker.between(at + 1, worker.sent))):
                 worker.recall(now_ns, at)
 
     # Outcomes come in
@@ -148,7 +148,7 @@ class ProcessWorkers:
             self._broken(worker, failure.unpack(message[1]))
         elif message[0] == PROGRESS:
             if message[1] > worker.reported:
-                report_all(worker.unit(message[1]), *message[2:])
+                report_all(worker.tasks_at(message[1]), *message[2:])
         elif worker.state != "ending":
             self._take_outcomes(worker, message[1], message[2])
 
@@ -189,7 +189,7 @@ class ProcessWorkers:
     def _retire(self, now_ns: int) -> None:
         spare = len(self._workers) - self._replacement.wanted
         for worker in sorted(self._workers.values(), key=lambda worker: -worker.number):
-            if spare > 0 and worker.state == "ready" and not worker.units:
+            if spare > 0 and worker.state == "ready" and not worker.given:
                 self._release(worker, now_ns)
                 spare -= 1
 
@@ -261,7 +261,7 @@ class ProcessWorkers:
 
     def size(self) -> tuple[int, int]:
         """Return how many workers there are, and how many of them are busy."""
-        return len(self._workers), sum(1 for worker in self._workers.values() if worker.units)
+        return len(self._workers), sum(1 for worker in self._workers.values() if worker.given)
 
     def interrupt(self) -> None:
         """Processes are killed when their time is over."""
@@ -277,14 +277,9 @@ class ProcessWorkers:
         """Tell whether no process is left."""
         return not self._workers and not self._ending
 
-    def unfinished(self) -> list[Task]:
+    def unfinished(self) -> list[Unit]:
         """Return the tasks that workers have."""
-        return [
-            task
-            for worker in self._workers.values()
-            for position in range(worker.reported + 1, worker.sent + 1)
-            for task in worker.unit(position)
-        ]
+        return [unit for worker in self._workers.values() for unit in worker.between(1, worker.sent)]
 
     def stuck(self) -> tuple[Stuck, ...]:
         """Return the workers that are at a task."""
@@ -292,8 +287,8 @@ class ProcessWorkers:
         return tuple(
             Stuck(worker.number, name, "process", f"process {worker.process.pid}", awaiting=False)
             for worker in self._workers.values()
-            # A unit that the worker skips has been taken back already.
-            if worker.at() and worker.unit(worker.at())
+            # A task that the worker skips has been taken back already.
+            if worker.at() and worker.tasks_at(worker.at())
         )
 
     def threads(self) -> tuple[str, ...]:

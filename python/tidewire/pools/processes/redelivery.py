@@ -6,40 +6,37 @@ from tidewire.errors import TaskQuarantined, TaskTimeout, WorkerLost
 from tidewire.pools.core import Core
 from tidewire.pools.processes.outcomes import Outcomes
 from tidewire.pools.processes.process import ProcessWorker
-from tidewire.pools.task import Task
+from tidewire.pools.task import Task, Unit, is_wanted
 
 
-def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, how: str, timed_out: bool) -> list[Task]:
-    """Return the tasks that go out again, in their order. The unit that the worker was ``at`` does
+def lost_tasks(core: Core, outcomes: Outcomes, worker: ProcessWorker, at: int, how: str, timed_out: bool) -> list[Unit]:
+    """Return the tasks that go out again, in their order. The task that the worker was ``at`` does
     so only if it may.
     """
-    again: list[Task] = []
-    for position in range(worker.reported + 1, worker.sent + 1):
-        unit = worker.unit(position)
-        if position != at:
-            again += unit
-            # Tasks that the worker finished without recording them are done twice.
-            core.counters.redelivered += len(unit) if position < at else 0
-        elif timed_out:
-            _time_out(core, outcomes, unit)
-        else:
-            again += _retried(core, outcomes, unit, how)
-    return again
+    before = worker.between(worker.reported + 1, at - 1)
+    # Tasks that the worker finished without recording them are done twice.
+    core.counters.redelivered += sum(unit.count for unit in before)
+    current: list[Unit] = []
+    if at and timed_out:
+        _time_out(core, outcomes, worker.tasks_at(at))
+    elif at:
+        current += _retried(core, outcomes, worker.tasks_at(at), how)
+    return [*before, *current, *worker.between(max(at, worker.reported) + 1, worker.sent)]
 
 
-def _time_out(core: Core, outcomes: Outcomes, unit: list[Task]) -> None:
+def _time_out(core: Core, outcomes: Outcomes, tasks: list[Task]) -> None:
     options = core.options
     limit = f"task_timeout={options.task_timeout:g} s in pool {options.name!r}"
-    for task in unit:
+    for task in tasks:
         outcomes.give_up(task, "timeout", TaskTimeout(f"{task!r} ran longer than {limit}"))
 
 
-def _retried(core: Core, outcomes: Outcomes, unit: list[Task], how: str) -> list[Task]:
+def _retried(core: Core, outcomes: Outcomes, tasks: list[Task], how: str) -> list[Task]:
     again = []
-    for task in unit:
+    for task in tasks:
         task.deliveries += 1
         # The pool drops a task for which nobody waits.
-        if task.answer is None or task.deliveries < core.options.max_deliveries:
+        if not is_wanted(task) or task.deliveries < core.options.max_deliveries:
             again.append(task)
         else:
             outcomes.give_up(task, *_verdict(core.options.name, task, how))

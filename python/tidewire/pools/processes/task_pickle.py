@@ -8,8 +8,9 @@ from tidewire import _limits as limits
 from tidewire.errors import InvalidArgument, PayloadTooLarge
 from tidewire.pools.options import Options
 from tidewire.pools.processes.pickler import Dumps, dumps_of
-from tidewire.pools.processes.wire import pack_arguments, unpicklable
-from tidewire.pools.task import Task
+from tidewire.pools.processes.wire import are_plain, pack_arguments, unpicklable
+from tidewire.pools.results.answers import InFlightTasks
+from tidewire.pools.task import Task, TaskRange
 
 
 class Packing:
@@ -33,6 +34,26 @@ class Packing:
                 f"args: a pool with batch takes one value per task, not {len(args)} and {len(kwargs)} by name: submit(value)"
             )
         return Task(args, kwargs, _packed(args, kwargs, self._dumps) if self._travels else None, key)
+
+    def range(
+        self, values: list[Any], key: int, answer: InFlightTasks
+    ) -> tuple[Task | TaskRange | None, Exception | None]:
+        """Return new tasks, one for each value, which the answer knows by keys from ``key`` on; and
+        the error of the first value that can't travel, which ends the tasks.
+        """
+        payload: list[Any] | None = None
+        unfit = None
+        if self._travels and not are_plain(values):
+            payload = []
+            try:
+                for value in values:
+                    payload.append(_packed((value,), {}, self._dumps))
+            except Exception as error:  # noqa: BLE001
+                unfit, values = error, values[: len(payload)]
+        if not values:
+            return None, unfit
+        unit = TaskRange(values, payload, key, answer)
+        return (unit.part(0, 1) if unit.count == 1 else unit), unfit
 
 
 def _packed(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:

@@ -6,7 +6,8 @@ one by one. Tasks are pickled one by one so that two of them never share an obje
 task can go out again without being pickled again.
 
 - to the worker: first the setup, then lists of items. An item is a tuple of plain arguments, or the
-  pickled ``(args, kwargs)``; for a function that takes batches it is a list of items.
+  pickled ``(args, kwargs)``; for a function that takes batches it is a list of items. A tuple of
+  plain values has one argument of one task each.
 - from the worker: ``(READY,)`` or ``(BROKEN, failure)``, then ``(RESULTS, spent_ns, outcomes)`` and
   ``(PROGRESS, position, fraction, note)``. An outcome is a plain value, or a tuple: ``(PICKLED,
   bytes)``, ``(FAILED, ...)`` as in ``failure.py``, or ``(SKIPPED,)``.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import marshal
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tidewire.pools.processes.pickler import Dumps
@@ -50,6 +51,12 @@ def is_plain(value: Any) -> bool:
     """Tell whether a value travels as it is."""
     kind = type(value)
     return kind in PLAIN or (kind in TEXT and len(value) <= TEXT_PLAIN_MAX)
+
+
+def are_plain(values: Sequence[Any]) -> bool:
+    """Tell whether all values travel as they are."""
+    kinds = set(map(type, values))
+    return kinds <= PLAIN or (kinds <= PLAIN | TEXT and all(map(is_plain, values)))
 
 
 def pack_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], dumps: Dumps) -> Any:

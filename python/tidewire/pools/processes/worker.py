@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from tidewire._runtime.task import RunningTask, running_task
@@ -61,7 +62,7 @@ class Worker:
         self._frames = Frames()
         self._position = 0
         self._outcomes: list[Any] = []
-        self._spent_from_ns = 0
+        self._spent_from_ns = self._hold_until_ns = 0
         self._writing = _thread.allocate_lock()
         self._held = _thread.allocate_lock()
         self._forked = False
@@ -112,22 +113,24 @@ class Worker:
 
     # Tasks
 
-    def _handle(self, caller: Caller, items: list[Any]) -> None:
+    def _handle(self, caller: Caller, items: list[Any] | tuple[Any, ...]) -> None:
         """Handle the items of one frame, and write their outcomes: at the end, and whenever some
         have been held too long.
         """
         words, call, clock = self._words, caller.call, time.monotonic_ns
-        position, outcomes = self._position, self._outcomes
+        outcomes = self._outcomes
         self._spent_from_ns = clock()
+        self._hold_until_ns = self._spent_from_ns + _HOLD_NS
         if len(items) > 1 and self._held.locked():
             self._held.release()
-        for item in items:
-            position += 1
+        each: Iterable[Any] = zip(items) if type(items) is tuple else items
+        for position, item in enumerate(each, self._position + 1):
             now = words[STARTED_NS] = clock()
             words[BEGUN] = position
-            if now - self._spent_from_ns > _HOLD_NS and outcomes:
+            if now > self._hold_until_ns and outcomes:
                 self._write()
-            if words[SKIP_AFTER] < position <= words[SKIP_TO]:
+            # Mostly the first comparison tells, and without a large number.
+            if position <= words[SKIP_TO] and words[SKIP_AFTER] < position:
                 outcomes.append((SKIPPED,))
                 continue
             try:
@@ -146,7 +149,7 @@ class Worker:
                 # A process that the function forked has returned from it: it is no worker.
                 _flush_prints()
                 os._exit(0)
-        self._position = position
+        self._position += len(items)
         self._write()
 
     def _call_batch(self, call: Any, items: list[Any]) -> list[Any]:
@@ -195,6 +198,7 @@ class Worker:
             del self._outcomes[:count]
             now = time.monotonic_ns()
             spent_ns, self._spent_from_ns = now - self._spent_from_ns, now
+            self._hold_until_ns = now + _HOLD_NS
             _flush_prints()
             self._send((RESULTS, spent_ns, outcomes))
 

@@ -10,22 +10,30 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidewire.pools.task import Task
+from tidewire.pools.task import Task, Unit
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-Done = tuple[Task, "BaseException | None", Any]
-"""A task with its error, or None and its result."""
+Done = tuple[Unit, "BaseException | None", Any]
+"""A task with its error, or None and its result; a range with one error, or a list of results."""
 
 
 class Answer(Protocol):
-    """The receiver of a task's result. ``home`` is the event loop on which ``settle`` must be
-    called, or None for any thread.
+    """The receiver of a task's result.
+
+    Attributes:
+        home: The event loop on which ``settle`` must be called, or None for any thread.
+        is_abandoned: Nobody waits for results any more.
+        is_cancelled: Workers are to end the tasks of this receiver.
     """
 
     @property
     def home(self) -> AbstractEventLoop | None: ...
+    @property
+    def is_abandoned(self) -> bool: ...
+    @property
+    def is_cancelled(self) -> bool: ...
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
         """Take an outcome. Called once for each task; an answer that has been cancelled ignores
@@ -47,10 +55,14 @@ def deliver(done: Iterable[Done]) -> None:
             if burst is None:
                 burst = bursts[home] = []
             burst.append((answer, task.key, error, value))
+        elif isinstance(answer, InFlightTasks):
+            flights[answer] = None
+            if type(task) is Task or error is not None:
+                answer.settle(task.key, error, value)
+            else:
+                answer.settle_range(task.key, value)
         else:
             answer.settle(task.key, error, value)
-            if isinstance(answer, InFlightTasks):
-                flights[answer] = None
     for home, burst in bursts.items():
         # A loop that was closed has nobody who waits.
         with contextlib.suppress(RuntimeError):
@@ -68,6 +80,7 @@ class Blocked:
     """A thread that waits for one outcome."""
 
     home = None
+    is_abandoned = is_cancelled = False
     __slots__ = ("_error", "_gate", "_value")
 
     def __init__(self) -> None:
@@ -90,7 +103,7 @@ class Blocked:
 
 
 class Failed:
-    """An error among the results of a map."""
+    """An error among the results of tasks."""
 
     __slots__ = ("error",)
 
@@ -106,13 +119,19 @@ class InFlightTasks:
     home = None
 
     def __init__(self) -> None:
-        self._results: dict[int, Any] = {}
+        self.is_abandoned = self.is_cancelled = False
+        # Results that follow one another, or an error, by the key of the first.
+        self._results: dict[int, list[Any] | Failed] = {}
         self._next = 0
         self._lock = _thread.allocate_lock()
         self._wake: Any = None
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
-        self._results[key] = value if error is None else Failed(error)
+        self._results[key] = [value] if error is None else Failed(error)
+
+    def settle_range(self, key: int, values: list[Any]) -> None:
+        """Take the results of tasks that follow one another."""
+        self._results[key] = values
 
     def notify(self) -> None:
         """Wake the waiter, if the next result is there."""
@@ -123,15 +142,16 @@ class InFlightTasks:
         if wake is not None:
             wake()
 
-    def take(self) -> list[Any]:
-        """Return the results that are there without a gap."""
-        taken: list[Any] = []
-        results, following = self._results, self._next
-        while following in results:
-            taken.append(results.pop(following))
-            following += 1
-        self._next = following
-        return taken
+    def take(self) -> list[Any] | None:
+        """Return the results that are next, or None if the next one is not there. Raises the error
+        of a task that failed.
+        """
+        results = self._results.pop(self._next, None)
+        if isinstance(results, Failed):
+            raise results.error
+        if results is not None:
+            self._next += len(results)
+        return results
 
     def wait(self, wake: Any) -> bool:
         """Ask for a call of ``wake`` once the next result is there. False means that it is there

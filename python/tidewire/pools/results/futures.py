@@ -20,6 +20,7 @@ class Submitted(asyncio.Future[Any]):
     """
 
     home: asyncio.AbstractEventLoop
+    is_abandoned = is_cancelled = False
     _task: Task
     _pool: Pool | None
 
@@ -29,7 +30,7 @@ class Submitted(asyncio.Future[Any]):
         pool, self._pool = self._pool, None
         cancelled = super().cancel(msg)
         if cancelled and pool is not None:
-            pool._core.cancel([self._task])
+            pool._core.cancel(self._task)
         return cancelled
 
     def settle(self, key: int, error: BaseException | None, value: Any) -> None:
@@ -120,6 +121,7 @@ class Stopping(asyncio.Future[Any]):
     """The ledger of a pool, once it has stopped."""
 
     home: asyncio.AbstractEventLoop
+    is_abandoned = is_cancelled = False
 
     __slots__ = ("home",)
 

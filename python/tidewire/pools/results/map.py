@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from tidewire._limits import POOL_MAP_AHEAD
 from tidewire.errors import InvalidArgument
 from tidewire.pools.options import whole
-from tidewire.pools.results.answers import Failed, InFlightTasks
+from tidewire.pools.results.answers import InFlightTasks
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
-    from tidewire.pools.task import Task
 
 _PART = 4
 _READ_NS = 1_000_000
+_QUICK = frozenset({type(iter([])), type(iter(())), type(iter(range(0)))})
+"""Iterators whose items need no code."""
 _Part = tuple[list[Any], bool, BaseException | None]
 
 
@@ -50,7 +51,6 @@ class Map:
         self._core = pool._started()
         self._ahead = ahead
         self._flight = InFlightTasks()
-        self._tasks: dict[int, Task] = {}
         self._keys = 0
         self._taken = 0
         self.exhausted = False
@@ -79,32 +79,21 @@ class Map:
         last.
         """
         self.exhausted, self.broken = over, error
-        tasks: list[Task] = []
-        try:
-            for item in items:
-                tasks.append(self._task(item, self._keys + len(tasks)))
+        unit, unfit = self._pool._packing.range(items, self._keys, self._flight)
         # One item that can't travel ends the map after the items before it.
-        except Exception as unfit:  # noqa: BLE001
+        if unfit is not None:
             self.exhausted, self.broken = True, unfit
-        if tasks:
-            self._core.submit_all(tasks)
-        for task in tasks:
-            self._tasks[task.key] = task
-        self._keys += len(tasks)
-
-    def _task(self, item: Any, key: int) -> Task:
-        task = self._pool._packing.task((item,), {}, key)
-        task.answer = self._flight
-        return task
+        if unit is not None:
+            # Of a range, parts are taken from now on.
+            count = unit.count
+            self._core.submit(unit)
+            self._keys += count
 
     def take(self) -> Iterator[Any]:
         """Yield the results that are next. Raises the error of the first task that failed."""
-        for result in self._flight.take():
-            self._tasks.pop(self._taken)
-            self._taken += 1
-            if type(result) is Failed:
-                raise result.error
-            yield result
+        while (results := self._flight.take()) is not None:
+            yield from results
+            self._taken += len(results)
 
     def wait(self, wake: Callable[[], None]) -> bool:
         """See ``InFlightTasks.wait``."""
@@ -112,8 +101,8 @@ class Map:
 
     def cancel(self) -> None:
         """Drop what nobody will take any more."""
-        if self._tasks:
-            self._core.cancel(list(self._tasks.values()))
+        if self._taken < self._keys:
+            self._core.cancel_all(self._flight)
 
 
 def map_sync(pool: Pool, items: Iterable[Any], ahead: int) -> Iterator[Any]:
@@ -198,7 +187,10 @@ def _read(source: Iterator[Any], count: int) -> _Part:
     """Read so many items, or those that come within a moment, so that slow items do not hold up
     what there is.
     """
-    part: list[Any] = []
+    if type(source) in _QUICK:
+        part = list(islice(source, count))
+        return part, len(part) < count, None
+    part = []
     until_ns = time.monotonic_ns() + _READ_NS
     try:
         # Not a list of all: what came before an error counts.

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from tidewire.pools.assignment import Assignment
 from tidewire.pools.core import Core
 from tidewire.pools.options import Batch
 from tidewire.pools.policies.batch_policy import plan
 from tidewire.pools.policies.batch_sizer import BatchSizer
 from tidewire.pools.processes.process import ProcessWorker
-from tidewire.pools.task import Task
+from tidewire.pools.task import Task, TaskRange, Unit, singles
 
 _BATCH_BYTES_MAX = 262_144
 
 
-class Assignment(NamedTuple):
-    """Work of one worker: the units, and the items that are written to it."""
-
-    worker: ProcessWorker
-    units: Any
-    items: list[Any]
+Handed = tuple[ProcessWorker, Assignment, "list[Any] | tuple[Any, ...]"]
+"""A worker, its tasks, and their items as they are written to it."""
 
 
 class TaskAssigner:
@@ -40,7 +37,7 @@ class TaskAssigner:
         self.alert = False
         self.again_ns: int | None = None
 
-    def next(self, now_ns: int) -> Assignment | None:
+    def next(self, now_ns: int) -> Handed | None:
         """Take the tasks for one worker, or return None if nobody can be given more now."""
         self.again_ns = None
         batch = self._core.options.batch
@@ -49,10 +46,10 @@ class TaskAssigner:
                 return self._next_call(batch, now_ns)
             return self._next_tasks(now_ns)
 
-    def _next_tasks(self, now_ns: int) -> Assignment | None:
+    def _next_tasks(self, now_ns: int) -> Handed | None:
         backlog, ready = self._core.backlog, self._open_workers()
         if backlog.waiting:
-            for worker in sorted(ready, key=lambda worker: len(worker.units)):
+            for worker in sorted(ready, key=lambda worker: worker.given):
                 count = self._capacity_of(worker, backlog.waiting, len(ready))
                 if count:
                     return self._handed(worker, backlog.take_retried() or backlog.take(count, _BATCH_BYTES_MAX), now_ns)
@@ -60,20 +57,21 @@ class TaskAssigner:
         return None
 
     def _capacity_of(self, worker: ProcessWorker, waiting: int, workers: int) -> int:
-        return self.allotment.size(waiting, workers, len(worker.units), len(worker.batch_ends))
+        return self.allotment.size(waiting, workers, worker.given, len(worker.assignments))
 
-    def _handed(self, worker: ProcessWorker, tasks: list[Task], now_ns: int) -> Assignment | None:
-        if not tasks:
+    def _handed(self, worker: ProcessWorker, units: list[Unit], now_ns: int) -> Handed | None:
+        if not units:
             return None
-        self._core.counters.took(tasks, now_ns)
-        return Assignment(worker, tasks, [task.payload for task in tasks])
+        assignment = Assignment(units)
+        self._core.counters.took(assignment.count, units[0].queued_ns, now_ns)
+        return worker, assignment, _items(units)
 
-    def _next_call(self, batch: Batch, now_ns: int) -> Assignment | None:
+    def _next_call(self, batch: Batch, now_ns: int) -> Handed | None:
         """Take one call of a function that takes batches. A worker gets one at a time: the next one
         may grow meanwhile.
         """
         backlog, ready = self._core.backlog, self._open_workers()
-        idle = [worker for worker in ready if not worker.units]
+        idle = [worker for worker in ready if not worker.given]
         first = backlog.first()
         if first is None or not idle:
             self.alert = bool(idle)
@@ -82,9 +80,24 @@ class TaskAssigner:
         if not call.size and not first.deliveries:
             self.alert, self.again_ns = True, call.again_ns
             return None
-        tasks = backlog.take_retried() or backlog.take(call.size)
-        self._core.counters.took(tasks, now_ns)
-        return Assignment(idle[0], [tasks], [[task.payload for task in tasks]])
+        tasks = singles(backlog.take_retried() or backlog.take(call.size))
+        self._core.counters.took(len(tasks), tasks[0].queued_ns, now_ns)
+        return idle[0], Assignment(list(tasks), is_call=True), [[task.payload for task in tasks]]
 
     def _open_workers(self) -> list[ProcessWorker]:
         return [worker for worker in self._workers.values() if worker.state == "ready" and not worker.recall_to]
+
+
+def _items(units: list[Unit]) -> list[Any] | tuple[Any, ...]:
+    """Return the items of a frame, as ``wire.py`` describes them."""
+    if len(units) == 1 and isinstance(units[0], TaskRange) and units[0].payload is None:
+        return tuple(units[0].values[units[0].start : units[0].stop])
+    items: list[Any] = []
+    for unit in units:
+        if isinstance(unit, Task):
+            items.append(unit.payload)
+        elif unit.payload is None:
+            items += zip(unit.values[unit.start : unit.stop], strict=True)
+        else:
+            items += unit.payload[unit.start : unit.stop]
+    return items
