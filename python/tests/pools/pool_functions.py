@@ -219,6 +219,13 @@ def stay(path: str | None, way: str) -> None:
             work(100)
 
 
+def stay_if_path(value: Any) -> Any:
+    """Stay until the task is cancelled, if the value is a named pipe."""
+    if isinstance(value, str):
+        stay(value, "report")
+    return value
+
+
 async def stay_awaiting(path: str | None, way: str) -> None:
     import asyncio
 
@@ -250,3 +257,18 @@ def look_at_batch(batch: list[str]) -> list[str]:
     """Wait for the first value, a named pipe, and tell whether all tasks were cancelled."""
     wait_for(batch[0])
     return [str(tw.context().cancelled)] * len(batch)
+
+
+def deed(folder: str, item: tuple[int, str]) -> int:
+    """Leave a mark, and return the number, or end in another way. ``die once`` returns at its
+    second call.
+    """
+    n, way = item
+    with open(f"{folder}/{n}", "a") as file:
+        file.write("x")
+        calls = file.tell()
+    if way == "die" or (way == "die once" and calls == 1):
+        os._exit(3)
+    if way == "hang":
+        for_ever(n)
+    return n // (way != "raise")
