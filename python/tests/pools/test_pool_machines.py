@@ -14,7 +14,8 @@ from tidewire.pools.policies.batch_policy import Call, plan
 from tidewire.pools.policies.batch_sizer import TARGET_US, BatchSizer
 from tidewire.pools.policies.restarts import Replace, RestartWindow, WorkerReplacement
 from tidewire.pools.policies.scaling_policy import Load, Scaling
-from tidewire.pools.task import Task
+from tidewire.pools.results.answers import InFlightTasks
+from tidewire.pools.task import Task, TaskRange, Unit, singles
 
 MS = 1_000_000
 
@@ -134,7 +135,7 @@ def test_batches_of_short_tasks_grow_until_they_take_the_target() -> None:
 def test_a_worker_has_at_most_two_batches() -> None:
     allotment = BatchSizer()
     for _ in range(20):
-        allotment.learn(200, 2_000.0)
+        allotment.learn(200, TARGET_US)
     assert allotment.size(10_000, 2, tasks=200, batches=1) == 200
     assert allotment.size(10_000, 2, tasks=400, batches=2) == 0
 
@@ -150,7 +151,7 @@ def test_long_tasks_are_never_given_in_advance() -> None:
 @pytest.mark.promise("P12.26")
 def test_tasks_that_fill_a_batch_are_given_one_ahead_as_long_as_no_worker_can_be_idle() -> None:
     allotment = BatchSizer()
-    allotment.learn(1, 1_500.0)
+    allotment.learn(1, TARGET_US * 0.75)
     assert allotment.size(100, 4, tasks=0, batches=0) == 1
     assert allotment.size(100, 4, tasks=1, batches=1) == 1
     assert allotment.size(100, 4, tasks=2, batches=2) == 0
@@ -265,6 +266,49 @@ def test_dropping_in_any_order_agrees_with_a_plain_list() -> None:
     gc.collect()
     kept = sum(isinstance(one, Task) for one in gc.get_objects()) - before
     assert kept <= 2 * 20 + 65 + len(parked), "what was dropped goes in time"
+
+
+@pytest.mark.promise("P12.3", "P12.4", "P12.5")
+@pytest.mark.parametrize("seed", range(5))
+def test_ranges_and_tasks_wait_are_parked_and_come_back_as_in_a_plain_list(seed: int) -> None:
+    chance, capacity = random.Random(seed), 30
+    backlog, model, parked, key = Backlog(capacity), deque[int](), deque[int](), 0
+    flows = [InFlightTasks() for _ in range(3)]
+    owner: dict[int, InFlightTasks] = {}
+
+    def keys(units: list[Unit]) -> list[int]:
+        assert all(task.args == (task.key,) and task.payload == (task.key,) for task in singles(units))
+        return [task.key for task in singles(units)]
+
+    def admit() -> None:
+        while parked and len(model) < capacity:
+            model.append(parked.popleft())
+
+    for _ in range(4_000):
+        kind, flow = chance.random(), chance.choice(flows)
+        if kind < 0.4:
+            new = range(key, key + chance.choice([1, 2, 50]))
+            key = new.stop
+            owner.update(dict.fromkeys(new, flow))
+            backlog.add(TaskRange(list(new), None, new.start, flow))
+            parked.extend(new)
+        elif kind < 0.8:
+            count = chance.randrange(20)
+            units = backlog.take(count)
+            taken = [model.popleft() for _ in range(min(count, len(model)))]
+            assert keys(units) == taken
+            assert all(unit.count > 1 or isinstance(unit, Task) for unit in units)
+            admit()
+            if chance.random() < 0.3:
+                backlog.put_back(units)
+                model.extendleft(reversed(taken))
+        elif kind < 0.85:
+            dropped = [number for number in model if owner[number] is flow]
+            assert keys(backlog.drop_all(flow)) == dropped
+            model = deque(number for number in model if owner[number] is not flow)
+            parked = deque(number for number in parked if owner[number] is not flow)
+        admit()
+        assert (backlog.waiting, backlog.parked) == (len(model), len(parked))
 
 
 # Times

@@ -17,7 +17,7 @@ from tidewire.pools.function import Caller, Interrupted, checked_results
 from tidewire.pools.results.answers import Done, Failed
 from tidewire.pools.task import Task, TaskRange, Unit, is_cancelled, report_all, singles
 
-_HOLD_NS = 2_000_000
+_HOLD_NS = 4_000_000
 _FAILED = frozenset({Failed})
 
 

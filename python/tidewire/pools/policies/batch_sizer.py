@@ -11,7 +11,7 @@ such a task.
 
 from __future__ import annotations
 
-TARGET_US = 2_000.0
+TARGET_US = 4_000.0
 _AHEAD_US = 10_000.0
 _SPREAD_US = 200.0
 _BATCH_MAX = 4_096

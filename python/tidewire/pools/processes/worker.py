@@ -16,7 +16,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from tidewire._runtime.task import RunningTask, running_task
@@ -31,8 +30,8 @@ from tidewire.pools.processes.wire import BROKEN, PICKLED, PLAIN, READY, RESULTS
 
 # Larger pieces would come from the system each time, and go back to it.
 _READ_BYTES = 65_536
-_HOLD_NS = 1_000_000
-_HOLD_STUCK_S = 0.003
+_HOLD_NS = 4_000_000
+_HOLD_STUCK_S = 0.005
 _OF_GROUP = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -123,8 +122,8 @@ class Worker:
         self._hold_until_ns = self._spent_from_ns + _HOLD_NS
         if len(items) > 1 and self._held.locked():
             self._held.release()
-        each: Iterable[Any] = zip(items) if type(items) is tuple else items
-        for position, item in enumerate(each, self._position + 1):
+        are_values = type(items) is tuple
+        for position, item in enumerate(items, self._position + 1):
             now = words[STARTED_NS] = clock()
             words[BEGUN] = position
             if now > self._hold_until_ns and outcomes:
@@ -134,7 +133,9 @@ class Worker:
                 outcomes.append((SKIPPED,))
                 continue
             try:
-                if type(item) is tuple:
+                if are_values:
+                    result = call(item)
+                elif type(item) is tuple:
                     result = call(*item)
                 elif type(item) is bytes:
                     args, kwargs = main_module.loads(item)
