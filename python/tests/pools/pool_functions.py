@@ -19,6 +19,10 @@ def increment(n: int) -> int:
     return n + 1
 
 
+def kind_of(value: Any) -> str:
+    return type(value).__name__
+
+
 def arguments(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
     return args, kwargs
 

@@ -233,3 +233,28 @@ def test_a_stop_handles_or_returns_what_a_thread_has_not_begun(drain: bool) -> N
         assert [task.args[0] for task in ledger.messages] == ([] if drain else list(range(3_001, 5_000)))
 
     story(main)
+
+
+@KINDS
+def test_items_are_released_where_their_destructors_may_use_the_pool(kind: Any) -> None:
+    released = 0
+
+    class Item:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def __reduce__(self) -> Any:
+            return int, (self.n,)
+
+        def __del__(self) -> None:
+            nonlocal released
+            # This waits for the lock of the pool.
+            released += pool.statistics()["accepted"] > 0
+
+    with Pool(functions.kind_of, 2, kind, capacity=40) as pool:
+        kinds = set(pool.sync.map(map(Item, range(5_000)), ahead=100))
+        for _ in range(50):
+            next(pool.sync.map(map(Item, range(5_000)), ahead=100))
+        pool.sync.until(lambda now: not now["in_workers"] + now["waiting"], PATIENCE)
+    assert kinds == {"Item" if kind == "thread" else "int"}
+    assert released >= 5_000

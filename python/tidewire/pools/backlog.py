@@ -112,19 +112,21 @@ class Backlog:
         self._compact()
         return accepted
 
-    def drop_all(self, answer: Answer) -> list[Unit]:
-        """Take out all tasks of one receiver, and return those that had been accepted."""
+    def drop_all(self, answer: Answer) -> tuple[list[Unit], list[Unit]]:
+        """Take out all tasks of one receiver, and return those that had been accepted and those
+        that were parked.
+        """
         dropped = [unit for unit in self._line if unit.answer is answer and unit.state == WAITING]
         parked = [unit for unit in self._parked if unit.answer is answer and unit.state == PARKED]
-        for unit in (*dropped, *parked):
-            unit.state = ENDED
-        self._gaps += len(dropped)
-        self._parked_gaps += len(parked)
+        # No gaps: the caller is to drop the last references, without the lock.
+        self._line = deque(unit for unit in self._line if unit.answer is not answer)
+        self._parked = deque(unit for unit in self._parked if unit.answer is not answer)
         self.waiting -= sum(unit.count for unit in dropped)
         self.parked -= sum(unit.count for unit in parked)
+        for unit in (*dropped, *parked):
+            unit.state = ENDED
         self._admit()
-        self._compact()
-        return dropped
+        return dropped, parked
 
     def first(self) -> Unit | None:
         """Return the unit that waits longest, or None."""

@@ -158,7 +158,7 @@ class Core:
         with self.lock:
             answer.is_abandoned = True
             answer.is_cancelled = self.options.on_cancel != "leave"
-            dropped = self.backlog.drop_all(answer)
+            dropped, _parked = self.backlog.drop_all(answer)
             if self.hands is not None:
                 self.hands.cancelled()
             rests = self._count_cancelled(dropped)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import _thread
 import time
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tidewire.pools.results.answers import InFlightTasks
 
 if TYPE_CHECKING:
     from tidewire.pools.pool import Pool
+    from tidewire.pools.task import Unit
 
 _PART = 4
 _READ_NS = 1_000_000
@@ -51,6 +53,8 @@ class Map:
         self._core = pool._started()
         self._ahead = ahead
         self._flight = InFlightTasks()
+        # Items may have destructors, and the lock of the pool must not be held when these run.
+        self._units: deque[tuple[int, Unit]] = deque()
         self._keys = 0
         self._taken = 0
         self.exhausted = False
@@ -88,12 +92,15 @@ class Map:
             count = unit.count
             self._core.submit(unit)
             self._keys += count
+            self._units.append((self._keys, unit))
 
     def take(self) -> Iterator[Any]:
         """Yield the results that are next. Raises the error of the first task that failed."""
         while (results := self._flight.take()) is not None:
             yield from results
             self._taken += len(results)
+            while self._units and self._units[0][0] <= self._taken:
+                self._units.popleft()
 
     def wait(self, wake: Callable[[], None]) -> bool:
         """See ``InFlightTasks.wait``."""
