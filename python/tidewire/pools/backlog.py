@@ -48,7 +48,8 @@ class Backlog:
             self._accept(unit)
             return
         if free > 0:
-            self._accept(unit.take(free))
+            self._accept(unit.part(0, free))
+            unit = unit.part(free, unit.count)
         self._parked.append(unit)
         self.parked += unit.count
 
@@ -73,9 +74,10 @@ class Backlog:
             fit, weight = _fitting(unit, left, weight, bool(taken))
             if fit == 0:
                 break
-            if fit == unit.count:
-                line.popleft()
-            unit = unit.take(fit)
+            line.popleft()
+            if fit < unit.count:
+                line.appendleft(unit.part(fit, unit.count))
+                unit = unit.part(0, fit)
             unit.state = HANDED
             taken.append(unit)
             left -= fit
@@ -151,15 +153,14 @@ class Backlog:
 
     def _admit(self) -> None:
         while self._parked and self.waiting < self._capacity:
-            unit = self._parked[0]
+            unit = self._parked.popleft()
             if unit.state != PARKED:
-                self._parked.popleft()
                 self._parked_gaps -= 1
                 continue
-            if unit.count <= self._capacity - self.waiting:
-                self._parked.popleft()
-            else:
-                unit = unit.take(self._capacity - self.waiting)
+            free = self._capacity - self.waiting
+            if free < unit.count:
+                self._parked.appendleft(unit.part(free, unit.count))
+                unit = unit.part(0, free)
             self.parked -= unit.count
             self._accept(unit)
 

@@ -101,10 +101,10 @@ class Core:
                 raise self.refusal()
             if self._fails_when_full and self.backlog.full and not isinstance(unit.answer, InFlightTasks):
                 raise self._full()
-            unit.number, count = self._numbers + 1, unit.count
-            self._numbers += count
+            unit.number = self._numbers + 1
+            self._numbers += unit.count
             self.backlog.add(unit)
-            if self.hands is not None and self.hands.added(count):
+            if self.hands is not None and self.hands.added(unit.count):
                 self.hands.ring()
 
     def refusal(self) -> TidewireError:

@@ -54,8 +54,8 @@ class Task:
         self.on_cancel: OnCancel | None = None
         self.listener: OnProgress | None = None
 
-    def take(self, count: int) -> Task:
-        """See ``TaskRange.take``."""
+    def part(self, first: int, last: int) -> Task:
+        """See ``TaskRange.part``."""
         return self
 
     def __repr__(self) -> str:
@@ -65,7 +65,8 @@ class Task:
 
 
 class TaskRange:
-    """Tasks of one map that follow one another: one for each value from ``start`` to ``stop``.
+    """Tasks of one map that follow one another: one for each value from ``start`` to ``stop``. Its
+    limits never change, as a worker may still have a range that was taken back.
 
     The values are shared by all parts of a range. ``payload`` has their items as they travel, or is
     None if the values travel as they are. ``number`` and ``key`` are those of the first task.
@@ -103,16 +104,6 @@ class TaskRange:
         part.number = self.number + first
         part.answer, part.queued_ns, part.state = self.answer, self.queued_ns, self.state
         return part
-
-    def take(self, count: int) -> Unit:
-        """Take out the first tasks, or all. One task is no range any more."""
-        if 1 < count == self.count:
-            return self
-        taken = self.part(0, count)
-        self.start += count
-        self.key += count
-        self.number += count
-        return taken
 
 
 Unit = Task | TaskRange

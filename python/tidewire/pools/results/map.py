@@ -88,10 +88,8 @@ class Map:
         if unfit is not None:
             self.exhausted, self.broken = True, unfit
         if unit is not None:
-            # Of a range, parts are taken from now on.
-            count = unit.count
             self._core.submit(unit)
-            self._keys += count
+            self._keys += unit.count
             self._units.append((self._keys, unit))
 
     def take(self) -> Iterator[Any]:
