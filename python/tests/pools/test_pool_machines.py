@@ -202,40 +202,12 @@ def test_a_batch_waits_only_while_others_are_busy_and_its_budget_lasts(
 # The backlog
 
 
-@pytest.mark.promise("P12.3")
-def test_tasks_beyond_the_capacity_are_parked_and_accepted_in_order() -> None:
-    backlog, _ = backlog_of(5, capacity=3)
-    assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 2, 3)
-    assert values(backlog.take(1)) == [0]
-    assert (backlog.waiting, backlog.parked, backlog.accepted) == (3, 1, 4)
-    assert values(backlog.take(9)) == [1, 2, 3]
-    assert values(backlog.take(9)) == [4]
-
-
-@pytest.mark.promise("P12.4")
-def test_tasks_put_back_come_first_and_in_order() -> None:
-    backlog, _ = backlog_of(5)
-    taken = backlog.take(3)
-    backlog.put_back(taken[1:])
-    assert values(backlog.take(9)) == [1, 2, 3, 4]
-
-
 def test_a_batch_ends_where_its_payloads_weigh_too_much() -> None:
     backlog = Backlog(10)
     for _ in range(3):
         backlog.add(Task((), {}, bytes(60)))
     assert [len(backlog.take(9, weight_max=100)) for _ in range(3)] == [1, 1, 1]
     assert backlog.waiting == 0
-
-
-def test_a_retried_task_goes_alone() -> None:
-    backlog, some = backlog_of(3)
-    taken = backlog.take(1)
-    taken[0].deliveries = 1
-    backlog.put_back(taken)
-    assert values(backlog.take_retried()) == [0]
-    assert backlog.take_retried() == []
-    assert values(backlog.take(9)) == values(some[1:])
 
 
 def test_dropping_in_any_order_agrees_with_a_plain_list() -> None:

@@ -18,17 +18,6 @@ from tidewire.pools import Batch, Scale
 # Results
 
 
-def test_results_come_back_to_the_submitter() -> None:
-    async def main() -> None:
-        async with process_pool(functions.increment) as pool:
-            assert await asyncio.gather(*[pool.submit(n) for n in range(5_000)]) == list(range(1, 5_001))
-            assert pool.state == "running"
-        assert pool.state == "stopped"
-        assert pool.ledger == tw.Ledger(5_000, 5_000, 0, 0, reason="stopped")
-
-    story(main)
-
-
 @pytest.mark.parametrize("value", [0, "", None, [], False, 1.5, 2**70, "ü" * 5_000, b"x" * 100_000, {"a": (1, [2])}])
 def test_any_value_arrives_as_what_it_was(value: Any) -> None:
     with process_pool(functions.arguments, 1) as pool:
@@ -47,54 +36,6 @@ def test_tasks_never_share_an_object() -> None:
         shared: list[int] = []
         assert list(pool.sync.map([shared] * 100)) == [[0]] * 100
         assert shared == []
-
-
-def test_a_map_gives_results_in_order_and_reads_no_more_than_its_look_ahead() -> None:
-    async def main() -> None:
-        read = 0
-
-        def items() -> Any:
-            nonlocal read
-            for n in range(10_000):
-                read += 1
-                yield n
-
-        async with process_pool(functions.increment) as pool:
-            taken = 0
-            async for result in pool.map(items(), ahead=50):
-                taken += 1
-                assert result == taken
-                assert read - taken <= 50
-        assert taken == 10_000
-
-    story(main)
-
-
-def test_a_map_reads_an_async_iterable_and_a_broken_off_one_leaves_nothing() -> None:
-    async def numbers() -> Any:
-        for n in range(1_000):
-            yield n
-
-    async def main() -> None:
-        async with process_pool(functions.increment) as pool:
-            assert [n async for n in pool.map(numbers())] == list(range(1, 1_001))
-            results = pool.map(range(100_000))
-            assert await results.__anext__() == 1
-            await results.aclose()  # type: ignore[attr-defined]
-            await pool.until(lambda now: now["in_workers"] + now["waiting"] == 0, PATIENCE)
-        assert pool.ledger is not None and pool.ledger.balanced and pool.ledger.accepted < 20_000
-
-    story(main)
-
-
-@pytest.mark.promise("P12.23")
-def test_a_map_raises_the_error_of_the_first_item_that_fails() -> None:
-    with process_pool("builtins:int") as pool:
-        results = pool.sync.map(["1", "2", "three", "4"])
-        assert [next(results), next(results)] == [1, 2]
-        with pytest.raises(ValueError, match="three"):
-            next(results)
-        assert pool.sync.submit("5") == 5
 
 
 # Cancelling and capacity

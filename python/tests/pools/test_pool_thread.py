@@ -33,17 +33,6 @@ class Door:
         return value
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_results_come_back_to_the_submitter(workers: int) -> None:
-    async def main() -> None:
-        async with Pool(functions.increment, workers) as pool:
-            assert await asyncio.gather(*[pool.submit(n) for n in range(2_000)]) == list(range(1, 2_001))
-            assert [n async for n in pool.map(range(500))] == list(range(1, 501))
-        assert pool.ledger == tw.Ledger(2_500, 2_500, 0, 0, reason="stopped")
-
-    story(main)
-
-
 def test_arguments_are_passed_by_reference_and_any_function_will_do() -> None:
     seen: list[object] = []
     thing = object()
