@@ -136,7 +136,7 @@ impl Pending {
         match self.seen(py) {
             StateView::Done(result) => result.map_err(|error| PyErr::from_value(error.into_bound(py).into_any())),
             StateView::Cancelled(why) => Err(cancelled(py, why.as_ref())),
-            StateView::UnderWay => Err(asyncio_error(py, "InvalidStateError", ("Result is not set.",))),
+            StateView::UnderWay => Err(asyncio_error(py, "InvalidStateError", (self.is_no_data(py),))),
         }
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 import pool_functions as functions
 import pytest
 import tidewire as tw
-from tidewire.pools import Batch, Pool, Scale
+from tidewire.pools import Batch, Pool
 
 
 def story(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -60,24 +60,6 @@ def test_as_many_tasks_run_at_once_as_there_are_workers() -> None:
             assert not door.entered.acquire(blocking=False)
             door.opened.set()
             assert await asyncio.gather(*futures) == list(range(5))
-
-    story(main)
-
-
-def test_a_thousand_cancelled_tasks_leave_nothing_pending() -> None:
-    door = Door()
-
-    async def main() -> None:
-        async with Pool(door, 1) as pool:
-            first = pool.submit("first")
-            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            futures = [pool.submit(n) for n in range(1_000)]
-            for future in futures:
-                future.cancel()
-            assert pool.statistics()["waiting"] == 0
-            door.opened.set()
-            assert await first == "first"
-        assert pool.ledger == tw.Ledger(1_001, 1, 0, 1_000, reason="stopped")
 
     story(main)
 
@@ -140,23 +122,6 @@ def test_a_pool_with_too_many_stuck_threads_fails() -> None:
     story(main)
 
 
-def test_a_burst_adds_workers_and_calm_removes_them() -> None:
-    door = Door()
-
-    async def main() -> None:
-        async with Pool(door, Scale(1, 4, target_wait_ms=10, idle_ms=50)) as pool:
-            futures = [pool.submit(n) for n in range(20)]
-            for _ in range(4):
-                assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            door.opened.set()
-            await asyncio.gather(*futures)
-            await pool.until(lambda now: len(now["workers"]) == 1, 45)
-            assert [one["workers"] for one in pool.statistics()["decisions"]][:3] == [2, 3, 4]
-            assert await pool.submit(7) == 7
-
-    story(main)
-
-
 @pytest.mark.promise("P12.17")
 def test_a_function_with_batch_gets_what_is_queued() -> None:
     door, calls = Door(), []
@@ -193,26 +158,6 @@ def test_a_batch_is_handed_over_when_its_budget_is_spent() -> None:
             assert await slow == "slow"
 
     story(main)
-
-
-def test_stop_with_a_hundred_queued_handles_or_returns_them() -> None:
-    for drain, expected in ((True, (101, 101, 0)), (False, (101, 1, 100))):
-        door = Door()
-        pool = Pool(door, 1)
-
-        async def main(pool: Pool = pool, door: Door = door, drain: bool = drain) -> tw.Ledger:
-            futures = [pool.submit(n) for n in range(101)]
-            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            stopping = asyncio.ensure_future(pool.stop(drain))
-            if not drain:
-                ended = await asyncio.gather(*futures[1:], return_exceptions=True)
-                assert {type(error) for error in ended} == {tw.PoolStopped}
-            door.opened.set()
-            await futures[0]
-            return await stopping
-
-        ledger = asyncio.run(main())
-        assert (ledger.accepted, ledger.handled, ledger.returned) == expected
 
 
 @pytest.mark.promise("P12.20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,8 @@ def test_a_call_is_not_taken_for_its_result(node: tw.Node, use: Callable[[Any], 
     for called, name in ((call, r"pricing\.quote"), (actor.ask(1), "ask")):
         with pytest.raises((TypeError, AttributeError), match=rf"{name}: this is not its result.*await it.*\.sync"):
             use(called)
+    with pytest.raises(asyncio.InvalidStateError, match=r"ask: this is not its result.*await it.*\.sync"):
+        node.spawn(asyncio.sleep).ask(0).result()
     call.close()
 
 
