@@ -33,7 +33,11 @@ impl HeldLease {
     fn lost(&self, py: Python<'_>) -> PyResult<Pending> {
         self.0.born.check(py)?;
         let lease = Arc::clone(&self.0);
-        Ok(pending("lost", async move { Ok(lease.lost().await) }, super::nothing))
+        let lost = async move {
+            lease.lost().await;
+            Ok(())
+        };
+        Ok(pending("lost", lost, super::nothing))
     }
 
     /// Releases the lease, also if nobody awaits it. Awaiting it raises LeaseLost if it was lost.

@@ -384,7 +384,6 @@ impl StreamHome {
 
     /// Acquires a lease. Gives a `HeldLease`. `timeout_s`: None for any time. `tied`: a hub
     /// releases the lease as soon as the link of this process ends.
-    #[expect(clippy::too_many_arguments, reason = "Python calls it")]
     fn lease(
         &self,
         engine: &Engine,
