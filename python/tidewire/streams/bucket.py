@@ -180,8 +180,7 @@ class Bucket:
             filter: A pattern of keys.
             after: Changes after this revision only.
             type: The type of ``entry.value``, as for ``get``.
-            raise_on_outage: True to raise the error of an outage instead, such as LinkLost or
-                HomeUnavailable.
+            raise_on_outage: True to raise HomeUnavailable during an outage instead.
         """
         position, kind = after, self._type(type)
         outage = None if raise_on_outage else Outage(self._home, f"watch of bucket {self.name!r}")

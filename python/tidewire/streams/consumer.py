@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidewire._log import logger
-from tidewire.errors import NodeStopped, TidewireError
+from tidewire.errors import HomeUnavailable, NodeStopped, TidewireError
 from tidewire.streams.event import DeadEvent, Event
 from tidewire.streams.home import refused
 from tidewire.streams.outage import Outage
@@ -179,8 +179,8 @@ class Consumer:
                     self._capacity_freed.set()
                 try:
                     results = await self._home.call("settle", self._stream, self.name, batch)
-                except TidewireError as error:
-                    if self._outage is None or not self._outage.covers(error):
+                except HomeUnavailable as error:
+                    if self._outage is None:
                         raise
                     self._keep_settled(batch, error)
                     return

@@ -10,16 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from tidewire._log import logger
-from tidewire.errors import (
-    AskTimeout,
-    HomeError,
-    HomeUnavailable,
-    LinkLost,
-    NodeStopped,
-    NoResponders,
-    TidewireError,
-)
-from tidewire.services.instances import context
+from tidewire.errors import HomeUnavailable
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -94,22 +85,6 @@ class Outage:
         """
         return 0 if self._pause.has_begun else self._home.wait_us
 
-    def covers(self, error: BaseException) -> bool:
-        """Return whether an error says that the storage backend is away, and not that it refuses
-        the call.
-        """
-        if isinstance(error, AskTimeout):
-            # The deadline of the handler that waits here is no outage.
-            running = context.running.get()
-            deadline = None if running is None else running.request.deadline
-            return deadline is None or monotonic() < deadline
-        if isinstance(error, NodeStopped):
-            # A hub that stops says so; a stopped node of this process is the end.
-            return error.retryable
-        if type(error) is HomeError:
-            return self._home.is_remote and error.kind == "closed"
-        return isinstance(error, (HomeUnavailable, LinkLost, NoResponders))
-
     async def outlast(self, call: Callable[[], Awaitable[_T]], until: float | None = None) -> _T | None:
         """Make a call, again after each attempt that an outage has ended.
 
@@ -128,10 +103,8 @@ class Outage:
                     if not await _ended(calling, until):
                         return None
                     found = calling.result()
-            except TidewireError as error:
+            except HomeUnavailable as error:
                 self._home.owner._check()
-                if not self.covers(error):
-                    raise
                 if not self._pause.has_begun:
                     self._since = monotonic()
                     logger.warning("%s waits: its storage backend is away: %s", self._title, error)

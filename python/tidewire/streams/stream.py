@@ -270,8 +270,8 @@ class Stream:
                 key that fails holds back itself only.
             type: Type of ``event.value``, converted as a parameter of a service would be: a
                 dataclass, ``list[int]``, ...; None for the decoded value.
-            raise_on_outage: True to raise the error of an outage where events are awaited, such as
-                LinkLost or HomeUnavailable. By default the consumer waits for its end.
+            raise_on_outage: True to raise HomeUnavailable where events are awaited during an
+                outage. By default the consumer waits for its end.
 
         Raises:
             SettingsDiffer: if it exists with other settings.
