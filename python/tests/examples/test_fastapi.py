@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_programs import write_program
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/guides/fastapi.md"
 MISSING = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: pip install {' '.join(MISSING)}")
@@ -27,8 +26,7 @@ class Server:
     """The program of the page in a process of its own, at a port that the system chose."""
 
     def __init__(self, folder: Path) -> None:
-        [program] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-        (folder / "app.py").write_text(program)
+        write_program("fastapi.md", "app.py", folder)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port = listener.getsockname()[1]
             listener.set_inheritable(True)
