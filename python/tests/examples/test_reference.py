@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,10 @@ def test_each_key_of_the_configuration_is_a_variable_that_a_node_takes() -> None
             pass
     with pytest.raises(tw.ConfigError, match=r"TIDEWIRE_LINKS__LINK_FRAME_BYTE: .* did you mean TIDEWIRE_LINKS__"):
         tw.Node(config=tw.Config(environment={"TIDEWIRE_LINKS__LINK_FRAME_BYTE": "1"}))
+
+
+def test_each_series_of_metrics_is_in_the_table() -> None:
+    with tw.Node() as hub, urllib.request.urlopen(hub.listen("http://127.0.0.1:0").url + "/metrics") as response:
+        served = re.findall(r"^# TYPE (\w+) (\w+)$", response.read().decode(), re.MULTILINE)
+    page = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)) == sorted(served)
