@@ -1,4 +1,4 @@
-"""Every Python block of the README and the guide runs as printed."""
+"""Every Python block of the README and the pages runs as printed, unless it has a file name."""
 
 from __future__ import annotations
 
