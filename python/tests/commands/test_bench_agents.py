@@ -18,7 +18,7 @@ from tidewire_bench.agents_cases import SIZES, make, scaling_cases
 from tidewire_bench.agents_picture import scaling_picture
 from tidewire_bench.agents_scaling import scaling_tables, scalings, verdict
 from tidewire_bench.burning import burn, steps_per_us
-from tidewire_bench.measure import Burst, Tally, pooled, warm_up
+from tidewire_bench.measure import Tally, pooled, warm_up
 from tidewire_bench.results import CaseResult
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -98,29 +98,12 @@ def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...],
     assert ran.stdout == ""
 
 
-def test_every_scale_has_the_same_workloads() -> None:
-    plans = [make(scale, None, ()) for scale in SIZES]
-    names = [[case.id for case in plan.cases] for plan in plans]
-    assert names[0] == names[1] == names[2]
-    assert len(set(names[0])) == len(names[0]) == 13
-
-
 def test_a_third_worker_that_costs_something_misses_the_bar() -> None:
     found = scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0}))
     ours = [one for one in found if one.kind == "ours" and one.task_us == 20]
     assert ours[0].third_worker() == 0.75
     assert "missed (0.75x)" in verdict([one for one in found if one.task_us == 20])
     assert len(list(scaling_tables(found))) == 2
-
-
-def test_a_third_worker_within_the_spread_is_called_missed_all_the_same() -> None:
-    results = results_of({1: 100.0, 2: 200.0, 3: 190.0})
-    for result in results:
-        for run in result.case.runs:
-            result.add(run, {"rate": 205.0 if result.case.id.endswith("-3") else 200.0})
-            result.add(run, {"rate": 191.0 if result.case.id.endswith("-3") else 200.0})
-    words = verdict([one for one in scalings(results) if one.task_us == 20])
-    assert "missed within the spread (0.95x)" in words
 
 
 def test_every_bar_of_the_picture_is_as_long_as_its_rate() -> None:
@@ -130,13 +113,6 @@ def test_every_bar_of_the_picture_is_as_long_as_its_rate() -> None:
     assert heights[2] / heights[1] == pytest.approx(2.0, rel=0.01)
     assert heights[3] / heights[1] == pytest.approx(1.5, rel=0.01)
     assert len(re.findall("<title>", text)) == 2 * 3 * 3
-
-
-def test_nothing_of_the_picture_lies_outside_of_it() -> None:
-    text = scaling_picture(scalings(results_of({1: 9_999.0, 2: 123_456.0, 3: 99_999.0})), "a foot")
-    places = [(float(x), float(y)) for x, y in re.findall(r' x="([-\d.]+)" y="([-\d.]+)"', text)]
-    assert len(places) > 40
-    assert all(0 <= x <= 800 and 0 <= y <= 440 for x, y in places)
 
 
 def test_a_task_takes_the_processor_time_that_it_says() -> None:
@@ -161,28 +137,6 @@ def test_a_tally_notices_a_word_that_came_twice() -> None:
     assert len(reached) == 2
     with pytest.raises(AssertionError, match="the words add up to"):
         tally.rate(0.0)
-
-
-def test_a_tally_takes_its_warm_up_and_its_words() -> None:
-    reached: list[int] = []
-    tally = Tally(10, lambda: reached.append(1))
-    handle = tally.function()
-    for word in (0, *range(10)):
-        handle(word)
-    assert len(reached) == 2
-    assert tally.rate(tally.at - 2.0)["rate"] == pytest.approx(5.0)
-
-
-def test_the_clock_of_a_burst_stops_with_its_last_message() -> None:
-    finished: list[int] = []
-    burst = Burst(3, lambda: finished.append(1))
-    for lane in ("urgent", "low"):
-        burst.handled(lane, time.perf_counter_ns())
-    assert finished == []
-    assert burst.at == 0.0
-    burst.handled("low", time.perf_counter_ns())
-    assert finished == [1]
-    assert set(burst.figures(burst.at - 1.0)) == {"seconds", "rate", "urgent_p50_us", "low_p50_us"}
 
 
 def test_a_pool_that_loses_a_result_is_not_timed() -> None:

@@ -17,12 +17,10 @@ from typing import Any
 
 import pytest
 from tidewire_bench import rpc_run
-from tidewire_bench.environments import environment_of, name_of
-from tidewire_bench.model import Curve, Run
+from tidewire_bench.environments import environment_of
 from tidewire_bench.programs import RunFailed
-from tidewire_bench.rpc_cases import PEERS, SIZES, make
+from tidewire_bench.rpc_cases import PEERS
 from tidewire_bench.rpc_programs import first_missing
-from tidewire_bench.rpc_results import LoadCurve
 from tidewire_bench.rpc_run import Roles, figures_of
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -30,7 +28,7 @@ PROGRAMS = PACKAGE.parent / "bench" / "python"
 sys.path.append(str(PROGRAMS))
 
 from rpc_usage import Usage, processor_s
-from rpc_workloads import mixed_sizes, open_loop, payloads_of
+from rpc_workloads import open_loop
 
 SOCKETS = (sys.executable, str(PROGRAMS / "rpc_sockets.py"))
 DONE = '{"workload": "small-seq", "figures": {"rate": 1.0}}'
@@ -144,31 +142,6 @@ def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...],
     assert ran.stdout == ""
 
 
-def test_every_scale_has_the_same_workloads() -> None:
-    plans = [make(scale, None, (), ()) for scale in SIZES]
-    names = [[case.id for case in plan.cases] for plan in plans]
-    assert names[0] == names[1] == names[2]
-    assert len(set(names[0])) == len(names[0]) == 29
-
-
-def test_a_part_of_a_name_chooses_workloads() -> None:
-    chosen = [case.id for case in make("short", None, ["rust", "small-seq-python"], ()).cases]
-    assert len(chosen) == 11
-    assert {name for name in chosen if not name.endswith("rust")} == {"small-seq-python"}
-
-
-def test_the_mixed_sizes_are_those_of_a_dashboard() -> None:
-    sizes = mixed_sizes(250)
-    assert sizes == mixed_sizes(250)
-    assert all(50 <= size <= 500 or 1_000 <= size <= 10_000 for size in sizes)
-    assert 800 < sum(mixed_sizes(20_000)) / 20_000 < 1_200
-    assert [len(payload) for payload in payloads_of("mixed", 250)] == sizes
-
-
-def test_a_requirement_is_known_by_its_name() -> None:
-    assert [name_of(line) for line in ("psycopg[binary]==3.3.9", "nats-py==2.16.0")] == ["psycopg", "nats-py"]
-
-
 def test_processor_time_is_that_of_the_process_and_nobody_elses() -> None:
     usage = Usage({"caller": os.getpid(), "other": os.getppid()})
     usage.start()
@@ -187,15 +160,6 @@ def test_requests_that_had_to_wait_to_begin_count_from_when_they_were_due() -> N
     assert figures["max_ms"] >= 50
     # Only one request met the pause itself. A request every millisecond was due while it lasted.
     assert figures["p50_ms"] > 10
-
-
-def test_the_curve_keeps_all_that_its_runs_found() -> None:
-    curve = LoadCurve(Curve("curve-load", "a title", "x", "y", ()))
-    run = Run("nats-py", "peer", "rpc", "hub", ())
-    curve.add(500, run, {"rate": 499.0, "p50_ms": 0.3, "p99_ms": 0.5})
-    curve.add(1_000, run, {"rate": 990.0, "p50_ms": 0.4, "p99_ms": 0.9})
-    assert curve.lines() == {"nats-py": [(500, 500.0), (1_000, 900.0)]}
-    assert [point["figures"]["rate"] for point in curve.report()["points"]] == [499.0, 990.0]
 
 
 class Stalling:

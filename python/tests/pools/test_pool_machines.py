@@ -28,12 +28,6 @@ def values(some: list[Task]) -> list[int]:
     return [task.args[0] for task in some]
 
 
-def backlog_of(count: int, capacity: int = 100) -> tuple[Backlog, list[Task]]:
-    backlog, some = Backlog(capacity), tasks(*range(count))
-    for task in some:
-        backlog.add(task)
-    return backlog, some
-
 
 # Restarts
 
