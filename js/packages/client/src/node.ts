@@ -37,7 +37,6 @@ import { checkSubject, checkSubscription, covers } from "./subjects/subjects.js"
 import type { Envelope, Listener, SubscribeOptions, Subscription } from "./subjects/subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
-import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 const REMOTE_GONE = 30;
@@ -177,16 +176,7 @@ export class Node {
 		const payload = writeValue(value);
 		const sent = session.publish(subject, headerFields(options.headers), payload, laneOf(options.priority));
 		this.runtime.plan();
-		const envelope: Envelope = {
-			subject,
-			value,
-			headers: { ...options.headers },
-			node: this.name,
-			user: "",
-		};
-		for (const one of this.incoming?.subscriptions.chosen(subject) ?? []) {
-			one.deliver({ envelope: () => envelope });
-		}
+		this.incoming?.publishedHere(subject, value, options.headers);
 		return sent;
 	}
 
@@ -226,13 +216,9 @@ export class Node {
 	): Promise<unknown> {
 		checkSubject(subject, false);
 		checkOptions(options, "request");
-		const own = this.incoming?.subscriptions.of(subject).find((one) => one.listener !== undefined);
-		if (own?.listener === undefined) {
-			return this.clients.request(subject, value, options);
-		}
-		const copy = readValue(writeValue(value));
-		const envelope: Envelope = { subject, value: copy, headers: { ...options.headers }, node: this.name, user: "" };
-		return readValue(writeValue(await own.listener(copy, envelope)));
+		return (
+			this.incoming?.requestedHere(subject, value, options.headers) ?? this.clients.request(subject, value, options)
+		);
 	}
 
 	/** The services of all nodes, with schemas, as the hub lists them. */

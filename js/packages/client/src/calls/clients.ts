@@ -59,14 +59,14 @@ export class Clients {
 		let known: Plan | undefined;
 		return (...args) => {
 			known ??= planOf(service, method, options);
-			const plan = known;
+			const plan = this.site.nested?.(known) ?? known;
 			const [positional, byName] = splitArguments(args);
 			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
 			return new Invocation(
 				this.site.runtime,
 				() =>
 					options.policy === "all"
-						? this.directory().then((directory) => directory.callAll(service, method, value, options))
+						? this.directory().then((directory) => directory.callAll(plan, method, value, options))
 						: callValue(this.site, plan, value),
 				() => readItems(this.site, plan, value),
 			);

@@ -1,0 +1,196 @@
+/** Calls that are made in handlers: their context, time, trace and end, also across Python. */
+import assert from "node:assert/strict";
+import test, { after, before, describe } from "node:test";
+import { AskTimeout, CallCancelled, connect, context, InvalidArgument, type Node } from "tidewire";
+import { Peer } from "./python.js";
+
+interface Seen {
+	trace: string;
+	remaining: number;
+}
+
+interface Driver {
+	call(service: string, method: string, args: unknown[], kwargs: object): Promise<unknown>;
+}
+
+interface Back {
+	seen(): Promise<Seen>;
+	traces(): AsyncIterable<string>;
+	forever(): Promise<never>;
+}
+
+function gate<T = void>(): { readonly promise: Promise<T>; readonly open: (value: T) => void } {
+	let open: (value: T) => void = () => {};
+	const promise = new Promise<T>((resolve) => {
+		open = resolve;
+	});
+	return { promise, open };
+}
+
+describe("calls made in handlers", { timeout: 60_000 }, () => {
+	let hub: Peer;
+	let python: Peer;
+	let node: Node;
+	let caller: Node;
+	let back: Node;
+	/** Of the handlers of `back.forever`. */
+	let begun = gate<AbortSignal>();
+	let calls = 0;
+
+	before(async () => {
+		hub = await Peer.start("hub");
+		python = await Peer.start("server", hub.url);
+		node = await connect(hub.url, { name: "middle" });
+		caller = await connect(hub.url, { name: "caller" });
+		back = await connect(hub.url, { name: "back" });
+		await back.serve("back", {
+			seen: () => {
+				calls++;
+				return { trace: context().trace, remaining: context().remaining };
+			},
+			traces: async function* () {
+				yield context().trace;
+				await undefined;
+				yield context().trace;
+			},
+			forever: () => {
+				const { signal } = context();
+				begun.open(signal);
+				return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+			},
+		});
+	});
+
+	after(async () => {
+		await back?.close();
+		await caller?.close();
+		await node?.close();
+		await python?.stop();
+		await hub?.stop();
+	});
+
+	test("each handler has its own context behind each await", async () => {
+		const inside: (() => void)[] = [];
+		const both = gate();
+		const serving = await node.serve("who", {
+			async called(name: string) {
+				await new Promise<void>((resolve) => {
+					inside.push(resolve);
+					if (inside.length === 2) {
+						both.open();
+					}
+				});
+				const { headers } = context();
+				await undefined;
+				return [name, headers.name, context().node];
+			},
+		});
+		const made = ["ada", "bob"].map((name) => caller.client("who").with({ headers: { name } }).called?.(name));
+		await both.promise;
+		for (const resolve of inside.reverse()) {
+			resolve();
+		}
+		assert.deepEqual(await Promise.all(made), [
+			["ada", "ada", "caller"],
+			["bob", "bob", "caller"],
+		]);
+		assert.throws(context, InvalidArgument);
+		await serving.stop();
+	});
+
+	test("a nested call has the trace and at most the time of the outer one, also through Python", async () => {
+		const serving = await node.serve("front", {
+			async seen() {
+				const own = context().trace;
+				await undefined;
+				const through = await node.client<Driver>("driver").call("back", "seen", [], {});
+				const direct = await node.client<Back>("back").with({ timeout: 60_000 }).seen();
+				const short = await node.client<Back>("back").with({ timeout: 1_000 }).seen();
+				const [all] = (await node.client<"seen">("back").with({ policy: "all" }).seen()) as [{ value: Seen }];
+				const traces: string[] = [];
+				for await (const trace of node.client<Back>("back").traces()) {
+					traces.push(trace);
+				}
+				return { own, traces, seen: [through, direct, all.value, short] };
+			},
+		});
+		interface Front {
+			seen(): Promise<{ own: string; traces: string[]; seen: Seen[] }>;
+		}
+		const front = caller.client<Front>("front").with({ timeout: 9_000 });
+		const [first, second] = [await front.seen(), await front.seen()];
+		assert.match(first.own, /^[0-9a-f]{32}$/);
+		assert.notEqual(first.own, second.own);
+		assert.deepEqual(first.traces, [first.own, first.own]);
+		for (const { trace, remaining } of first.seen) {
+			assert.equal(trace, first.own);
+			assert.ok(remaining > 0 && remaining <= 9_000, `${remaining}`);
+		}
+		assert.ok((first.seen.at(-1)?.remaining ?? 0) <= 1_000);
+		await serving.stop();
+	});
+
+	test("a cancelled call ends its nested calls, and makes no new ones", async () => {
+		const failures: unknown[] = [];
+		const ended = gate();
+		const serving = await node.serve("front", {
+			async hang() {
+				const back = node.client<Back>("back");
+				failures.push(await back.forever().catch((error: unknown) => error));
+				failures.push(await back.seen().catch((error: unknown) => error));
+				ended.open();
+			},
+		});
+		const before = calls;
+		begun = gate();
+		const given = new AbortController();
+		const hanging = caller.client("front").with({ signal: given.signal }).hang?.();
+		const inner = await begun.promise;
+		given.abort(new Error("enough"));
+		await assert.rejects(hanging as Promise<unknown>, /enough/);
+		await ended.promise;
+		assert.deepEqual(
+			failures.map((failure) => failure instanceof CallCancelled),
+			[true, true],
+		);
+		await new Promise<void>((resolve) =>
+			inner.aborted ? resolve() : inner.addEventListener("abort", () => resolve()),
+		);
+		assert.equal(calls, before);
+
+		begun = gate();
+		await assert.rejects(caller.client("front").with({ timeout: 300 }).hang?.() as Promise<unknown>, AskTimeout);
+		const late = await begun.promise;
+		await new Promise<void>((resolve) => (late.aborted ? resolve() : late.addEventListener("abort", () => resolve())));
+		await serving.stop();
+	});
+
+	test("work that goes on after the answer has the trace, and time of its own", async () => {
+		const answered = gate();
+		const seen = gate<Seen>();
+		const heard = gate<unknown>();
+		const listening = await node.subscribe("work.done", () => {
+			try {
+				heard.open(context());
+			} catch (error) {
+				heard.open(error);
+			}
+		});
+		const serving = await node.serve("front", {
+			begin() {
+				void answered.promise.then(async () => seen.open(await node.client<Back>("back").seen()));
+				node.publish("work.done", null);
+				return context().trace;
+			},
+		});
+		const trace = await caller.client("front").with({ timeout: 5_000 }).begin?.();
+		answered.open();
+		const late = await seen.promise;
+		assert.equal(late.trace, trace);
+		assert.ok(late.remaining > 5_000, `${late.remaining}`);
+		// A message is no part of the call that published it.
+		assert.ok((await heard.promise) instanceof InvalidArgument);
+		listening.stop();
+		await serving.stop();
+	});
+});
