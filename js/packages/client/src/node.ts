@@ -2,6 +2,7 @@
 
 import type { AnyService, Client } from "./calls/client.js";
 import { Clients, checkService } from "./calls/clients.js";
+import type { Interceptor } from "./calls/interceptors.js";
 import { type ConnectOptions, checkConnect } from "./connect_options.js";
 import type { ServiceInfo } from "./discovery/discovery.js";
 import type { InstanceChange } from "./discovery/service_watch.js";
@@ -113,6 +114,15 @@ export class Node {
 	 */
 	client<T = AnyService>(service: string, options: CallOptions = {}): Client<T> {
 		return this.clients.client(service, options);
+	}
+
+	/**
+	 * Has each later call of this node's clients pass a function, behind those that are used
+	 * already. So do the calls of streams, buckets, commands and leases, whose services are named
+	 * `tidewire-...`. Requests, and calls of remote functions and objects, do not.
+	 */
+	use(interceptor: Interceptor): void {
+		this.clients.use(interceptor);
 	}
 
 	/**

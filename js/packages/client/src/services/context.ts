@@ -27,7 +27,8 @@ export interface CallContext {
 
 /** A call whose handler runs, or has run. */
 export interface HandledCall {
-	readonly context: CallContext;
+	/** Undefined until its handler begins. */
+	readonly context: CallContext | undefined;
 	/** True once it was answered, or nobody waits for its answer. */
 	readonly isOver: boolean;
 }
@@ -49,11 +50,9 @@ export const handledCall: Pick<
  * @throws InvalidArgument if no handler runs.
  */
 export function context(): CallContext {
-	const handled = handledCall.getStore();
-	if (handled === undefined) {
-		throw new InvalidArgument(
-			"context(): no handler runs here: call it in a handler; in a browser, before its first `await`",
-		);
+	const found = handledCall.getStore()?.context;
+	if (found === undefined) {
+		throw new InvalidArgument("context(): no handler runs here: in a browser, ask before its first `await`");
 	}
-	return handled.context;
+	return found;
 }

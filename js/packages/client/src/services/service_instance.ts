@@ -229,7 +229,7 @@ class RunningCall implements Callee, HandledCall {
 	private iterator: AnyIterator | undefined;
 	private readonly timer: Timer | undefined;
 	private readonly until: number;
-	private made: CallContext | undefined;
+	context: CallContext | undefined;
 
 	constructor(
 		private readonly runtime: Runtime,
@@ -246,7 +246,7 @@ class RunningCall implements Callee, HandledCall {
 	cancelled(): void {
 		this.isGone = true;
 		this.stop(new CallCancelled("the caller cancelled, or has gone"));
-		if (this.made === undefined || this.work.streams === false) {
+		if (this.context === undefined || this.work.streams === false) {
 			// A function still runs, but no caller waits for its result.
 			this.over("cancelled");
 		}
@@ -275,7 +275,7 @@ class RunningCall implements Callee, HandledCall {
 		this.fail(NODE_STOPPED, encode(new NodeStopped("the service has stopped").message));
 		this.isGone = true;
 		this.stop(new NodeStopped("the service has stopped"));
-		if (this.made === undefined) {
+		if (this.context === undefined) {
 			this.over("cancelled");
 		}
 	}
@@ -284,24 +284,10 @@ class RunningCall implements Callee, HandledCall {
 		if (this.isOver) {
 			return;
 		}
-		this.made = this.described();
-		try {
-			this.take(this.within(this.work.run));
-		} catch (error) {
-			// Members of a result of the program may throw, too.
-			this.failed(error);
-		}
-	}
-
-	get context(): CallContext {
-		return this.made as CallContext;
-	}
-
-	private described(): CallContext {
 		const { call, session } = this.work;
 		const { controller, until, runtime } = this;
 		let trace = fieldText(call.fields, "tw-trace");
-		return {
+		this.context = {
 			node: session.peer(call.origin).name,
 			user: userOf(call, session),
 			origin: isPublic(call) ? "public" : "private",
@@ -315,6 +301,12 @@ class RunningCall implements Callee, HandledCall {
 				return Math.max(0, until - runtime.now);
 			},
 		};
+		try {
+			this.take(this.within(this.work.run));
+		} catch (error) {
+			// Members of a result of the program may throw, too.
+			this.failed(error);
+		}
 	}
 
 	/** Runs something as part of the call. */
@@ -416,7 +408,7 @@ class RunningCall implements Callee, HandledCall {
 	}
 
 	private late(): void {
-		if (this.made === undefined) {
+		if (this.context === undefined) {
 			// It has waited for as long as it may take, and never begins.
 			this.fail(ASK_TIMEOUT, encode("its deadline passed before a handler was free"));
 			this.over("cancelled");

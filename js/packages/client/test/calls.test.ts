@@ -1,7 +1,7 @@
-/** Calls that are made in handlers: their context, time, trace and end, also across Python. */
+/** Calls that are made in handlers, also across Python, and interceptors of calls. */
 import assert from "node:assert/strict";
 import test, { after, before, describe } from "node:test";
-import { AskTimeout, CallCancelled, connect, context, InvalidArgument, type Node } from "tidewire";
+import { AskTimeout, CallCancelled, connect, context, InvalidArgument, type Node, named } from "tidewire";
 import { Peer } from "./python.js";
 
 interface Seen {
@@ -192,5 +192,91 @@ describe("calls made in handlers", { timeout: 60_000 }, () => {
 		assert.ok((await heard.promise) instanceof InvalidArgument);
 		listening.stop();
 		await serving.stop();
+	});
+});
+
+interface Pricing {
+	quote(symbol: string, qty?: number): Promise<{ price: number }>;
+	ticks(symbol: string, count?: number): AsyncIterable<number>;
+	headers(): Promise<Record<string, string>>;
+	state(): Promise<{ open: number }>;
+}
+
+describe("interceptors", { timeout: 60_000 }, () => {
+	let hub: Peer;
+	let python: Peer;
+	let node: Node;
+
+	before(async () => {
+		hub = await Peer.start("hub");
+		python = await Peer.start("server", hub.url);
+	});
+
+	after(async () => {
+		await node?.close();
+		await python?.stop();
+		await hub?.stop();
+	});
+
+	test("calls pass them in order, with their arguments, options, results and errors", async () => {
+		node = await connect(hub.url);
+		const pricing = node.client<Pricing>("pricing");
+		assert.deepEqual(await pricing.headers(), {});
+		const seen: unknown[] = [];
+		node.use(async (call, next) => {
+			seen.push([call.service, call.method, ...call.args, call.isStream]);
+			try {
+				const result = await next({ ...call, options: { ...call.options, headers: { tenant: "ana" } } });
+				seen.push("done");
+				return result;
+			} catch (error) {
+				seen.push("failed");
+				throw error;
+			}
+		});
+		node.use(async (call, next) => {
+			if (call.method === "quote" && call.args[0] === "mine") {
+				return { price: 1 };
+			}
+			seen.push(call.options.headers);
+			return next(call.args[0] === "old" ? { ...call, args: ["new", ...call.args.slice(1)] } : call);
+		});
+		assert.deepEqual(await pricing.headers(), { tenant: "ana" });
+		assert.deepEqual(seen.splice(0), [["pricing", "headers", false], { tenant: "ana" }, "done"]);
+		assert.deepEqual({ ...(await pricing.quote("old", named({ qty: 3 }))) }, { symbol: "new", price: 7.5, qty: 3 });
+		assert.deepEqual(await pricing.quote("mine"), { price: 1 });
+		seen.length = 0;
+		const items: number[] = [];
+		for await (const item of pricing.ticks("X", 3)) {
+			items.push(item);
+		}
+		assert.deepEqual(items, [0, 0.5, 1]);
+		assert.deepEqual(seen.splice(0), [["pricing", "ticks", "X", 3, true], { tenant: "ana" }, "done"]);
+		await assert.rejects(async () => node.client("pricing").broken?.("salt"), /KeyError/);
+		assert.equal(seen.at(-1), "failed");
+		node.use((call, next) => next({ ...call, options: { timeout: -1 } }));
+		await assert.rejects(async () => pricing.quote("X"), InvalidArgument);
+	});
+
+	test("one may give the items of a stream otherwise", async () => {
+		await using other = await connect(hub.url);
+		other.use(async (call, next) => {
+			const items = (await next(call)) as AsyncIterable<number>;
+			return (async function* () {
+				for await (const item of items) {
+					yield item * 2;
+				}
+			})();
+		});
+		const doubled: number[] = [];
+		for await (const item of other.client<Pricing>("pricing").ticks("X")) {
+			doubled.push(item);
+			if (doubled.length === 3) {
+				break;
+			}
+		}
+		assert.deepEqual(doubled, [0, 1, 2]);
+		await using plain = await connect(hub.url);
+		assert.equal((await plain.client<Pricing>("pricing").state()).open, 0);
 	});
 });
