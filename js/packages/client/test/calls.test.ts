@@ -1,8 +1,8 @@
-/** Calls that are made in handlers, also across Python, and interceptors of calls. */
+/** Calls in handlers, also across Python; interceptors of calls; calls over a cluster of NATS. */
 import assert from "node:assert/strict";
 import test, { after, before, describe } from "node:test";
 import { AskTimeout, CallCancelled, connect, context, InvalidArgument, type Node, named } from "tidewire";
-import { Peer } from "./python.js";
+import { Hub, Nats, Peer } from "./python.js";
 
 interface Seen {
 	trace: string;
@@ -19,6 +19,13 @@ interface Back {
 	forever(): Promise<never>;
 }
 
+interface Pricing {
+	quote(symbol: string, qty?: number): Promise<{ price: number }>;
+	ticks(symbol: string, count?: number): AsyncIterable<number>;
+	headers(): Promise<Record<string, string>>;
+	state(): Promise<{ open: number }>;
+}
+
 function gate<T = void>(): { readonly promise: Promise<T>; readonly open: (value: T) => void } {
 	let open: (value: T) => void = () => {};
 	const promise = new Promise<T>((resolve) => {
@@ -27,7 +34,7 @@ function gate<T = void>(): { readonly promise: Promise<T>; readonly open: (value
 	return { promise, open };
 }
 
-describe("calls made in handlers", { timeout: 60_000 }, () => {
+describe("calls", { timeout: 60_000 }, () => {
 	let hub: Peer;
 	let python: Peer;
 	let node: Node;
@@ -70,30 +77,18 @@ describe("calls made in handlers", { timeout: 60_000 }, () => {
 	});
 
 	test("each handler has its own context behind each await", async () => {
-		const inside: (() => void)[] = [];
+		let inside = 0;
 		const both = gate();
 		const serving = await node.serve("who", {
 			async called(name: string) {
-				await new Promise<void>((resolve) => {
-					inside.push(resolve);
-					if (inside.length === 2) {
-						both.open();
-					}
-				});
-				const { headers } = context();
-				await undefined;
-				return [name, headers.name, context().node];
+				inside++;
+				await (inside === 2 ? both.open() : both.promise);
+				return [name, context().headers.name, context().node];
 			},
 		});
-		const made = ["ada", "bob"].map((name) => caller.client("who").with({ headers: { name } }).called?.(name));
-		await both.promise;
-		for (const resolve of inside.reverse()) {
-			resolve();
-		}
-		assert.deepEqual(await Promise.all(made), [
-			["ada", "ada", "caller"],
-			["bob", "bob", "caller"],
-		]);
+		const call = (name: string) => caller.client<"called">("who").with({ headers: { name } }).called(name);
+		const answers = await Promise.all(["ada", "bob"].map(call));
+		assert.deepEqual(answers.flat(), ["ada", "ada", "caller", "bob", "bob", "caller"]);
 		assert.throws(context, InvalidArgument);
 		await serving.stop();
 	});
@@ -168,13 +163,11 @@ describe("calls made in handlers", { timeout: 60_000 }, () => {
 	test("work that goes on after the answer has the trace, and time of its own", async () => {
 		const answered = gate();
 		const seen = gate<Seen>();
-		const heard = gate<unknown>();
-		const listening = await node.subscribe("work.done", () => {
-			try {
-				heard.open(context());
-			} catch (error) {
-				heard.open(error);
-			}
+		const heard = gate();
+		// A message is no part of the call that published it.
+		await using _ = await node.subscribe("work.done", () => {
+			assert.throws(context, InvalidArgument);
+			heard.open();
 		});
 		const serving = await node.serve("front", {
 			begin() {
@@ -188,42 +181,16 @@ describe("calls made in handlers", { timeout: 60_000 }, () => {
 		const late = await seen.promise;
 		assert.equal(late.trace, trace);
 		assert.ok(late.remaining > 5_000, `${late.remaining}`);
-		// A message is no part of the call that published it.
-		assert.ok((await heard.promise) instanceof InvalidArgument);
-		listening.stop();
+		await heard.promise;
 		await serving.stop();
 	});
-});
 
-interface Pricing {
-	quote(symbol: string, qty?: number): Promise<{ price: number }>;
-	ticks(symbol: string, count?: number): AsyncIterable<number>;
-	headers(): Promise<Record<string, string>>;
-	state(): Promise<{ open: number }>;
-}
-
-describe("interceptors", { timeout: 60_000 }, () => {
-	let hub: Peer;
-	let python: Peer;
-	let node: Node;
-
-	before(async () => {
-		hub = await Peer.start("hub");
-		python = await Peer.start("server", hub.url);
-	});
-
-	after(async () => {
-		await node?.close();
-		await python?.stop();
-		await hub?.stop();
-	});
-
-	test("calls pass them in order, with their arguments, options, results and errors", async () => {
-		node = await connect(hub.url);
-		const pricing = node.client<Pricing>("pricing");
+	test("calls pass interceptors in order, with their arguments, options, results and errors", async () => {
+		await using page = await connect(hub.url);
+		const pricing = page.client<Pricing>("pricing");
 		assert.deepEqual(await pricing.headers(), {});
 		const seen: unknown[] = [];
-		node.use(async (call, next) => {
+		page.use(async (call, next) => {
 			seen.push([call.service, call.method, ...call.args, call.isStream]);
 			try {
 				const result = await next({ ...call, options: { ...call.options, headers: { tenant: "ana" } } });
@@ -234,7 +201,7 @@ describe("interceptors", { timeout: 60_000 }, () => {
 				throw error;
 			}
 		});
-		node.use(async (call, next) => {
+		page.use(async (call, next) => {
 			if (call.method === "quote" && call.args[0] === "mine") {
 				return { price: 1 };
 			}
@@ -247,36 +214,56 @@ describe("interceptors", { timeout: 60_000 }, () => {
 		assert.deepEqual(await pricing.quote("mine"), { price: 1 });
 		seen.length = 0;
 		const items: number[] = [];
-		for await (const item of pricing.ticks("X", 3)) {
+		for await (const item of pricing.ticks("X")) {
 			items.push(item);
-		}
-		assert.deepEqual(items, [0, 0.5, 1]);
-		assert.deepEqual(seen.splice(0), [["pricing", "ticks", "X", 3, true], { tenant: "ana" }, "done"]);
-		await assert.rejects(async () => node.client("pricing").broken?.("salt"), /KeyError/);
-		assert.equal(seen.at(-1), "failed");
-		node.use((call, next) => next({ ...call, options: { timeout: -1 } }));
-		await assert.rejects(async () => pricing.quote("X"), InvalidArgument);
-	});
-
-	test("one may give the items of a stream otherwise", async () => {
-		await using other = await connect(hub.url);
-		other.use(async (call, next) => {
-			const items = (await next(call)) as AsyncIterable<number>;
-			return (async function* () {
-				for await (const item of items) {
-					yield item * 2;
-				}
-			})();
-		});
-		const doubled: number[] = [];
-		for await (const item of other.client<Pricing>("pricing").ticks("X")) {
-			doubled.push(item);
-			if (doubled.length === 3) {
-				break;
+			if (items.length === 3) {
+				break; // closes the generator there
 			}
 		}
-		assert.deepEqual(doubled, [0, 1, 2]);
-		await using plain = await connect(hub.url);
-		assert.equal((await plain.client<Pricing>("pricing").state()).open, 0);
+		assert.deepEqual(items, [0, 0.5, 1]);
+		assert.deepEqual(seen.splice(0), [["pricing", "ticks", "X", true], { tenant: "ana" }, "done"]);
+		assert.equal((await pricing.state()).open, 0);
+		await assert.rejects(async () => page.client("pricing").broken?.("salt"), /KeyError/);
+		assert.equal(seen.at(-1), "failed");
+		page.use((call, next) => next({ ...call, options: { timeout: -1 } }));
+		await assert.rejects(async () => pricing.quote("X"), InvalidArgument);
 	});
+});
+
+test("a node reaches the services of a cluster over NATS, and the cluster its own", { timeout: 120_000 }, async (t) => {
+	const nats = await Nats.start();
+	try {
+		if (nats.url === undefined) {
+			t.skip("there is no server of NATS");
+			return;
+		}
+		const far = await Peer.start("server", nats.url);
+		const hub = await Hub.start(["--nats", nats.url, "--http", "127.0.0.1:0"]);
+		try {
+			await using node = await connect(hub.url);
+			const quote = (await node.client("pricing").quote?.("X", 2)) as { price: number };
+			assert.equal(quote.price, 5);
+			const items = node.client("pricing").ticks?.("X", 3);
+			assert.ok(items);
+			const ticks = [];
+			for await (const tick of items) {
+				ticks.push(tick);
+			}
+			assert.deepEqual(ticks, [0, 0.5, 1]);
+
+			await node.serve("desk", { greet: (name: string) => `hello ${name}` }, { visibility: "public" });
+			assert.equal(await node.client("driver").call?.("desk", "greet", ["far"], {}), "hello far");
+			const answer = await fetch(`${hub.http}/services/desk/greet`, {
+				method: "POST",
+				headers: { "content-type": "application/json" },
+				body: JSON.stringify(["web"]),
+			});
+			assert.equal(await answer.json(), "hello web");
+		} finally {
+			await hub.stop();
+			await far.stop();
+		}
+	} finally {
+		await nats.stop("SIGTERM");
+	}
 });
