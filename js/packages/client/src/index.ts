@@ -14,6 +14,7 @@ export type {
 	Method,
 	UntypedClient,
 } from "./calls/client.js";
+export type { Interceptor, OutgoingCall } from "./calls/interceptors.js";
 export { connect } from "./connect.js";
 export type { ConnectOptions } from "./connect_options.js";
 export type {

@@ -2,6 +2,7 @@
 
 import type { AnyService, Client } from "./calls/client.js";
 import { Clients, checkService } from "./calls/clients.js";
+import type { Interceptor } from "./calls/interceptors.js";
 import { type ConnectOptions, checkConnect } from "./connect_options.js";
 import type { ServiceInfo } from "./discovery/discovery.js";
 import type { InstanceChange } from "./discovery/service_watch.js";
@@ -37,7 +38,6 @@ import { checkSubject, checkSubscription, covers } from "./subjects/subjects.js"
 import type { Envelope, Listener, SubscribeOptions, Subscription } from "./subjects/subscriptions.js";
 import { asyncDispose } from "./symbols.js";
 import { encode } from "./text.js";
-import { readValue } from "./values/reader.js";
 import { writeValue } from "./values/writer.js";
 
 const REMOTE_GONE = 30;
@@ -117,6 +117,15 @@ export class Node {
 	}
 
 	/**
+	 * Has each later call of this node's clients pass a function, behind those that are used
+	 * already. So do the calls of streams, buckets, commands and leases, whose services are named
+	 * `tidewire-...`. Requests, and calls of remote functions and objects, do not.
+	 */
+	use(interceptor: Interceptor): void {
+		this.clients.use(interceptor);
+	}
+
+	/**
 	 * Serves the functions of an object, or of an instance of a class, under a name. Functions may
 	 * be async; generators, async or not, are streams. Awaited, it is known to the hub; while the
 	 * link is lost that waits. TypeScript's `private` hides nothing at run time: methods whose
@@ -177,16 +186,7 @@ export class Node {
 		const payload = writeValue(value);
 		const sent = session.publish(subject, headerFields(options.headers), payload, laneOf(options.priority));
 		this.runtime.plan();
-		const envelope: Envelope = {
-			subject,
-			value,
-			headers: { ...options.headers },
-			node: this.name,
-			user: "",
-		};
-		for (const one of this.incoming?.subscriptions.chosen(subject) ?? []) {
-			one.deliver({ envelope: () => envelope });
-		}
+		this.incoming?.publishedHere(subject, value, options.headers);
 		return sent;
 	}
 
@@ -226,13 +226,9 @@ export class Node {
 	): Promise<unknown> {
 		checkSubject(subject, false);
 		checkOptions(options, "request");
-		const own = this.incoming?.subscriptions.of(subject).find((one) => one.listener !== undefined);
-		if (own?.listener === undefined) {
-			return this.clients.request(subject, value, options);
-		}
-		const copy = readValue(writeValue(value));
-		const envelope: Envelope = { subject, value: copy, headers: { ...options.headers }, node: this.name, user: "" };
-		return readValue(writeValue(await own.listener(copy, envelope)));
+		return (
+			this.incoming?.requestedHere(subject, value, options.headers) ?? this.clients.request(subject, value, options)
+		);
 	}
 
 	/** The services of all nodes, with schemas, as the hub lists them. */

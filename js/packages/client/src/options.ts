@@ -3,6 +3,7 @@
 import { InvalidArgument } from "./generated/errors.js";
 import { CALL_HEADERS } from "./generated/limits.js";
 import { encode } from "./text.js";
+import { tuple } from "./values/kinds.js";
 import type { Fields } from "./wire/frames.js";
 
 /** Arguments by name; see `named`. Their types and names are those of the parameters. */
@@ -105,19 +106,23 @@ function distance(one: string, other: string): number {
 	return row.at(-1) as number;
 }
 
-/** Refuses options that are not allowed; a request has no instances to choose from. */
-export function checkOptions(options: CallOptions, title: "with" | "request" = "with"): void {
+/**
+ * Returns the options, and refuses those that are not allowed; a request has no instances to choose
+ * from.
+ */
+export function checkOptions(options: CallOptions, title: "with" | "request" = "with"): CallOptions {
 	const refuse = (name: string, value: unknown, fix: string): never => {
 		throw new InvalidArgument(`${title}: ${name}: ${shown(value)} is not allowed: ${fix}`);
 	};
+	const oneOf = (names: object): string => `use one of ${Object.keys(names).join(", ")}`;
 	checkNames<CallOptions>(title, options, title === "with" ? CALL_NAMES : (REQUEST_NAMES as typeof CALL_NAMES));
 	const { priority, headers, instance, policy } = options;
 	checkTimeout(`${title}: timeout`, options.timeout);
 	if (priority !== undefined && !Object.hasOwn(LANES, priority)) {
-		refuse("priority", priority, "use 'urgent', 'high', 'normal' or 'low'");
+		refuse("priority", priority, oneOf(LANES));
 	}
 	if (policy !== undefined && !Object.hasOwn(CHOICES, policy)) {
-		refuse("policy", policy, "use 'least_outstanding', 'first', 'random' or 'all'");
+		refuse("policy", policy, oneOf(CHOICES));
 	}
 	if (instance !== undefined && (typeof instance !== "string" || !/^[^\s.*>]+$/.test(instance))) {
 		refuse("instance", instance, "give the id of an instance");
@@ -128,6 +133,7 @@ export function checkOptions(options: CallOptions, title: "with" | "request" = "
 	if (headers !== undefined) {
 		headerFields(headers, `${title}: headers`);
 	}
+	return options;
 }
 
 /** Refuses values that are no timeout in milliseconds. */
@@ -163,6 +169,12 @@ export function headerFields(headers: Readonly<Record<string, string>> | undefin
 export function splitArguments(args: readonly unknown[]): [positional: readonly unknown[], byName: object | undefined] {
 	const last = args.at(-1);
 	return last instanceof Named ? [args.slice(0, -1), last.values] : [args, undefined];
+}
+
+/** The arguments of a call as one value: a tuple, or that and those by name. */
+export function argumentsOf(args: readonly unknown[]): unknown {
+	const [positional, byName] = splitArguments(args);
+	return byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
 }
 
 /** A value in the text of an error. */

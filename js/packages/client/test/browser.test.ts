@@ -130,6 +130,28 @@ describe("in Chromium", { timeout: 120_000 }, () => {
 		assert.equal(await node.client("driver").call?.("board", "ask", ["Python"], {}), "Python? yes");
 	});
 
+	test("a handler of a page has its context until its first await, and so have its calls", async () => {
+		const [one, two] = pages as [Page, Page];
+		await within(
+			one,
+			`const { context } = await import("/tidewire.js");
+			const who = () => ({ node: context().node, trace: context().trace });
+			await node.serve("inner", { who });
+			await node.serve("outer", {
+				async who() {
+					const inner = node.client("inner").who(), own = who();
+					const called = await inner;
+					try { return [own, called, context()]; } catch ({ code }) { return [own, called, code]; }
+				},
+			});`,
+		);
+		const [own, called, after] = await within<[{ node: string; trace: string }, { trace: string }, string]>(
+			two,
+			`return await node.client("outer").who();`,
+		);
+		assert.deepEqual([own.node, own.trace, after], ["two", called.trace, "invalid_argument"]);
+	});
+
 	test("long values go both ways", async () => {
 		const [one] = pages as [Page];
 		const result = await within(

@@ -23,6 +23,8 @@ export interface CallSite {
 	load(): Promise<unknown>;
 	/** Ends when there is a link, or none will come; false: not within that time. */
 	joined(timeoutMs: number): Promise<void>;
+	/** Gives a function that makes a plan a part of the call whose handler runs. */
+	nested: () => (plan: Plan) => Plan;
 	/** The instance of a service that is on a node. */
 	instanceAt(service: string, node: string): Promise<string>;
 }
@@ -331,8 +333,7 @@ export class Invocation implements Promise<unknown>, AsyncIterable<unknown> {
 	}
 
 	finally(run?: (() => void) | null): Promise<unknown> {
-		this.isTaken = true;
-		return this.make().finally(run);
+		return this.then().finally(run);
 	}
 
 	[Symbol.asyncIterator](): Reader<unknown> {

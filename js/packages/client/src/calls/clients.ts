@@ -3,20 +3,25 @@
 import type { Directory } from "../discovery/directory.js";
 import { InvalidArgument } from "../generated/errors.js";
 import { ASK_TIMEOUT_MS } from "../generated/limits.js";
+import type { Reader } from "../iterators/page_reader.js";
 import type { Presence } from "../link/presence.js";
 import type { Runtime } from "../link/runtime.js";
 import type { References } from "../objects/references.js";
-import { type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown, splitArguments } from "../options.js";
+import { argumentsOf, type CallOptions, checkOptions, choiceOf, headerFields, laneOf, shown } from "../options.js";
 import { checkSubject, NAME, serviceSubject } from "../subjects/subjects.js";
-import { tuple } from "../values/kinds.js";
 import { Unloaded } from "../values/reader.js";
 import { NORMAL } from "../wire/frames.js";
 import { type CallSite, callValue, Invocation, type Plan, readItems } from "./calls.js";
 import { type AnyService, type Client, clientOf } from "./client.js";
+import type { Interceptor, OutgoingCall } from "./interceptors.js";
+
+type Next = Parameters<Interceptor>[1];
 
 export class Clients {
 	/** Environment of outbound calls. */
 	readonly site: CallSite;
+	/** Has a call pass the interceptors, and makes it. */
+	private chain = (call: OutgoingCall, make: Next): unknown => make(call);
 	private list: Directory | undefined;
 
 	/**
@@ -32,6 +37,7 @@ export class Clients {
 		this.site = {
 			runtime,
 			load,
+			nested: () => (plan) => plan,
 			giving: (peer) => references()?.giving(peer),
 			take: (stands) => {
 				const own = references();
@@ -45,6 +51,12 @@ export class Clients {
 		};
 	}
 
+	/** Has calls pass a function behind those before. */
+	use(interceptor: Interceptor): void {
+		const { chain } = this;
+		this.chain = (call, make) => chain(call, async (passed) => interceptor(passed, make));
+	}
+
 	client<T = AnyService>(service: string, options: CallOptions): Client<T> {
 		checkService("client", service);
 		checkOptions(options);
@@ -56,19 +68,26 @@ export class Clients {
 
 	/** A method of a client; how it is called is found out by its first call. */
 	private method(service: string, method: string, options: CallOptions): (...args: unknown[]) => Invocation {
+		const { site } = this;
 		let known: Plan | undefined;
 		return (...args) => {
 			known ??= planOf(service, method, options);
-			const plan = known;
-			const [positional, byName] = splitArguments(args);
-			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
+			const part = site.nested();
+			const own = part(known);
+			const run = (isStream: boolean): unknown =>
+				this.chain({ service, method, args, options, isStream }, ({ args: sent, options: given }) => {
+					const plan = given === options ? own : part(planOf(service, method, checkOptions(given)));
+					const value = argumentsOf(sent);
+					return isStream
+						? readItems(site, plan, value)
+						: given.policy === "all"
+							? this.directory().then((directory) => directory.callAll(plan, method, value, given))
+							: callValue(site, plan, value);
+				});
 			return new Invocation(
-				this.site.runtime,
-				() =>
-					options.policy === "all"
-						? this.directory().then((directory) => directory.callAll(service, method, value, options))
-						: callValue(this.site, plan, value),
-				() => readItems(this.site, plan, value),
+				site.runtime,
+				() => run(false) as Promise<unknown>,
+				() => run(true) as Promise<Reader<unknown>>,
 			);
 		};
 	}

@@ -2,7 +2,7 @@
  * The hub's list of services, as it is asked for: for all instances of a service, or for the one on
  * a node.
  */
-import { type CallSite, callValue } from "../calls/calls.js";
+import { type CallSite, callValue, type Plan } from "../calls/calls.js";
 import type { Answer } from "../calls/client.js";
 import { planOf, requestPlan } from "../calls/clients.js";
 import { InvalidArgument, NoResponders } from "../generated/errors.js";
@@ -34,7 +34,8 @@ export class Directory {
 	}
 
 	/** Calls all instances of a service. */
-	async callAll(service: string, method: string, value: unknown, options: CallOptions): Promise<Answer[]> {
+	async callAll(common: Plan, method: string, value: unknown, options: CallOptions): Promise<Answer[]> {
+		const { service = "", fields, timeoutMs, signal } = common;
 		const found = (await this.instances()).filter((one) => one.info.name === service);
 		if (found.length === 0) {
 			throw new NoResponders(`${service}: nobody serves it now`);
@@ -42,7 +43,7 @@ export class Directory {
 		const one = async (instance: string): Promise<Answer> => {
 			const { policy: _, ...rest } = options;
 			try {
-				const plan = planOf(service, method, { ...rest, instance });
+				const plan = { ...planOf(service, method, { ...rest, instance }), fields, timeoutMs, signal };
 				return { instance, value: await callValue(this.site, plan, value), error: undefined };
 			} catch (error) {
 				return { instance, value: undefined, error };

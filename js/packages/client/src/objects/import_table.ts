@@ -5,15 +5,15 @@
 import type { CallSite } from "../calls/calls.js";
 import { callValue, Invocation, type Plan } from "../calls/calls.js";
 import type { AnyService, Client, Method } from "../calls/client.js";
+import { requestPlan } from "../calls/clients.js";
 import { ItemReader } from "../calls/item_reader.js";
 import { LimitExceeded, RemoteGone } from "../generated/errors.js";
 import { ASK_TIMEOUT_MS, REMOTE_OBJECTS } from "../generated/limits.js";
 import { lazyReader } from "../iterators/lazy_reader.js";
 import type { Runtime } from "../link/runtime.js";
-import { splitArguments } from "../options.js";
+import { argumentsOf } from "../options.js";
 import { asyncDispose } from "../symbols.js";
 import { tuple } from "../values/kinds.js";
-import { NORMAL } from "../wire/frames.js";
 import type { Reference } from "./remote.js";
 
 const TELL_MS = 30_000;
@@ -143,8 +143,7 @@ export class ImportTable {
 	private method(holdingOf: () => ImportEntry, name: string, streams: boolean): (...args: unknown[]) => Invocation {
 		return (...args) => {
 			const plan = (): Plan => this.plan(holdingOf(), name);
-			const [positional, byName] = splitArguments(args);
-			const value = byName === undefined ? tuple(...positional) : [tuple(...positional), byName];
+			const value = argumentsOf(args);
 			return new Invocation(
 				this.runtime,
 				async () => callValue(this.site, plan(), value),
@@ -161,15 +160,9 @@ export class ImportTable {
 		}
 		const timeout = methods.find((method) => method[0] === name)?.[2];
 		return {
+			...requestPlan(`$node.${node}.${key}.${name}`, {}),
 			title: kind === "object" ? `${title}.${name}` : title,
-			subject: () => `$node.${node}.${key}.${name}`,
-			fields: [],
-			lane: NORMAL,
-			timeoutMs: undefined,
 			defaultMs: typeof timeout === "number" ? timeout * 1000 : ASK_TIMEOUT_MS,
-			choice: 0,
-			again: false,
-			signal: undefined,
 			peer: node,
 			gives: true,
 			gone: () => {
@@ -218,20 +211,8 @@ export class ImportTable {
 	}
 
 	private tell(subject: string, value: unknown): void {
-		const plan: Plan = {
-			title: subject,
-			subject: () => subject,
-			fields: [],
-			lane: NORMAL,
-			timeoutMs: TELL_MS,
-			defaultMs: TELL_MS,
-			choice: 0,
-			again: false,
-			signal: undefined,
-			gives: false,
-		};
 		// An owner that can't be notified ends the lease by itself.
-		callValue(this.site, plan, value).catch(() => {});
+		callValue(this.site, requestPlan(subject, { timeout: TELL_MS }), value).catch(() => {});
 	}
 }
 

@@ -1,4 +1,5 @@
 /** Context of a call for its handler. */
+import { ContextVariable } from "#context_variable";
 import type { Visibility } from "../discovery/discovery.js";
 import { InvalidArgument } from "../generated/errors.js";
 
@@ -20,32 +21,38 @@ export interface CallContext {
 	readonly signal: AbortSignal;
 	/** Milliseconds left of the time that the call may take; infinity if it may take any. */
 	readonly remaining: number;
-	/** The id that the call shares with the one it was made in; undefined if it has none. */
-	readonly trace: string | undefined;
+	/** The id that the call shares with the one it was made in, and with those made in it. */
+	readonly trace: string;
 }
 
-let current: CallContext | undefined;
+/** A call whose handler runs, or has run. */
+export interface HandledCall {
+	/** Undefined until its handler begins. */
+	readonly context: CallContext | undefined;
+	/** True once it was answered, or nobody waits for its answer. */
+	readonly isOver: boolean;
+}
 
 /**
- * The call that the running handler handles. Ask before the first `await`: JavaScript does not know
- * afterwards whose turn it is.
+ * The call that the running code handles.
+ *
+ * @internal The types of the package need none of Node.
+ */
+export const handledCall: Pick<
+	ContextVariable<HandledCall>,
+	"getStore" | "run"
+> = /* @__PURE__ */ new ContextVariable<HandledCall>();
+
+/**
+ * The call that the running handler handles. Under Node, Deno and Bun it survives `await`. Browsers
+ * have nothing that does: there, ask before the first `await`.
  *
  * @throws InvalidArgument if no handler runs.
  */
 export function context(): CallContext {
-	if (current === undefined) {
-		throw new InvalidArgument("context(): no handler runs here: call it in a handler, before its first `await`");
+	const found = handledCall.getStore()?.context;
+	if (found === undefined) {
+		throw new InvalidArgument("context(): no handler runs here: in a browser, ask before its first `await`");
 	}
-	return current;
-}
-
-/** Runs something as part of a call. */
-export function within<T>(call: CallContext, run: () => T): T {
-	const before = current;
-	current = call;
-	try {
-		return run();
-	} finally {
-		current = before;
-	}
+	return found;
 }

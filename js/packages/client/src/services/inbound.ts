@@ -14,9 +14,19 @@ import { References } from "../objects/references.js";
 import { shown } from "../options.js";
 import { randomName } from "../platform/shell.js";
 import { NAME, serviceSubject } from "../subjects/subjects.js";
-import { type Listener, Subscribed, type SubscribeOptions, Subscriptions } from "../subjects/subscriptions.js";
+import {
+	type Envelope,
+	type Listener,
+	Subscribed,
+	type SubscribeOptions,
+	Subscriptions,
+} from "../subjects/subscriptions.js";
 import { encode } from "../text.js";
+import { readValue } from "../values/reader.js";
+import { writeValue } from "../values/writer.js";
+import { handledCall } from "./context.js";
 import { Dispatch } from "./dispatch.js";
+import { nested } from "./nested_call.js";
 import { checkServeOptions, openOf, type ServeOptions, type ServiceHandle, Serving, said } from "./served_instance.js";
 import { HandlerLimits } from "./service_instance.js";
 
@@ -32,10 +42,14 @@ export class Incoming {
 		private readonly runtime: Runtime,
 		private readonly presence: Presence,
 		site: CallSite,
-		name: string,
+		private readonly name: string,
 		/** Says what can't be thrown to anybody. */
 		private readonly report: (error: unknown) => void,
 	) {
+		site.nested = nested;
+		const { soon } = runtime.shell;
+		// The work for all calls at once is no part of the call whose handler caused it.
+		runtime.shell.soon = (run) => soon(() => handledCall.run(undefined, run));
 		this.references = new References(runtime, site, name);
 		this.dispatch = new Dispatch(runtime, this.servings, this.subscriptions, this.references);
 	}
@@ -144,6 +158,34 @@ export class Incoming {
 			throw error;
 		}
 		return subscribed;
+	}
+
+	/** Delivers what this node publishes to its own subscribers. */
+	publishedHere(subject: string, value: unknown, headers?: Envelope["headers"]): void {
+		const envelope = this.envelope(subject, value, headers);
+		for (const one of this.subscriptions.chosen(subject)) {
+			one.deliver({ envelope: () => envelope });
+		}
+	}
+
+	/** Has a subscriber of this node answer a request; undefined if none can. */
+	requestedHere(subject: string, value: unknown, headers?: Envelope["headers"]): Promise<unknown> | undefined {
+		const own = this.subscriptions.of(subject).find((one) => one.listener !== undefined);
+		return own?.listener && this.answer(own.listener, subject, value, headers);
+	}
+
+	private async answer(
+		listener: Listener,
+		subject: string,
+		value: unknown,
+		headers?: Envelope["headers"],
+	): Promise<unknown> {
+		const copy = readValue(writeValue(value));
+		return readValue(writeValue(await listener(copy, this.envelope(subject, copy, headers))));
+	}
+
+	private envelope(subject: string, value: unknown, headers?: Envelope["headers"]): Envelope {
+		return { subject, value, headers: { ...headers }, node: this.name, user: "" };
 	}
 
 	private enter(one: Subscribed): Promise<void> {

@@ -10,10 +10,11 @@ import type { Callee, Incoming } from "../link/exchanges.js";
 import type { Runtime } from "../link/runtime.js";
 import type { Session } from "../link/session.js";
 import type { Timer } from "../link/timers.js";
+import { randomName } from "../platform/shell.js";
 import { decode, encode } from "../text.js";
 import { type Give, writeValue } from "../values/writer.js";
 import { type Fields, fieldText } from "../wire/frames.js";
-import { type CallContext, within } from "./context.js";
+import { type CallContext, type HandledCall, handledCall } from "./context.js";
 
 const LANES = 4;
 const INVALID_ARGUMENT = 9;
@@ -217,7 +218,7 @@ type Outcome = "done" | "errors" | "cancelled";
 type AnyIterator = AsyncIterator<unknown> | Iterator<unknown>;
 
 /** One call, from its coming to its end. */
-class RunningCall implements Callee {
+class RunningCall implements Callee, HandledCall {
 	isOver = false;
 	/** The caller has gone: nothing can be answered. */
 	private isGone = false;
@@ -228,7 +229,7 @@ class RunningCall implements Callee {
 	private iterator: AnyIterator | undefined;
 	private readonly timer: Timer | undefined;
 	private readonly until: number;
-	private context: CallContext | undefined;
+	context: CallContext | undefined;
 
 	constructor(
 		private readonly runtime: Runtime,
@@ -283,25 +284,34 @@ class RunningCall implements Callee {
 		if (this.isOver) {
 			return;
 		}
-		const { call, session, run } = this.work;
+		const { call, session } = this.work;
 		const { controller, until, runtime } = this;
+		let trace = fieldText(call.fields, "tw-trace");
 		this.context = {
 			node: session.peer(call.origin).name,
 			user: userOf(call, session),
 			origin: isPublic(call) ? "public" : "private",
 			headers: headersOf(call.fields),
-			trace: fieldText(call.fields, "tw-trace"),
 			signal: controller.signal,
+			get trace() {
+				trace ??= randomName(runtime.shell, 16);
+				return trace;
+			},
 			get remaining() {
 				return Math.max(0, until - runtime.now);
 			},
 		};
 		try {
-			this.take(within(this.context, run));
+			this.take(this.within(this.work.run));
 		} catch (error) {
 			// Members of a result of the program may throw, too.
 			this.failed(error);
 		}
+	}
+
+	/** Runs something as part of the call. */
+	private within<T>(run: () => T): T {
+		return handledCall.run(this, run);
 	}
 
 	/** Sends the result of the handler, now or later. */
@@ -350,7 +360,7 @@ class RunningCall implements Callee {
 					await this.untilReady(session);
 					continue;
 				}
-				const { done, value } = await within(this.context as CallContext, () => iterator.next());
+				const { done, value } = await this.within(() => iterator.next());
 				if (done || this.stopped) {
 					break;
 				}
@@ -389,7 +399,7 @@ class RunningCall implements Callee {
 	private async close(): Promise<void> {
 		const iterator = this.iterator;
 		this.iterator = undefined;
-		await iterator?.return?.();
+		await this.within(() => iterator?.return?.());
 	}
 
 	private stop(reason: Error): void {

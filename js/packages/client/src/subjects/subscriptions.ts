@@ -5,6 +5,7 @@ import { SUBSCRIPTION_CAPACITY } from "../generated/limits.js";
 import type { Reader } from "../iterators/page_reader.js";
 import { Waiters, type WaitOptions } from "../iterators/waiters.js";
 import { Queue } from "../queue.js";
+import { handledCall } from "../services/context.js";
 import { isThenable } from "../services/service_instance.js";
 import { asyncDispose } from "../symbols.js";
 import type { Id } from "../wire/frames.js";
@@ -104,7 +105,8 @@ export class Subscribed implements Subscription, Reader<Envelope> {
 		} else {
 			this.waiting.push(message);
 			if (this.listener !== undefined && !this.isBusy) {
-				void this.handle(this.listener);
+				const { listener } = this;
+				void handledCall.run(undefined, () => this.handle(listener));
 			}
 		}
 	}
