@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -14,12 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidewire_bench.agents_cases import SIZES, make, scaling_cases
-from tidewire_bench.agents_picture import scaling_picture
-from tidewire_bench.agents_scaling import scaling_tables, scalings, verdict
+from tidewire_bench.agents_cases import make
 from tidewire_bench.burning import burn, steps_per_us
 from tidewire_bench.measure import Tally, pooled, warm_up
-from tidewire_bench.results import CaseResult
 
 PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -98,23 +94,6 @@ def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...],
     assert ran.stdout == ""
 
 
-def test_a_third_worker_that_costs_something_misses_the_bar() -> None:
-    found = scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0}))
-    ours = [one for one in found if one.kind == "ours" and one.task_us == 20]
-    assert ours[0].third_worker() == 0.75
-    assert "missed (0.75x)" in verdict([one for one in found if one.task_us == 20])
-    assert len(list(scaling_tables(found))) == 2
-
-
-def test_every_bar_of_the_picture_is_as_long_as_its_rate() -> None:
-    text = scaling_picture(scalings(results_of({1: 100.0, 2: 200.0, 3: 150.0})), "a foot")
-    bars = re.findall(r'height="([\d.]+)" fill="[^"]+"><title>tidewire, (\d) workers', text)
-    heights = {int(workers): float(height) for height, workers in bars}
-    assert heights[2] / heights[1] == pytest.approx(2.0, rel=0.01)
-    assert heights[3] / heights[1] == pytest.approx(1.5, rel=0.01)
-    assert len(re.findall("<title>", text)) == 2 * 3 * 3
-
-
 def test_a_task_takes_the_processor_time_that_it_says() -> None:
     start = time.thread_time()
     assert burn(round(40_000 * steps_per_us())) == threading.get_native_id()
@@ -151,12 +130,3 @@ def test_a_worker_that_never_works_is_noticed() -> None:
 
 def contenders(case: dict[str, Any]) -> set[str]:
     return {one["contender"] for one in case["results"]}
-
-
-def results_of(rates: dict[int, float]) -> list[CaseResult]:
-    """Every contender with the same rates, by number of workers."""
-    results = [CaseResult(case) for case in scaling_cases(SIZES["smoke"])]
-    for result in results:
-        for run in result.case.runs:
-            result.add(run, {"rate": rates[int(result.case.id.split("-")[1])]})
-    return results

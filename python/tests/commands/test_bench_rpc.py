@@ -4,16 +4,12 @@ behind.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import select
 import subprocess
 import sys
-import time
-from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidewire_bench import rpc_run
@@ -27,8 +23,6 @@ PACKAGE = Path(__file__).resolve().parents[2]
 PROGRAMS = PACKAGE.parent / "bench" / "python"
 sys.path.append(str(PROGRAMS))
 
-from rpc_usage import Usage, processor_s
-from rpc_workloads import open_loop
 
 SOCKETS = (sys.executable, str(PROGRAMS / "rpc_sockets.py"))
 DONE = '{"workload": "small-seq", "figures": {"rate": 1.0}}'
@@ -142,50 +136,6 @@ def test_wrong_usage_is_refused_before_anything_runs(arguments: tuple[str, ...],
     assert ran.stdout == ""
 
 
-def test_processor_time_is_that_of_the_process_and_nobody_elses() -> None:
-    usage = Usage({"caller": os.getpid(), "other": os.getppid()})
-    usage.start()
-    began = time.process_time()
-    while time.process_time() - began < 0.1:
-        pass
-    usage.stop()
-    figures = usage.figures(1)
-    assert figures["cpu_us_caller"] >= 100_000
-    assert figures["peak_mb_caller"] > 5
-    assert processor_s(os.getpid()) == pytest.approx(ticks_s(os.getpid()), abs=0.05)
-
-
-def test_requests_that_had_to_wait_to_begin_count_from_when_they_were_due() -> None:
-    figures = asyncio.run(offered(Stalling()))
-    assert figures["max_ms"] >= 50
-    # Only one request met the pause itself. A request every millisecond was due while it lasted.
-    assert figures["p50_ms"] > 10
-
-
-class Stalling:
-    """An echo that blocks its loop for 50 ms once."""
-
-    def __init__(self) -> None:
-        self.blocked = False
-
-    async def echo(self, data: bytes) -> bytes:
-        if not self.blocked:
-            self.blocked = True
-            until = time.perf_counter() + 0.05
-            while time.perf_counter() < until:
-                pass
-        return data
-
-    async def stream(self, messages: Any) -> None:
-        raise NotImplementedError
-
-
-async def offered(link: Stalling) -> dict[str, float]:
-    options = Namespace(count=60, rate=1_000.0)
-    figures: dict[str, float] = await open_loop(link, options, Usage({"caller": os.getpid()}))
-    return figures
-
-
 def script(path: Path, source: str, *arguments: str) -> tuple[str, ...]:
     path.write_text(source)
     return (sys.executable, str(path), *arguments)
@@ -212,8 +162,3 @@ def gone(pid: int) -> bool:
     ended, _, _ = select.select([end], [], [], 30)
     os.close(end)
     return bool(ended)
-
-
-def ticks_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -28,7 +28,6 @@ def values(some: list[Task]) -> list[int]:
     return [task.args[0] for task in some]
 
 
-
 # Restarts
 
 

@@ -116,6 +116,7 @@ def test_a_burst_adds_workers_and_calm_removes_them(gate: str) -> None:
     story(main)
 
 
+@pytest.mark.promise("P12.17")
 def test_a_function_with_batch_gets_what_is_queued() -> None:
     async def main() -> None:
         async with process_pool(functions.sizes, 1, batch=Batch(size_max=50, budget_ms=60_000)) as pool:

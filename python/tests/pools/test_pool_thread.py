@@ -122,27 +122,6 @@ def test_a_pool_with_too_many_stuck_threads_fails() -> None:
     story(main)
 
 
-@pytest.mark.promise("P12.17")
-def test_a_function_with_batch_gets_what_is_queued() -> None:
-    door, calls = Door(), []
-
-    def handle(batch: list[int]) -> list[int]:
-        calls.append(len(batch))
-        door(None)
-        return [n + 1 for n in batch]
-
-    async def main() -> None:
-        async with Pool(handle, 1, batch=Batch(size_max=10, budget_ms=60_000)) as pool:
-            futures = [pool.submit(0)]
-            assert await asyncio.to_thread(door.entered.acquire, timeout=20)
-            futures += [pool.submit(n) for n in range(1, 25)]
-            door.opened.set()
-            assert await asyncio.gather(*futures) == list(range(1, 26))
-        assert calls == [1, 10, 10, 4]
-
-    story(main)
-
-
 def test_a_batch_is_handed_over_when_its_budget_is_spent() -> None:
     door = Door()
 
