@@ -58,7 +58,7 @@ use crate::values::Blob;
 static RUNTIME: PerProcess<Mutex<Option<Runtime>>> = PerProcess::new();
 
 /// The thread of links of this process.
-pub fn runtime() -> PyResult<Runtime> {
+fn runtime() -> PyResult<Runtime> {
     let mut place = RUNTIME.get().lock();
     if let Some(runtime) = &*place {
         return Ok(runtime.clone());

@@ -28,7 +28,7 @@ use tidewire_proto::subject::Subject;
 use crate::actors::engine::Engine;
 use crate::interpreter::PerProcessOwned;
 use crate::interpreter::attach::detach;
-use crate::link::{Link, runtime};
+use crate::link::Link;
 use crate::pending::Pending;
 
 pub use arguments::subject;
@@ -399,7 +399,7 @@ impl StreamHome {
         }
         let acquired = match self.node.as_ref().and_then(PerProcessOwned::mine).filter(|_| tied) {
             Some(node) => node.lease_with(name, options),
-            None => Lease::acquire(Arc::clone(&self.home), engine.handle(), runtime()?, name, options),
+            None => Lease::acquire(Arc::clone(&self.home), engine.handle(), name, options),
         };
         let acquired = async move { acquired.await.map_err(HomeError::from) };
         Ok(pending("lease", acquired, |py, lease| HeldLease::new(lease).into_py_any(py)))

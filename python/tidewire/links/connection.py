@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 
 _Target = Callable[[Any], None]
 _NO_RESPONDERS = 17
-# How long the end of a node waits for a hub that does not take fetched events back.
-_RETURN_S = 3.0
+# How long the end of a node waits for a hub that does not take fetched events back, and how long it
+# does so if the time of the end is over.
+_RETURN_S, _GRACE_S = 3.0, 1.0
 # The calls have ended: their answers are written at once.
 _LAST_ANSWERS_S = 1.0
 
@@ -380,7 +381,8 @@ class Connection:
         """
         link, hub = self.joined, self.hub
         if link is not None:
-            yield link.returned(min(_left(until) or _RETURN_S, _RETURN_S))
+            left_s = _left(until)
+            yield link.returned(_RETURN_S if left_s is None else min(max(left_s, _GRACE_S), _RETURN_S))
             yield link.drained(_left(until))
         if hub is not None:
             yield hub.idle(_left(until))

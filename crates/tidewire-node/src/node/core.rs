@@ -98,11 +98,14 @@ impl Runner {
         Self { engine, spawn, aside: None, objects, began, watchdog, ended, returning }
     }
 
-    /// A runner for a node whose engine belongs to others: handlers run on the thread of the links,
-    /// and tasks of the node itself on the threads that wake them.
+    /// A runner without threads: the threads that wake tasks poll them.
+    pub fn inline(engine: EngineHandle) -> Self {
+        Self { aside: Some(Arc::new(InlineTask::spawn)), ..Self::new(engine, None) }
+    }
+
+    /// A runner for a node whose engine belongs to others. Handlers run on the thread of the links.
     pub fn on_links(engine: EngineHandle, runtime: Runtime) -> Self {
-        let handlers: Spawn = Arc::new(move |task| runtime.spawn(task));
-        Self { aside: Some(Arc::new(InlineTask::spawn)), ..Self::new(engine, Some(handlers)) }
+        Self { spawn: Some(Arc::new(move |task| runtime.spawn(task))), ..Self::inline(engine) }
     }
 
     /// True once everything unclaimed is back in the storage backend of the hub.

@@ -14,7 +14,6 @@ use tidewire_backend::home::{Answer, Grant, Home, HomeErrorKind, HomeResult, ans
 use tidewire_core::stream::lease_holder::LeaseHolder;
 use tidewire_engine::EngineHandle;
 use tidewire_engine::raw::Mutex;
-use tidewire_link::Runtime;
 use tidewire_proto::generated::errors::ErrorCode;
 
 use super::{ACQUIRE_WAIT_US, HOLD, SERVICE, errors, micros, own_or_hub};
@@ -210,14 +209,8 @@ impl Lease {
     ///
     /// # Cancel safety
     /// As for [`Node::lease_with`](crate::Node::lease_with).
-    pub fn acquire(
-        home: Arc<dyn Home>,
-        engine: EngineHandle,
-        runtime: Runtime,
-        name: &str,
-        options: LeaseOptions,
-    ) -> Pending<Self> {
-        begin(home, Arc::new(Runner::on_links(engine, runtime)), None, name, options)
+    pub fn acquire(home: Arc<dyn Home>, engine: EngineHandle, name: &str, options: LeaseOptions) -> Pending<Self> {
+        begin(home, Arc::new(Runner::inline(engine)), None, name, options)
     }
 
     /// Its name.
