@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from tidewire._log import logger
-from tidewire.errors import HomeUnavailable
+from tidewire.errors import HomeUnavailable, TidewireError
 
 if TYPE_CHECKING:
     from tidewire.node import Node
@@ -103,8 +103,10 @@ class Outage:
                     if not await _ended(calling, until):
                         return None
                     found = calling.result()
-            except HomeUnavailable as error:
+            except TidewireError as error:
                 self._home.owner._check()
+                if not isinstance(error, HomeUnavailable):
+                    raise
                 if not self._pause.has_begun:
                     self._since = monotonic()
                     logger.warning("%s waits: its storage backend is away: %s", self._title, error)
