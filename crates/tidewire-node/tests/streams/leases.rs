@@ -19,9 +19,11 @@ fn one_holds_it_and_the_next_has_it_when_it_is_dropped() {
     let first = in_time(place.node.lease_with("nightly", short()));
     assert!(first.is_held() && first.name() == "nightly");
     let fence = first.fence().expect("it is held");
-    let hasty = LeaseOptions::default().timeout(Duration::from_millis(1));
-    let refused = place.node.lease_with("nightly", hasty).wait().expect_err("it is held");
-    assert!(refused.code() == ErrorCode::LeaseHeld && refused.is_retryable(), "{refused}");
+    let within = |timeout| place.node.lease_with("nightly", LeaseOptions::default().timeout(timeout));
+    for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+        let refused = within(timeout).wait().expect_err("it is held");
+        assert!(refused.code() == ErrorCode::LeaseHeld && refused.is_retryable(), "{refused}");
+    }
     let waits = place.node.lease("nightly");
     // Longer than its time: it is renewed.
     let until = Instant::now() + Duration::from_millis(900);
@@ -34,6 +36,7 @@ fn one_holds_it_and_the_next_has_it_when_it_is_dropped() {
     let newer = second.fence().expect("it is held");
     assert!(newer > fence, "{newer} after {fence}");
     in_time(second.release());
+    in_time(in_time(within(Duration::ZERO)).release());
     let third = in_time(place.node.lease("nightly"));
     assert!(third.fence().expect("it is held") > newer);
     for ttl in [Duration::ZERO, Duration::from_secs(100_000)] {
